@@ -1,0 +1,36 @@
+"""The package's exceptions and warnings: one small tree.
+
+Every message says where, what was expected, what was got and what to do, in one line; the command line prints it as it is.
+"""
+
+
+class QueueModelError(Exception):
+    """Anything that this package refuses to do."""
+
+
+class ModelError(QueueModelError, ValueError):
+    """A network, or a question asked of it, that makes no sense (negative times, population 0, ...)."""
+
+
+class DataError(QueueModelError, ValueError):
+    """A file or a value measured elsewhere that cannot be used: malformed, truncated, absurd."""
+
+
+class FitError(QueueModelError):
+    """The data do not allow the fit that was asked for."""
+
+
+class ProfilingError(QueueModelError, RuntimeError):
+    """A live profiling run that could not be started or ended early."""
+
+
+class MissingDependencyError(QueueModelError, ImportError):
+    """An optional dependency is absent; the message names the extra that installs it."""
+
+
+class QueueModelWarning(UserWarning):
+    """Anything worth knowing about an answer that is still given."""
+
+
+class ExtrapolationWarning(QueueModelWarning):
+    """A prediction far from what was profiled, or one that the data do not determine."""
