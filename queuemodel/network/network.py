@@ -61,7 +61,9 @@ class Network:
             raise ModelError(f"network: station names must be unique, got {twice[0]!r} more than once")
         require_number(self.think_time, "network: think_time", unit="seconds")
         if not self.service_demand.sum() > 0:
-            raise ModelError("network: the service demands of all stations are zero; give at least one a service_time > 0")
+            raise ModelError(
+                "network: the service demands of all stations are zero; give at least one a service_time > 0"
+            )
 
     @property
     def names(self) -> list[str]:
@@ -152,10 +154,8 @@ class _NetworkDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def require_format(format: str, version: int, expected: str, known: int) -> None:
-    """Refuse another format, and one newer than this package knows (raises ValueError, which the decoder places)."""
+    """Refuse another format, and one newer than this package knows (raises DataError, which the decoder places)."""
     if format != expected:
-        raise ValueError(f"format must be {expected!r}, got {format!r}")
+        raise DataError(f"format must be {expected!r}, got {format!r}")
     if not 1 <= version <= known:
-        raise ValueError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")
-
-
+        raise DataError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")

@@ -99,9 +99,7 @@ class Solution:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station: the measures at `population`."""
-        columns = zip(
-            self.network.stations, self.utilization, self.queue_length, self.residence_time, strict=True
-        )
+        columns = zip(self.network.stations, self.utilization, self.queue_length, self.residence_time, strict=True)
         return [
             {
                 "station": station.name,
