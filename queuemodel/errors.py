@@ -1,6 +1,7 @@
 """The package's exceptions and warnings: one small tree.
 
-Every message says where, what was expected, what was got and what to do, in one line; the command line prints it as it is.
+Every message says where, what was expected, what was got and what to do, in one line; the command line prints it as it
+is.
 """
 
 

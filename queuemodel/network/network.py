@@ -61,9 +61,7 @@ class Network:
             raise ModelError(f"network: station names must be unique, got {twice[0]!r} more than once")
         require_number(self.think_time, "network: think_time", unit="seconds")
         if not self.service_demand.sum() > 0:
-            raise ModelError(
-                "network: the service demands of all stations are zero; give at least one a service_time > 0"
-            )
+            raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
 
     @property
     def names(self) -> list[str]:

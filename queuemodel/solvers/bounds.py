@@ -64,7 +64,7 @@ def saturation_population(network: Network) -> float:
 
 def _demands(network: Network, population: int | np.ndarray) -> tuple[np.ndarray, float, float, int, float]:
     N = np.array(population, dtype=float)
-    if N.size == 0 or not np.all(np.isfinite(N)) or N.min() < 1 or np.any(N != np.floor(N)):
+    if N.size == 0 or not np.all(np.isfinite(N)) or N.min() < 1 or np.any(np.floor(N) != N):
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
     demand, delay = network.service_demand, network.is_delay
     D = demand[~delay & (demand > 0)]

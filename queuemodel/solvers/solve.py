@@ -54,6 +54,7 @@ def require_population(population: object) -> int:
     """A population as an int, or a `ModelError` that says what is wrong with it."""
     if isinstance(population, bool) or not isinstance(population, numbers.Integral):
         raise ModelError(f"population must be a whole number of customers, got {population!r}")
-    if not 1 <= population <= LARGEST_POPULATION:
+    N = int(population)
+    if not 1 <= N <= LARGEST_POPULATION:
         raise ModelError(f"population must be 1 to {LARGEST_POPULATION:,}, got {population!r}")
-    return int(population)
+    return N
