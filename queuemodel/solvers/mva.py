@@ -18,14 +18,23 @@ class ExactMVA:
 
     def solve(self, network: Network, population: int) -> Solution:
         """Measures for populations 1 to ``population``."""
-        D, Z = network.service_demand, network.think_time
-        queues = np.where(network.is_delay, 0.0, 1.0)
-        X = np.empty(population)
-        R = np.empty((population, len(D)))
-        Q = np.zeros(len(D))
-        for n in range(1, population + 1):
-            r = R[n - 1]
-            r[:] = D * (1.0 + queues * Q)  # arrival theorem
-            X[n - 1] = x = n / (Z + r.sum())
-            Q = x * r  # Little's law
+        X, R = mva_recursion(network.service_demand, network.think_time, network.is_delay, np.arange(1, population + 1))
         return Solution(network, population, X, R, solver="exact MVA", exact=True)
+
+
+def mva_recursion(
+    D: np.ndarray, Z: float | np.ndarray, is_delay: np.ndarray, populations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Throughputs (n, ...) and residence times (n, ..., K) at increasing populations, for demands D (..., K), Z (...)."""
+    queues = np.where(is_delay, 0.0, 1.0)
+    X = np.empty((len(populations), *D.shape[:-1]))
+    R = np.empty((len(populations), *D.shape))
+    Q = np.zeros(D.shape)
+    row = 0
+    for n in range(1, int(populations[-1]) + 1):
+        r = D * (1.0 + queues * Q)  # arrival theorem
+        x = n / (Z + r.sum(axis=-1))
+        Q = x[..., None] * r  # Little's law
+        if n == populations[row]:
+            X[row], R[row], row = x, r, row + 1
+    return X, R

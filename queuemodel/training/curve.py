@@ -1,0 +1,204 @@
+"""Throughput against node count: the value that every prediction ends in, and that plans and schedules start from."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..files import write_atomically
+from ..tables import html_table, text_table
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class ThroughputCurve:
+    """Throughput of one job on different numbers of workers (all arrays have shape (n,), unless said otherwise).
+
+    Attributes
+    ----------
+    workers : ndarray of int
+        Increasing.
+    steps_per_second : ndarray
+        Steps of all workers together.
+    lower, upper : ndarray
+        Interval around `steps_per_second` with probability `confidence`.
+    single : float
+        Steps per second of one worker, the base of speedup and efficiency.
+    batch_size : int
+        Examples per step.
+    parameter_servers : int
+    dataset_size : int or None
+        Examples per epoch, when known.
+    stations : tuple of str
+        Stations of the network, K names; empty when the method has none.
+    utilization, residence_time : ndarray, shape (n, K)
+        Busy share of each station, and seconds of a step spent there.
+    think_time : ndarray
+        Seconds of a step in which the worker computes without waiting for any station.
+    bound_lower, bound_upper : ndarray
+        Asymptotic bounds on throughput; NaN when the method has none.
+    saturation_workers : float
+        Where the asymptotes cross; more workers than this mostly wait.
+    bottleneck : str
+        The station that saturates first.
+    profiled_workers : int
+        Largest number of workers that was measured; beyond it the curve extrapolates.
+    measured : tuple of (workers, steps per second)
+        What was measured, for plots and tables.
+    method, note : str
+        How it was predicted, and what to know before trusting it.
+    """
+
+    workers: np.ndarray
+    steps_per_second: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    _: KW_ONLY
+    single: float
+    batch_size: int = 1
+    parameter_servers: int = 1
+    dataset_size: int | None = None
+    confidence: float = 0.9
+    stations: tuple[str, ...] = ()
+    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
+    saturation_workers: float = float("inf")
+    bottleneck: str = ""
+    profiled_workers: int = 1
+    measured: tuple[tuple[int, float], ...] = ()
+    method: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    @property
+    def examples_per_second(self) -> np.ndarray:
+        """Steps per second times the mini-batch size."""
+        return self.steps_per_second * self.batch_size
+
+    @property
+    def speedup(self) -> np.ndarray:
+        """X(N) / X(1)."""
+        return self.steps_per_second / self.single
+
+    @property
+    def efficiency(self) -> np.ndarray:
+        """X(N) / (N X(1)): the share of the workers' time that is not lost to waiting."""
+        return self.speedup / self.workers
+
+    @property
+    def marginal_speedup(self) -> np.ndarray:
+        """Speedup that each worker adds over the next smaller number in `workers` (over none, for the first)."""
+        return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
+
+    def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
+        """Seconds per epoch of ``dataset_size`` examples (the profile's own, unless given)."""
+        size = dataset_size or self.dataset_size
+        if size is None:
+            raise ModelError("epoch_time: dataset_size is not in the profile; give it, in examples per epoch")
+        if size < 1:
+            raise ModelError(f"epoch_time: dataset_size must be at least 1 example, got {size!r}")
+        return size / self.examples_per_second
+
+    def at(self, workers: int) -> float:
+        """Steps per second at one of `workers`."""
+        (index,) = np.nonzero(self.workers == workers)
+        if len(index) == 0:
+            raise ModelError(f"curve: workers must be one of {_compact(self.workers)}, got {workers!r}")
+        return float(self.steps_per_second[index[0]])
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per number of workers."""
+        measured = dict(self.measured)
+        rows = []
+        for i, n in enumerate(self.workers.tolist()):
+            row = {
+                "workers": n,
+                "steps_per_second": float(self.steps_per_second[i]),
+                "lower": float(self.lower[i]),
+                "upper": float(self.upper[i]),
+                "examples_per_second": float(self.examples_per_second[i]),
+                "speedup": float(self.speedup[i]),
+                "efficiency": float(self.efficiency[i]),
+            }
+            if measured:
+                row["measured"] = measured.get(n)
+            for k, name in enumerate(self.stations):
+                row[f"utilization_{name}"] = float(self.utilization[i, k])
+            rows.append(row)
+        return rows
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per number of workers."""
+        import pandas
+
+        return pandas.DataFrame(self.to_rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: lists over `workers`, and what belongs to the whole curve."""
+        return {
+            "method": self.method,
+            "workers": self.workers.tolist(),
+            "steps_per_second": self.steps_per_second.tolist(),
+            "lower": self.lower.tolist(),
+            "upper": self.upper.tolist(),
+            "confidence": self.confidence,
+            "examples_per_second": self.examples_per_second.tolist(),
+            "speedup": self.speedup.tolist(),
+            "efficiency": self.efficiency.tolist(),
+            "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
+            "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
+            "bottleneck": self.bottleneck or None,
+            "saturation_workers": self.saturation_workers if np.isfinite(self.saturation_workers) else None,
+            "parameter_servers": self.parameter_servers,
+            "batch_size": self.batch_size,
+            "profiled_workers": self.profiled_workers,
+            "note": self.note,
+        }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """JSON of `to_dict`; also written to ``path`` when one is given."""
+        text = json.dumps(self.to_dict(), indent=1)
+        if path is not None:
+            write_atomically(path, text + "\n")
+        return text
+
+    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw throughput against workers (`queuemodel.plotting.plot_throughput`)."""
+        from ..plotting import plot_throughput  # the one upward import: results draw themselves
+
+        return plot_throughput(self, ax=ax, **kwargs)
+
+    def _caption(self) -> str:
+        knee = f"{self.saturation_workers:.3g}" if np.isfinite(self.saturation_workers) else "none"
+        return (
+            f"throughput with {self.parameter_servers} parameter server(s), {self.method}; bottleneck "
+            f"{self.bottleneck or 'none'}, saturation at {knee} workers; intervals of {self.confidence:.0%}; "
+            f"profiled up to {self.profiled_workers} worker(s)" + (f"; {self.note}" if self.note else "")
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._caption()}\n{text_table(self.to_rows())}"
+
+    def _repr_html_(self) -> str:
+        from ..plotting import svg_image
+
+        return html_table(self.to_rows(), caption=self._caption()) + svg_image(self.plot)
+
+
+def _compact(workers: np.ndarray) -> str:
+    return f"{workers[0]}..{workers[-1]}" if len(workers) > 4 else ", ".join(map(str, workers))
