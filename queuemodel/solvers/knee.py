@@ -14,8 +14,8 @@ def knee_throughput(
 
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 
-    Exact for N = 1, for N to infinity and, with width 0, for constant times; approximate between (docs/explanation/model
-    compares it with simulation).
+    Exact for N = 1, for N to infinity and, with width 0, for constant times; approximate between: docs/explanation/model
+    compares it with simulation.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def knee_throughput(
     s = np.maximum(width * np.sqrt(1.0 - 1.0 / N), 1e-9)
     z = (u - 1.0) / s
     C = cycle * (ndtr(-z) + u * ndtr(z) + s * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
-    return N / C
+    return np.asarray(N / C)
 
 
 def knee_width(cv: np.ndarray | float) -> np.ndarray:
@@ -47,4 +47,4 @@ def knee_width(cv: np.ndarray | float) -> np.ndarray:
     A line through simulations of closed first-come-first-served networks: 0.15, 0.25 and 0.40 at 0.1, 0.3 and 0.5, and
     0.65 for exponential times.
     """
-    return np.interp(cv, [0.0, 0.1, 0.3, 0.5, 1.0], [0.05, 0.15, 0.25, 0.40, 0.65])
+    return np.asarray(np.interp(cv, [0.0, 0.1, 0.3, 0.5, 1.0], [0.05, 0.15, 0.25, 0.40, 0.65]))

@@ -25,7 +25,7 @@ class ExactMVA:
 def mva_recursion(
     D: np.ndarray, Z: float | np.ndarray, is_delay: np.ndarray, populations: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Throughputs (n, ...) and residence times (n, ..., K) at increasing populations, for demands D (..., K), Z (...)."""
+    """X (n, ...) and R (n, ..., K) at increasing populations (n,), for demands D (..., K) and think times Z (...)."""
     queues = np.where(is_delay, 0.0, 1.0)
     X = np.empty((len(populations), *D.shape[:-1]))
     R = np.empty((len(populations), *D.shape))
