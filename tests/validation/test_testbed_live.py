@@ -1,0 +1,48 @@
+"""A real cluster of two workers on this machine, torn down to the last namespace."""
+
+import gzip
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
+
+from validation.testbed import network
+from validation.testbed.workload import TestbedError, read_workload
+
+pytestmark = pytest.mark.live
+WORKLOADS = Path(network.__file__).parent / "workloads"
+
+
+def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    if problem := network.why_not():
+        pytest.skip(problem)
+    from validation.testbed.measure import measure
+
+    rows = measure(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], one_worker_s=4, trace_steps=2, priority=-5)
+
+    assert [row["workers"] for row in rows] == [1, 2]
+    assert rows == json.loads((tmp_path / "measured.json").read_text())
+    # 60 ms of computation and two transfers of 244 kB at 40 Mbit/s bound a step from below (0.06 s) and the rate
+    # of the cluster from above (a push holds the link for 0.05 s)
+    assert 1 < rows[0]["steps_per_s"] < 1 / 0.06
+    assert rows[1]["steps_per_s"] < 1 / 0.0488
+    assert len(list(tmp_path.glob("trace/step_*.pb.gz"))) == 2
+    assert gzip.decompress((tmp_path / "trace/step_000.pb.gz").read_bytes())
+    assert len(json.loads((tmp_path / "steps_n2_w1.json").read_text())) > 5
+    assert network.namespaces() == []
+
+
+def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path):
+    good = json.loads((WORKLOADS / "tiny.json").read_text())
+    for change, word in [({"cv": 2}, "cv"), ({"mode": "later"}, "mode"), ({"sevrers": 2}, "sevrers")]:
+        file = tmp_path / "bad.json"
+        file.write_text(json.dumps(good | change))
+        with pytest.raises(TestbedError, match=word) as caught:
+            read_workload(file)
+        assert "\n" not in str(caught.value)

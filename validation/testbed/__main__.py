@@ -1,0 +1,81 @@
+"""The testbed's command line; see README.md in this folder."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .measure import measure
+from .network import only_one, remove_leftovers, why_not
+from .workload import TestbedError
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m validation.testbed", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    run = verbs.add_parser("measure", help="measure a workload; needs root")
+    run.add_argument("workload", help="a workload file (JSON)")
+    run.add_argument("out", help="folder for the series")
+    run.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    run.add_argument("--seconds", type=float, default=36.0, help="length of the one-worker run (default 36)")
+    run.add_argument("--trace-steps", type=int, default=12, help="steps to trace after each run (default 12)")
+    run.add_argument("--nice", type=int, default=0, help="niceness of the TensorFlow processes, -20 to 19")
+    run.add_argument("--seed", type=int, default=1)
+    verbs.add_parser("clean", help="remove what a killed run left behind")
+    verbs.add_parser("check", help="say whether this machine can run the testbed")
+    options = parser.parse_args(argv)
+    console = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a kill cleans up like Ctrl-C
+    try:
+        if options.verb == "measure":
+            _measure(options, console)
+        else:
+            if problem := why_not():
+                raise TestbedError(problem)
+            if options.verb == "clean":
+                with only_one():
+                    remove_leftovers()
+            console.print("this machine can run the testbed; nothing is left behind")
+    except TestbedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; everything is taken down", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _measure(options: argparse.Namespace, console: Console) -> None:
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        rows = measure(
+            options.workload,
+            options.out,
+            workers=options.workers,
+            one_worker_s=options.seconds,
+            trace_steps=options.trace_steps,
+            priority=options.nice,
+            seed=options.seed,
+            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    table = Table("workers", "steps/s", "steps", "cores busy", "late (ms)", "counts", title=options.out)
+    for row in rows:
+        table.add_row(
+            str(row["workers"]),
+            f"{row['steps_per_s']:.3f}",
+            str(row["steps"]),
+            f"{row['cpu_busy']:.0%} (own {row['cpu_busy_own']:.0%})",
+            f"{1000 * row['late_mean_s']:.2f}",
+            "yes" if row["counts"] else "no",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""A workload: which model trains on which cluster, read from a small JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+class TestbedError(Exception):
+    """What stops a measurement, in one line for the person who started it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: the tensors it needs (bytes) and its computation (mean seconds)."""
+
+    name: str
+    tensor_bytes: tuple[int, ...]
+    forward_s: float
+    backward_s: float
+    servers: tuple[int, ...] = ()  # which parameter server holds each tensor; empty: round robin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """
+    A training job and the cluster under it.
+
+    Parameters
+    ----------
+    name : str
+        Of the series.
+    layers : tuple of Layer
+        In forward order.
+    bandwidth_mbit : float
+        Of every host's link, in each direction.
+    cv : float
+        Coefficient of variation of every emulated computation (gamma distributed).
+    parameter_servers : int
+        How many; tensors are spread round robin unless a layer names its `servers`.
+    mode : {"async", "sync"}
+        In "sync" a step ends when the averaged gradients of all workers are applied.
+    order : {"", "layer"}
+        "layer": a layer's tensors are read only after those of the layer before have arrived.
+    slow_worker : float
+        Factor on every computation of worker 1.
+    slow_link_mbit : float or None
+        Rate of the link of worker 1.
+    host_bandwidth_mbit : dict
+        Rate of single hosts, such as ``{"ps0": 100}``.
+    congestion_control : str or None
+        TCP's algorithm in all hosts; None keeps the machine's own.
+    note : str
+        Where the sizes and times come from.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    bandwidth_mbit: float
+    cv: float = 0.1
+    parameter_servers: int = 1
+    mode: str = "async"
+    order: str = ""
+    slow_worker: float = 1.0
+    slow_link_mbit: float | None = None
+    host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
+    congestion_control: str | None = None
+    note: str = ""
+
+    @property
+    def model_bytes(self) -> int:
+        return sum(sum(layer.tensor_bytes) for layer in self.layers)
+
+    @property
+    def compute_s(self) -> float:
+        return sum(layer.forward_s + layer.backward_s for layer in self.layers)
+
+    def servers(self) -> list[list[int]]:
+        """Which server holds each tensor, layer by layer."""
+        placement, tensor = [], 0
+        for layer in self.layers:
+            turn = [(tensor + i) % self.parameter_servers for i in range(len(layer.tensor_bytes))]
+            placement.append(list(layer.servers) or turn)
+            tensor += len(turn)
+        return placement
+
+    def link_mbit(self, host: str) -> float:
+        """Rate of a host's link (Mbit/s, the same in both directions)."""
+        if host == "worker1" and self.slow_link_mbit:
+            return self.slow_link_mbit
+        return self.host_bandwidth_mbit.get(host, self.bandwidth_mbit)
+
+    def job(self) -> dict[str, Any]:
+        """What `job.json` of a recorded series says."""
+        return {
+            "model_bytes": self.model_bytes,
+            "bandwidth_mbit": self.bandwidth_mbit,
+            "parameter_servers": self.parameter_servers,
+            "compute_s": round(self.compute_s, 6),
+            "cv": self.cv,
+            "mode": self.mode,
+        }
+
+
+def read_workload(path: str | Path) -> Workload:
+    """
+    Read a workload file.
+
+    Raises
+    ------
+    TestbedError
+        The file cannot be read, has unknown keys, or asks for what the testbed cannot do.
+    """
+    try:
+        content = json.loads(Path(path).read_text())
+        layers = tuple(
+            Layer(**{k: tuple(v) if isinstance(v, list) else v for k, v in layer.items()})
+            for layer in content.pop("layers")
+        )
+        workload = Workload(layers=layers, **content)
+    except OSError as error:
+        raise TestbedError(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        known = ", ".join(f.name for f in fields(Workload))
+        raise TestbedError(f"{path}: not a workload ({error}); its keys are {known}") from None
+    for problem in _problems(workload):
+        raise TestbedError(f"{path}: {problem}")
+    return workload
+
+
+def _problems(w: Workload) -> list[str]:
+    """Everything the testbed cannot do with this workload, as one line each."""
+    rates = [w.bandwidth_mbit, *w.host_bandwidth_mbit.values()]
+    rates += [w.slow_link_mbit] if w.slow_link_mbit else []
+    sizes = [size for layer in w.layers for size in layer.tensor_bytes]
+    times = [t for layer in w.layers for t in (layer.forward_s, layer.backward_s)]
+    names = [layer.name for layer in w.layers]
+    checks = [
+        (names and len(set(names)) == len(names), f"layers need different names, got {names}"),
+        (all(0 < r <= 200 for r in rates), f"rates must be in (0, 200] Mbit/s, got {rates}"),
+        (all(s >= 4 and s % 4 == 0 for s in sizes), "tensor_bytes must be positive multiples of 4 (float32)"),
+        (all(math.isfinite(t) and t >= 0 for t in times), f"times must be finite and >= 0 s, got {times}"),
+        (0 < w.cv < 1, f"cv must be in (0, 1), got {w.cv}"),
+        (1 <= w.parameter_servers <= 4, f"parameter_servers must be 1 to 4, got {w.parameter_servers}"),
+        (w.mode in ("async", "sync"), f"mode must be 'async' or 'sync', got {w.mode!r}"),
+        (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),
+        (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
+        (
+            all(len(p) == len(la.tensor_bytes) for p, la in zip(w.servers(), w.layers, strict=True)),
+            "servers must name one server per tensor of the layer",
+        ),
+        (
+            all(0 <= s < w.parameter_servers for p in w.servers() for s in p),
+            f"servers must be 0 to {w.parameter_servers - 1}",
+        ),
+    ]
+    return [line for good, line in checks if not good]
