@@ -1,0 +1,6 @@
+"""TensorFlow: reading its traces, and profiling it live; the only place that imports it, inside functions."""
+
+from .run_metadata import read_run_metadata
+from .traces import read_traces
+
+__all__ = ["read_run_metadata", "read_traces"]

@@ -1,0 +1,109 @@
+"""Reading `RunMetadata`: what `session.run` with FULL_TRACE recorded of one step on every task."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError
+from ...files import read_bytes
+from ..phases import TracedOperation, TracedStep, Transfer
+from ._imports import require_tensorflow
+
+TASK = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)")
+# "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."
+RECEIVED = re.compile(
+    r"\[(?P<size>[\d.]+)(?P<unit>M?B)\] \[(?P<rate>[\d.e+]+|inf)Mb/s\] (edge_\d+_)?(?P<tensor>.+) "
+    r"from (?P<source>\S+) to (?P<destination>\S+)"
+)
+# "[mklcpu 1.8MB 1.8MB] Fill_2 = Fill(Fill_2/dims, ^mul_2)"
+OPERATION = re.compile(r"(\[.*?\] ?)?(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>.*)\)")
+
+
+def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
+    """
+    Read a folder of binary `RunMetadata` protos, one per step, ``*.pb`` or ``*.pb.gz``, in the order of their names.
+
+    Raises
+    ------
+    DataError
+        One line that names the file and what is wrong with it.
+    MissingDependencyError
+        Without TensorFlow.
+    """
+    paths = sorted(p for p in Path(folder).glob("*") if p.name.endswith((".pb", ".pb.gz")) and ".xplane." not in p.name)
+    if not paths:
+        raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
+    return [decode_run_metadata(_unpacked(path), where=str(path)) for path in paths]
+
+
+def _unpacked(path: Path) -> bytes:
+    content = read_bytes(path)
+    if not path.name.endswith(".gz"):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: damaged gzip file: {error}") from None
+
+
+def decode_run_metadata(content: bytes, *, where: str = "RunMetadata") -> TracedStep:
+    """Decode one binary `RunMetadata`; ``where`` names it in messages."""
+    require_tensorflow()
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import config_pb2
+
+    try:
+        metadata = config_pb2.RunMetadata.FromString(content)
+    except DecodeError as error:
+        raise DataError(f"{where}: not a RunMetadata proto, or truncated: {error}") from None
+    if not any(device.node_stats for device in metadata.step_stats.dev_stats):
+        raise DataError(f"{where}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
+    return _traced(metadata.step_stats, where)
+
+
+def _traced(step_stats: Any, where: str) -> TracedStep:
+    operations: dict[TracedOperation, None] = {}  # in order, each once
+    transfers: dict[tuple[str, Transfer], None] = {}
+    for device in step_stats.dev_stats:
+        match = TASK.match(device.device)
+        if not match or "/stream:" in device.device or "memcpy" in device.device:
+            continue  # a GPU's own streams: their kernels lie within the operations that launched them
+        task = f"{match['job']}:{match['task']}"
+        for node in device.node_stats:
+            start = node.all_start_micros
+            end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
+            if start <= 0 or end < start:
+                raise DataError(f"{where}: operation {node.node_name!r} of {task} has no valid times; trace again")
+            if received := RECEIVED.fullmatch(node.timeline_label):
+                source = TASK.match(received["source"])
+                if source is None or (sender := f"{source['job']}:{source['task']}") == task:
+                    continue
+                transfer = Transfer(received["tensor"], sender, task, start, end, _bytes(node, received))
+                transfers[node.timeline_label, transfer] = None
+            elif labelled := OPERATION.fullmatch(node.timeline_label):
+                inputs = tuple(
+                    text.removeprefix("^").partition(":")[0] for text in labelled["inputs"].split(", ") if text
+                )
+                operations[TracedOperation(task, node.node_name, labelled["op"], inputs, start, end)] = None
+            elif node.node_name not in ("RecvTensor", "_SOURCE", "_SINK"):
+                operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
+    return TracedStep(where, list(operations), [transfer for _, transfer in transfers])
+
+
+def _bytes(node: Any, received: re.Match[str]) -> int:
+    """
+    Payload of a RecvTensor event.
+
+    The allocation that TensorFlow notes with it is exact; so are sizes below 0.1 MB in the label. Above, the label is
+    rounded, but its rate is 8 bytes over the duration, printed with seven digits or more: as good as exact.
+    """
+    for output in node.output:
+        return output.tensor_description.allocation_description.requested_bytes
+    if received["unit"] == "B":
+        return int(float(received["size"]))
+    return 4 * round(float(received["rate"]) * node.all_end_rel_micros / 32)
