@@ -48,8 +48,8 @@ class Transfer:
     A tensor sent from one task to another.
 
     ``start`` is by the sender's clock, ``end`` and ``requested`` (when the receiver asked for it) by the receiver's.
-    Without ``requested``, start is as TensorFlow's RecvTensor has it: max(request, start of sending) of the two clocks, but at
-    most 1 us before the end.
+    Without ``requested``, start is as TensorFlow's RecvTensor has it: max(request, start of sending) of the two
+    clocks, but at most 1 us before the end.
     """
 
     tensor: str
