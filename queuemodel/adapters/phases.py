@@ -374,7 +374,9 @@ class _Graph:
                     found.update(latest(executions[text, o.task], o.start, i))
                 elif match := RECEIVED.match(text):
                     key = match["tensor"], o.task
-                    found.update(received[key] if key in received else executions.get(key, []))
+                    arrived = received.get(key, [])  # the same name may also bring a control message
+                    in_time = [t for t in arrived if self.nodes[t].end <= o.start]
+                    found.update(in_time or arrived or executions.get(key, []))
             parents.append(sorted(found - {i}))
         for t in self.transfers:
             parents.append(latest(executions.get((t.tensor, t.source), []), t.end, -1))
@@ -397,15 +399,16 @@ class _Graph:
                     stack.extend((p, False) for p in self.parents[node] if state[p] == 0)
         return order
 
-    def _is_fetch(self, t: Transfer) -> bool:
-        return t.destination == self.worker
+    def _kind(self, t: Transfer) -> Kind | None:
+        """Fetch or push; None between servers (small change, such as an optimizer's step count)."""
+        return "fetch" if t.destination == self.worker else "push" if t.source == self.worker else None
 
     def parameters(self) -> dict[tuple[str, str], int]:
         """Bytes of each fetched parameter, by server and name: a parameter read twice counts once."""
         made = {(o.name, o.task): o for o in self.operations}
         sizes: dict[tuple[str, str], int] = {}
         for t in self.transfers:
-            if self._is_fetch(t) and t.bytes:
+            if self._kind(t) == "fetch" and t.bytes:
                 name, seen = t.tensor, set()
                 while (o := made.get((name, t.source))) and o.inputs and name not in seen:
                     seen.add(name)
@@ -415,8 +418,8 @@ class _Graph:
 
     def step(self, step_time: float) -> Step:
         """Phases, bytes and operations."""
-        fetches = [t for t in self.transfers if self._is_fetch(t)]
-        pushes = [t for t in self.transfers if not self._is_fetch(t)]
+        fetches = [t for t in self.transfers if self._kind(t) == "fetch"]
+        pushes = [t for t in self.transfers if self._kind(t) == "push"]
         moved = {
             kind: union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
             for kind, transfers in (("fetch", fetches), ("push", pushes))
@@ -465,7 +468,8 @@ class _Graph:
         while computes and (computes[0].work <= spare or len(computes) > MOST_COMPUTATIONS):
             spare -= computes.pop(0).work
         for i, t in enumerate(self.transfers, len(self.operations)):
-            kind: Kind = "fetch" if self._is_fetch(t) else "push"
+            if (kind := self._kind(t)) is None:
+                continue
             server = self.servers[t.source if kind == "fetch" else t.destination]
             others.append(_Group(kind, t.tensor, server, [i], [(t.start, t.end)], t.bytes))
         return computes + others

@@ -39,7 +39,7 @@ def read_traces(
     dataset_size : int, optional
         Examples per epoch.
     parameter_bytes : int, optional
-        All parameters together, for ``*.xplane.pb``, which lack the sizes of small tensors.
+        All parameters together; needed for ``*.xplane.pb``, which lack the sizes of small tensors.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def read_traces(
         job=Job(
             name=name,
             batch_size=batch_size,
-            parameter_bytes=sum(derived.shard_bytes),
+            parameter_bytes=sum(derived.shard_bytes) if parameter_bytes is None else parameter_bytes,
             tensors=derived.tensors,
             dataset_size=dataset_size,
             shard_bytes=derived.shard_bytes,

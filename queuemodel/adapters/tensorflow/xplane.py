@@ -37,7 +37,8 @@ PROTO_MODULES = (
     "xprof.protobuf.xplane_pb2",
 )
 KERNEL = re.compile(r"(?P<name>[\w.\-/]+):(?P<op>_?[A-Z]\w*)")
-SUFFIX = re.compile(r"(_S\d+|/_\d+)$")
+NODE = re.compile(r"(?P<tensor>.+)(?P<mark>_S|/_)(?P<number>\d+)")  # of a Send or Recv
+FOLDED = "ConstantFolding"  # waits for a tensor without using its values
 CONTROL = "GroupCrossDeviceControlEdges"  # says "done" and carries nothing
 
 
@@ -54,6 +55,7 @@ class _Send:
     tensor: str
     source: str
     destination: str
+    receiver: str  # name of the Recv
     consumer: str
     start: int
 
@@ -64,7 +66,7 @@ class _TaskStep:
 
     operations: list[TracedOperation] = field(default_factory=list)
     sends: list[_Send] = field(default_factory=list)
-    requested: dict[str, int] = field(default_factory=dict)  # tensor: us
+    requested: dict[str, int] = field(default_factory=dict)  # name of the Recv: us
     received: dict[str, int] = field(default_factory=dict)
 
 
@@ -182,7 +184,7 @@ def _task_steps(path: Path, sizes: dict[tuple[str, str], Counter[int]]) -> tuple
                 if e.name.endswith("Done"):
                     done.append((e, step))
                     if e.stats.get("kernel_type") == "_Recv":
-                        sizes[SUFFIX.sub("", name), task][allocated] += 1
+                        sizes[name, task][allocated] += 1
                         allocated = 0
                 else:
                     asynchronous[step, name] = e.start
@@ -195,7 +197,9 @@ def _task_steps(path: Path, sizes: dict[tuple[str, str], Counter[int]]) -> tuple
                         sender, receiver = (f"{end['job']}:{end['task']}" for end in ends if end)
                         tensor = re.sub(r"^edge_\d+_", "", edge)
                         consumer = e.stats.get("to") or ""
-                        part.sends.append(_Send(tensor, sender, receiver, consumer, e.start // 1000))
+                        part.sends.append(
+                            _Send(tensor, sender, receiver, _receiver(match["name"]), consumer, e.start // 1000)
+                        )
                 elif match["op"] != "_Recv":
                     part.operations.append(
                         TracedOperation(task, match["name"], match["op"], (), e.start // 1000, e.end // 1000)
@@ -204,15 +208,20 @@ def _task_steps(path: Path, sizes: dict[tuple[str, str], Counter[int]]) -> tuple
         name, kernel = e.stats.get("name", ""), e.stats.get("kernel_type", "")
         began = asynchronous.get((step, name))
         if kernel == "_Recv":
-            tensor = SUFFIX.sub("", name)
-            steps[step].received[tensor] = e.start // 1000
+            steps[step].received[name] = e.start // 1000
             if began is not None:
-                steps[step].requested[tensor] = began // 1000
+                steps[step].requested[name] = began // 1000
         elif began is not None:
             steps[step].operations.append(
                 TracedOperation(task, name, kernel, (), began // 1000, max(e.end, began) // 1000)
             )
     return task, steps
+
+
+def _receiver(send: str) -> str:
+    """TensorFlow numbers the pair one after the other: what ``w/_1`` sends, ``w/_2`` receives."""
+    match = NODE.fullmatch(send)
+    return f"{match['tensor']}{match['mark']}{int(match['number']) + 1}" if match else send
 
 
 def _steps(paths: list[Path], parameter_bytes: int | None) -> list[TracedStep]:
@@ -231,17 +240,17 @@ def _steps(paths: list[Path], parameter_bytes: int | None) -> list[TracedStep]:
     for number in sorted({n for steps in tasks.values() for n in steps}):
         parts = {task: steps[number] for task, steps in tasks.items() if number in steps}
         sends = [send for part in parts.values() for send in part.sends if send.destination in tasks]
-        complete = sends and all(s.tensor in parts.get(s.destination, _TaskStep()).received for s in sends)
+        complete = sends and all(s.receiver in parts.get(s.destination, _TaskStep()).received for s in sends)
         if complete and sum(len(part.received) for part in parts.values()) == len(sends):
             found[number] = (parts, sends)
-    shapes = Counter(frozenset((s.tensor, s.source) for s in sends) for _, sends in found.values())
+    shapes = Counter(frozenset((s.receiver, s.source) for s in sends) for _, sends in found.values())
     if not shapes:
         raise DataError(
             f"{where}: no step is recorded whole on all tasks ({', '.join(tasks)}); trace for longer than two steps"
         )
     # steps differ in what they send; the training step is the one that moves most in all
     usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
-    chosen = [step for step in found.values() if frozenset((s.tensor, s.source) for s in step[1]) == usual]
+    chosen = [step for step in found.values() if frozenset((s.receiver, s.source) for s in step[1]) == usual]
     sizes = {key: size for key, counts in allocated.items() if (size := counts.most_common(1)[0][0])}
     sizes = _completed(sizes, chosen[0][1], parameter_bytes, where)
     return [_traced(where, parts, sends, sizes) for parts, sends in chosen]
@@ -252,9 +261,15 @@ def _completed(
 ) -> dict[tuple[str, str], int]:
     """Sizes of all tensors: those that the trace lacks share what is left of ``parameter_bytes`` equally."""
     sizes = dict(sizes)
-    for from_servers in (True, False):
-        moved = {(s.tensor, s.destination) for s in sends if s.source.startswith("ps:") == from_servers}
-        sizes |= {key: 0 for key in moved if key not in sizes and CONTROL in key[0]}
+    for route in ((True, False), (False, True), (True, True)):
+        some = [s for s in sends if (s.source.startswith("ps:"), s.destination.startswith("ps:")) == route]
+        moved = {(s.receiver, s.destination) for s in some}
+        data: dict[tuple[str, str], str] = {}  # sent twice from one operation: the second is a control message
+        for s in sorted(some, key=lambda s: (s.consumer.startswith(FOLDED), len(s.receiver), s.receiver)):
+            data.setdefault((s.tensor, s.destination), s.receiver)
+        control = {key for key in moved if CONTROL in key[0] or all(route)}  # servers send each other small change
+        control |= moved - {(receiver, destination) for (_, destination), receiver in data.items()}
+        sizes |= {key: 0 for key in control if key not in sizes}
         unknown = sorted(moved - set(sizes))
         if unknown and parameter_bytes is None:
             raise DataError(
@@ -279,13 +294,13 @@ def _traced(
                 s.source,
                 s.destination,
                 s.start,
-                part.received[s.tensor],
-                sizes[s.tensor, s.destination],
-                part.requested.get(s.tensor, s.start),
+                part.received[s.receiver],
+                sizes[s.receiver, s.destination],
+                part.requested.get(s.receiver, s.start),
             )
         )
     for task, part in parts.items():
-        arrivals = [(part.received[s.tensor], s) for s in sends if s.destination == task]
+        arrivals = [(part.received[s.receiver], s) for s in sends if s.destination == task]
         made = {o.name for o in part.operations}
         unseen = {s.tensor: s.start for s in sends if s.source == task and s.tensor not in made}
         sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
