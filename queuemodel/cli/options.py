@@ -31,6 +31,10 @@ class Quantity(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+#: More machines or customers than this are a typing mistake.
+LARGEST = 1_000_000
+
+
 class Counts(click.ParamType):
     """Numbers of machines or customers: ``8``, ``1:32`` (both ends included) or ``1,2,4,8``."""
 
@@ -50,8 +54,8 @@ class Counts(click.ParamType):
             self.fail(f"{value!r} is not like 8, 1:32 or 1,2,4,8", param, ctx)
         if not counts:
             self.fail(f"{value!r}: the range is empty, its first number must not exceed its last", param, ctx)
-        if counts[0] < 1:
-            self.fail(f"{value!r}: numbers must be at least 1", param, ctx)
+        if counts[0] < 1 or counts[-1] > LARGEST:
+            self.fail(f"{value!r}: numbers must be 1 to {LARGEST:,}", param, ctx)
         return counts
 
 

@@ -88,14 +88,15 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> TrainingModel:
     """The model of the profiled steps alone."""
     steps = np.column_stack([profile.values(name) for name in ("fetch", "push", "update", "step_time")])
     pick = np.random.default_rng(seed).integers(0, len(steps), (RESAMPLES, len(steps)))
-    demands, draws = _demands(steps.mean(axis=0)), _demands(steps[pick].mean(axis=1))
+    servers = profile.cluster.parameter_servers
+    sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
+    demands, draws = (_demands(means, sizes, servers) for means in (steps.mean(axis=0), steps[pick].mean(axis=1)))
     compute = float(profile.values("compute").mean())
-    transferred = (float(profile.values("fetched_bytes").mean()), float(profile.values("pushed_bytes").mean()))
+    transferred = (float(sizes[0]), float(sizes[1]))
     hosts = list(profile.source.hosts.values())
     loopback = bool(hosts) and all(host.startswith(LOOPBACK) for host in hosts)
-    sizes = profile.job.shard_bytes
-    shards = tuple(s / sum(sizes) for s in sizes) if sum(sizes) else None
-    servers = profile.cluster.parameter_servers
+    shard_bytes = profile.job.shard_bytes
+    shards = tuple(s / sum(shard_bytes) for s in shard_bytes) if sum(shard_bytes) else None
     return TrainingModel(
         tuple(_step_parameters(profile, steps, demands, draws, compute, transferred)),
         demands,
@@ -121,9 +122,13 @@ def _tensor_bytes(profile: Profile) -> tuple[int, ...]:
     return ()
 
 
-def _demands(means: np.ndarray) -> np.ndarray:
+def _demands(means: np.ndarray, sizes: np.ndarray, servers: int) -> np.ndarray:
     """Demands (..., 4) of mean fetch, push, update and step times (..., 4), so that they add up to the step."""
-    busy, step = means[..., :3], means[..., 3]
+    busy, step = means[..., :3].copy(), means[..., 3]
+    if servers > 1 and sizes.all():
+        # One worker's link slows what several servers send at once; the faster direction shows what a link carries.
+        rate = (sizes / np.maximum(busy[..., :2], 1e-300)).max(axis=-1, keepdims=True)
+        busy[..., :2] = np.minimum(busy[..., :2], sizes / rate)
     total = busy.sum(axis=-1)
     # Transfers that overlap each other exceed the step: the stations then share it in proportion.
     busy = busy * np.minimum(1.0, step / np.maximum(total, 1e-300))[..., None]

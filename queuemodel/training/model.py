@@ -37,7 +37,7 @@ LINK_EFFICIENCY = 0.95
 #: Root mean square relative error beyond the profiled workers, over the measured series of docs/validation.
 MODEL_ERROR = 0.08
 
-MOST_WORKERS = 100_000
+MOST_WORKERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,10 @@ class TrainingModel:
         D, Z = self.service_demand(demands), demands[..., THINK]
         if self.worker_speeds:
             return self._solve_unequal(D, Z, populations)
-        X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
+        if self.parameter_servers > 1:
+            X, R = _parallel_servers(D, Z, self.parameter_servers, populations)
+        else:
+            X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
         if self.discipline == "fcfs":
             N = populations.reshape(-1, *[1] * (X.ndim - 1))
             X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=width)
@@ -388,6 +391,32 @@ class TrainingModel:
         return html_table(self.to_rows(), caption=self._caption())
 
 
+def _parallel_servers(
+    D: np.ndarray, Z: np.ndarray, servers: int, populations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """X (n, ...) and R (n, ..., K) when each phase visits all servers at once, for demands D (..., K), servers first.
+
+    Mean-value analysis in which a phase takes as long as its slowest server, but at least as long as the worker's own
+    link needs for all of it (approximate: the largest of the means stands for the mean of the largest). The phase's
+    time is reported as its servers' residence times, in proportion.
+    """
+    D = D.reshape(*D.shape[:-1], servers, -1)
+    own = D.sum(axis=-2)
+    X = np.empty((len(populations), *D.shape[:-2]))
+    R = np.empty((len(populations), *D.shape))
+    Q = np.zeros(D.shape)
+    row = 0
+    for n in range(1, int(populations[-1]) + 1):
+        r = D * (1.0 + Q)
+        phase = np.maximum(own, r.max(axis=-2))
+        x = n / (Z + phase.sum(axis=-1))
+        Q = x[..., None, None] * r
+        if n == populations[row]:
+            X[row], R[row] = x, r * (phase / np.maximum(r.sum(axis=-2), 1e-300))[..., None, :]
+            row += 1
+    return X, R.reshape(*R.shape[:-2], -1)
+
+
 def _one_customer_classes(D: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Throughputs (..., N) and residence times (..., N, K) of N classes of one customer with think times Z (..., N)."""
     K = D.shape[-1]
@@ -403,7 +432,7 @@ def _one_customer_classes(D: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     """Increasing numbers of workers as an array, or a `ModelError`."""
-    given = list(workers) if isinstance(workers, Iterable) else [workers]
+    given = list(itertools.islice(workers, MOST_WORKERS + 1)) if isinstance(workers, Iterable) else [workers]
     counts = [int(n) for n in given if isinstance(n, numbers.Integral) and not isinstance(n, bool)]
     if not counts or len(counts) < len(given) or not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
         raise ModelError(f"workers must be whole numbers, 1 to {MOST_WORKERS:,}, got {workers!r}")

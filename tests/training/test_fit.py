@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
+from queuemodel.solvers.mva import mva_recursion
+from queuemodel.training.model import _parallel_servers
 
 
 def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
@@ -191,6 +193,25 @@ def test_two_even_servers_double_the_capacity():
     uneven = model.what_if(shards=[3, 1]).throughput([200])
     assert uneven.steps_per_second[0] == pytest.approx(1 / (0.75 * 0.2), rel=1e-3)
     assert uneven.bottleneck == "transmit link 0"
+
+
+@given(
+    demands=st.lists(st.floats(0.01, 2.0), min_size=3, max_size=3),
+    think=st.floats(0.0, 5.0),
+    population=st.integers(1, 40),
+)
+def test_one_of_several_servers_is_exact_mva(demands, think, population):
+    D = np.array(demands)
+    N = np.arange(1, population + 1)
+    parallel, _ = _parallel_servers(D, np.array(think), 1, N)
+    exact, _ = mva_recursion(D, think, np.zeros(3, dtype=bool), N)
+    np.testing.assert_allclose(parallel, exact, rtol=1e-12)
+
+
+def test_residence_times_of_several_servers_add_up_to_the_cycle():
+    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 4, 16])
+    total = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=1e-9)
 
 
 def test_batch_and_accelerator_change_the_computation():
