@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class Network:
     array([0.2, 0.1])
     """
 
-    stations: tuple[Station, ...]
+    stations: Sequence[Station]
     _: KW_ONLY
     think_time: float = 0.0
     name: str = ""
