@@ -241,6 +241,7 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         parameters=tuple(parameters),
         demands=demands,
         draws=model.draws.mean(axis=0) * factors,
+        misfit=float(np.sqrt(np.mean((residuals(found.x)[2:] * THROUGHPUT_ERROR) ** 2))),
         profiled_workers=max(model.profiled_workers, *(p.workers for p in measured)),
         measured=tuple((p.workers, p.parameter_servers, p.steps_per_second) for p in measured),
         note="" if several else model.note,

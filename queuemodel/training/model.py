@@ -100,6 +100,8 @@ class TrainingModel:
         Bytes per second of each host's link when profiled; infinite on loopback, None when not known.
     profiled_workers : int
     measured : tuple of (workers, parameter servers, steps per second)
+    misfit : float
+        Root mean square relative difference from the throughputs that the model was fitted to.
     average : bool
         Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
     note : str
@@ -123,6 +125,7 @@ class TrainingModel:
     worker_speeds: tuple[float, ...] = ()
     profiled_workers: int = 1
     measured: tuple[tuple[int, int, float], ...] = ()
+    misfit: float = 0.0
     average: bool = False
     note: str = ""
 
@@ -191,7 +194,8 @@ class TrainingModel:
             X = np.median(drawn, axis=-1)
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
-        error = np.where(populations > self.profiled_workers, _quantile(confidence) * MODEL_ERROR, 0.0)
+        beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
+        error = _quantile(confidence) * beyond
         network = self.network()
         bounds = asymptotic_bounds(network, populations)
         at = np.searchsorted(populations, counts)
