@@ -213,7 +213,7 @@ def svg_image(draw: Callable[[], Axes]) -> str:
 
     Examples
     --------
-    >>> svg_image(lambda: _axes(None))[:36]
+    >>> svg_image(lambda: new_axes())[:36]
     '<img alt="plot" src="data:image/svg+'
     """
     data = base64.b64encode(_render(draw(), ".svg")).decode()
@@ -248,7 +248,7 @@ def _figure(axes: Axes) -> Figure:
     return figure
 
 
-def _axes(ax: Axes | None) -> Axes:
+def new_axes() -> Axes:
     if ax is not None:
         return ax
     from matplotlib.figure import Figure

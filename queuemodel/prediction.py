@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .errors import ModelError
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
+from .training.fit import tracing_overhead
 
 Method = Literal["auto", "mva", "trace"]
 
@@ -66,7 +67,9 @@ def predict(
     if method == "trace" or (method == "auto" and traced and simulable and not calibrated):
         from .traces import trace_curve
 
-        return trace_curve(data, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
+        curve = trace_curve(data, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
+        step_time = float(data.values("step_time").mean())
+        return curve.faster(tracing_overhead(step_time, measured, data.cluster.parameter_servers))
     model = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
     return model.throughput(workers, confidence=confidence)
 

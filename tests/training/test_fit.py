@@ -121,6 +121,15 @@ def test_profile_and_throughputs_in_one_fit_find_contention():
     assert both.throughput([8]).profiled_workers == 8
 
 
+def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
+    untraced = qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)
+    model = qm.fit(profile(throughputs=[untraced]))
+    np.testing.assert_allclose(model.demands, qm.fit(profile()).demands / 1.25, rtol=1e-12)
+    assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.25 / 0.81)
+    overhead = next(p for p in model.parameters if p.name == "tracing overhead")
+    assert overhead.value == pytest.approx(1.25)
+
+
 @pytest.mark.parametrize("knee", [2.5, 3.5, 6.0])
 def test_throughputs_alone_recover_the_knee_once_it_is_seen(knee):
     N = np.arange(1, 9)

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import errno
 import json
-import numbers
 import os
 import queue
 import socket
@@ -185,13 +184,13 @@ class _Plan:
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= MOST:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
         raise DataError(f"{name}: must be a whole number from {least} to {MOST:,}, got {value!r}")
-    return int(value)
+    return value
 
 
 def _seconds(name: str, value: Any) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < LONGEST_RUN:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < LONGEST_RUN:
         raise DataError(f"{name}: must be > 0 and less than {LONGEST_RUN:g} seconds, got {value!r}")
     return float(value)
 

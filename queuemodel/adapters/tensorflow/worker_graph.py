@@ -46,7 +46,7 @@ class StepGraph:
     initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]
     release: tf.Operation
 
-    def initialize(self, session: tf1.Session) -> None:
+    def initialize(self, session: Any) -> None:
         """Send every variable's first value to the server, one at a time (a message holds at most 2 GB)."""
         for operation, placeholder, value in self.initializers:
             session.run(operation, {placeholder: value})
