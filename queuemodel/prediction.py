@@ -56,7 +56,8 @@ def predict(
     if method not in ("auto", "mva", "trace"):
         raise ModelError(f"predict: method must be 'auto', 'mva' or 'trace', got {method!r}")
     changes = {name: value for name, value in changes.items() if value is not None}
-    traced = isinstance(data, Profile) and any(step.operations for step in data.steps)
+    profile = data if isinstance(data, Profile) else None
+    traced = profile is not None and any(step.operations for step in profile.steps)
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     simulable = set(changes) <= {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
     if method == "trace" and not traced:
@@ -64,12 +65,12 @@ def predict(
     if method == "trace" and not simulable:
         raise ModelError(f"predict: method 'trace' cannot change {sorted(changes)}; use method 'mva'")
     calibrated = any(point.workers > 1 for point in measured)
-    if method == "trace" or (method == "auto" and traced and simulable and not calibrated):
+    if profile and (method == "trace" or (method == "auto" and traced and simulable and not calibrated)):
         from .traces import trace_curve
 
-        curve = trace_curve(data, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
-        step_time = float(data.values("step_time").mean())
-        return curve.faster(tracing_overhead(step_time, measured, data.cluster.parameter_servers))
+        curve = trace_curve(profile, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
+        step_time = float(profile.values("step_time").mean())
+        return curve.faster(tracing_overhead(step_time, measured, profile.cluster.parameter_servers))
     model = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
     return model.throughput(workers, confidence=confidence)
 

@@ -16,7 +16,7 @@ from queuemodel import QueueModelError
 from queuemodel.files import write_atomically
 from queuemodel.plotting import plot_validation, save_figure
 
-from .series import Comparison, compare_cloud, compare_testbed, read_testbed, testbed_series
+from .series import Comparison, compare_cloud, compare_testbed, read_testbed, series_folders
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -50,7 +50,7 @@ def table(comparisons: Sequence[Comparison]) -> str:
 def main() -> int:
     """Write docs/validation.md and its picture; print the tables."""
     try:
-        profiles = [(folder, read_testbed(folder)) for folder in tqdm(testbed_series(), desc="reading traces")]
+        profiles = [(folder, read_testbed(folder)) for folder in tqdm(series_folders(), desc="reading traces")]
         groups = {
             f"Testbed, {title}": [compare_testbed(f, p, method) for f, p in tqdm(profiles, desc=title)]
             for title, method in (("mean-value analysis", "mva"), ("trace-driven simulation", "trace"))

@@ -55,7 +55,7 @@ class Comparison:
         return float(((self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])).mean())
 
 
-def testbed_series() -> list[Path]:
+def series_folders() -> list[Path]:
     """Folders with traces of one worker of an asynchronous job on equal machines, and measured throughputs."""
     folders = [
         folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()
