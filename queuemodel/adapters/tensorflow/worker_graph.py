@@ -106,10 +106,12 @@ def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple
     place = {id(v): i for i, v in enumerate(variables)}
     trainable = [place[id(v)] for v in model.trainable_variables]
     changed: list[int] = []
+    metrics = [(v, v.value.numpy()) for v in model.metrics_variables]  # of no use here: they keep their first values
 
     def forward_backward(values: list[tf.Tensor], batch: Any) -> dict[str, Any]:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        state = keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True)))
+        unused = [(v, tf.constant(value, v.value.dtype)) for v, value in metrics]
+        state = keras.StatelessScope(state_mapping=[*zip(variables, values, strict=True), *unused])
         parameters = [values[i] for i in trainable]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(parameters)
