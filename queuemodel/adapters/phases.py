@@ -338,6 +338,7 @@ class _Graph:
         self.origin = step.span[0]
         self.operations, self.transfers = step.operations, step.transfers
         self.nodes: list[TracedOperation | Transfer] = [*step.operations, *step.transfers]
+        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if self._kind(t) == "push" and t.bytes)
         self.parents = self._parents()
         self.order = self._topological()
         self.ancestors = [0] * len(self.nodes)  # of a node, those that are transfers, as bits
@@ -445,8 +446,8 @@ class _Graph:
         )
 
     def _updates(self, node: int) -> bool:
-        """Whether a server's operation works on what a worker sent."""
-        return self.ancestors[node] != 0 and not WAITING.fullmatch(self.operations[node].op)
+        """Whether a server's operation works on what the worker sent."""
+        return self.ancestors[node] & self.payload != 0 and not WAITING.fullmatch(self.operations[node].op)
 
     def _groups(self) -> list[_Group]:
         """Transfers one by one, the operations of worker and servers merged; what is left out is in no group."""

@@ -87,6 +87,18 @@ def test_a_layer_waits_for_its_tensor_and_the_layer_before():
     assert waits["update", "AssignSub_2"] == {"Fill_2"}
 
 
+def test_tensors_fetched_one_after_the_other_wait_for_each_other():
+    (step,) = read_traces(DATA / "layer-order", batch_size=1).steps
+    waits = {(o.kind, o.name): [step.operations[a].name for a in o.after] for o in step.operations}
+    assert waits["fetch", "v0/read"] == []
+    assert waits["push", "strided_slice"] == ["v0/read"]  # no payload: it says that v0 has arrived
+    assert waits["fetch", "Identity"] == ["strided_slice"]
+    assert waits["fetch", "Identity_1"] == ["strided_slice_1"]
+    assert waits["compute", "f1"] == ["Identity", "f0"]
+    assert step.push < 0.003  # the control messages during fetching are not counted
+    assert sum(o.kind == "update" for o in step.operations) == 4
+
+
 @pytest.mark.parametrize(("servers", "shards"), [(1, [XPLANE_BYTES]), (2, [786_432, 2_560])])
 def test_a_recorded_xplane(servers, shards):
     profile = read_traces(DATA / f"xplane-{servers}ps", batch_size=32, parameter_bytes=XPLANE_BYTES)
