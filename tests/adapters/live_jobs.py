@@ -2,7 +2,7 @@
 
 
 def dropout_and_normalization():
-    """Nested inputs from a Python generator, state that is not trained, an optimizer with slots."""
+    """Nested inputs from a Python generator, state that is not trained, a loop, an optimizer with slots."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -10,7 +10,8 @@ def dropout_and_normalization():
 
     a, b = keras.Input((64,), name="a"), keras.Input((8,), name="b")
     x = layers.Dropout(0.5)(layers.BatchNormalization()(layers.Dense(256, activation="relu")(a)))
-    model = keras.Model([a, b], layers.Dense(1)(layers.Concatenate()([x, b])))
+    y = layers.LSTM(32, dropout=0.1)(layers.Reshape((8, 1))(b))
+    model = keras.Model([a, b], layers.Dense(1)(layers.Concatenate()([x, y])))
     model.compile(loss="mse", optimizer=keras.optimizers.AdamW(1e-3, global_clipnorm=1.0))
     rng = np.random.default_rng(1)
 

@@ -97,7 +97,10 @@ def test_graph_style_with_a_users_model_and_another_batch_size(family):
     profile = profile_live(live_jobs.dropout_and_normalization, steps=5, warmup=2, batch_size=12)
     check(profile, steps=5, batch_size=12)
     assert profile.job.name == "live_jobs:dropout_and_normalization"
-    assert profile.job.tensors == 8  # two dense layers; scale, shift and two moving averages
+    assert profile.job.tensors == 2 * 2 + 4 + 3  # dense layers; scale, shift, two moving averages; the LSTM's
+    # once each way, also what a loop uses; and the seeds
+    assert profile.values("fetched_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.01)
+    assert profile.values("pushed_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.01)
 
 
 def test_strategy_style(family, tmp_path):

@@ -304,10 +304,11 @@ class _Run:
             "traces": str(self.traces.resolve()),
             "path": sys.path,
         }
-        name = "worker" if self.plan.style == "graph" else "coordinator"
-        return self._child(name, module, [json.dumps(settings)])
+        computes = self.plan.style == "graph" and not self.plan.elsewhere
+        name = "worker" if computes else "coordinator"
+        return self._child(name, module, [json.dumps(settings)], gpu=computes)
 
-    def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool = True) -> Child:
+    def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool) -> Child:
         log = self.folder / f"{name.replace(' ', '-')}.log"
         child = Child(name, module, arguments, log=log, inbox=self.inbox, gpu=gpu)
         self.children.append(child)

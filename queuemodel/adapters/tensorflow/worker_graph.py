@@ -87,7 +87,8 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
             ]
         with tf.device(WORKER):
             placeholders = [tf1.placeholder(spec.dtype, spec.shape) for spec in tf.nest.flatten(batch_spec)]
-            outputs, _ = _imported(forward, [*values, *placeholders], {}, "worker")
+            here = [tf.identity(value) for value in values]  # else a loop's parameters would circulate on the server
+            outputs, _ = _imported(forward, [*here, *placeholders], {}, "worker")
         result = tf.nest.pack_sequence_as(forward.structured_outputs, outputs, expand_composites=True)
         gradients = [g for gradient in result["gradients"] for g in _components(gradient)]
         with tf.device(SERVER):
