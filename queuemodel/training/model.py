@@ -195,7 +195,7 @@ class TrainingModel:
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
-        error = _quantile(confidence) * beyond
+        error = normal_quantile(confidence) * beyond
         network = self.network()
         bounds = asymptotic_bounds(network, populations)
         at = np.searchsorted(populations, counts)
@@ -466,7 +466,8 @@ def _positive(value: float, what: str) -> float:
     return number
 
 
-def _quantile(confidence: float) -> float:
+def normal_quantile(confidence: float) -> float:
+    """How many standard errors a two-sided interval reaches."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))
