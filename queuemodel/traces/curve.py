@@ -13,7 +13,7 @@ from . import simulate
 from .result import SimulatedRun
 
 #: Simulated steps of all workers together, and at least this many of each.
-STEPS, STEPS_PER_WORKER = 3000, 100
+STEPS, STEPS_PER_WORKER = 2000, 100
 
 
 def trace_curve(
@@ -32,7 +32,8 @@ def trace_curve(
 
     Bounds, bottleneck and saturation are those of the fitted network (`fit`). The interval covers the simulation's own
     error, the sampling of profiled steps and, beyond the profiled workers, the model's error as measured in
-    docs/validation.
+    docs/validation. The time scale is that of the profile: where a simulated step of one worker takes longer or shorter
+    than a recorded one, the whole curve is corrected by that factor.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def trace_curve(
             bandwidth=bandwidth,
             steps=max(STEPS_PER_WORKER, STEPS // n),
             seed=seed + n,
-            slowdown=slowdown[:n],
+            slowdown=slowdown[:n].tolist(),
             confidence=confidence,
         )
         for n in tqdm(sorted({1, *counts.tolist()}), desc="simulating", unit="run", disable=not progress)
@@ -88,7 +89,7 @@ def trace_curve(
     servers = range(model.parameter_servers)
     phases = np.array([[runs[n].breakdown["fetch"], runs[n].breakdown["push"], 0.0] for n in counts])
     residence_time = np.tile(phases / len(servers), len(servers))
-    return replace(
+    simulated = replace(
         fitted,
         steps_per_second=X,
         lower=X * np.exp(-error),
@@ -99,6 +100,11 @@ def trace_curve(
         think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
         method="trace (simulation of recorded operations)",
     )
+    if bandwidth is not None or worker_speeds is not None or accelerator_speed != 1.0 or parameter_servers is not None:
+        alone = simulate(profile, workers=1, steps=STEPS, seed=seed + 1).throughput
+    else:
+        alone = runs[1].throughput
+    return simulated.faster(1.0 / (alone * float(profile.values("step_time").mean())))
 
 
 def _utilization(run: SimulatedRun) -> list[float]:
