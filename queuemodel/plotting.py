@@ -180,7 +180,7 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
         When there is no row, or one lacks a value > 0.
     """
     for row in rows:
-        if not {"series", "measured", "predicted"} <= row.keys() or not min(row["measured"], row["predicted"]) > 0:
+        if "series" not in row or not all(0 < row.get(key, 0) < math.inf for key in ("measured", "predicted")):
             raise ModelError(f"plot_validation: rows need series, and measured and predicted > 0, got {row!r}")
     if not rows:
         raise ModelError("plot_validation: at least one row is needed, got none")
@@ -262,9 +262,12 @@ def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
 
 
 def _render(axes: Axes, suffix: str) -> bytes:
-    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(suffix)  # the same figure gives the same file
+    from matplotlib import rc_context
+
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(suffix)
     buffer = io.BytesIO()
-    _figure(axes).savefig(buffer, format=suffix[1:], dpi=150, metadata={dated: None} if dated else None)
+    with rc_context({"svg.hashsalt": "queuemodel"}):  # the same figure gives the same file; no argument for it
+        _figure(axes).savefig(buffer, format=suffix[1:], dpi=150, metadata={dated: None} if dated else None)
     return buffer.getvalue()
 
 
