@@ -356,6 +356,10 @@ class TrainingModel:
                 else:
                     host = np.maximum(old - size / (LINK_EFFICIENCY * self.bandwidth), 0.0)
                 changed[..., phase] = host + size / (LINK_EFFICIENCY * bandwidth)
+            # Each second of transfer hides as much computation as before: a faster link hides less.
+            hidden = np.maximum(self.compute - changed[..., THINK], 0.0)
+            before, after = (d[..., FETCH] + d[..., PUSH] for d in (demands, changed))
+            changed[..., THINK] = np.maximum(changed[..., THINK] + hidden * (1.0 - after / before), 0.0)
             return changed
 
         return replace(self, demands=change(self.demands), draws=change(self.draws), bandwidth=bandwidth)
