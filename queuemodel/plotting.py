@@ -124,9 +124,9 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     """Draw where the time of one step goes as workers are added: the worker itself, then each station.
 
     The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
-    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on several
-    servers are added up, what is thinner than a line is left out. A curve whose method has no stations is drawn as the
-    step time alone.
+    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
+    several servers are added up, what is thinner than a line is left out. A curve whose method has no stations is drawn
+    as the step time alone.
     """
     ax = ax or new_axes()
     N = curve.workers
