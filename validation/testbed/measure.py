@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -44,7 +42,7 @@ class Host:
                 stderr=errors,
                 text=True,
                 cwd=Path(__file__).parents[len(__package__.split("."))],
-                preexec_fn=lambda: _prepare_child(priority),
+                preexec_fn=lambda: network.prepare_child(priority),
             )
 
     def send(self, message: Any) -> None:
@@ -56,12 +54,6 @@ class Host:
     def epitaph(self) -> str:
         lines = self.log.read_text().strip().splitlines() or ["it said nothing"]
         return f"{self.name}: its TensorFlow process ended early: {lines[-1]}"
-
-
-def _prepare_child(priority: int) -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no child outlives the measurement
-    os.setsid()  # Ctrl-C is for the measurement only, which then takes the children down
-    os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
 def run_seconds(workers: int, one_worker_s: float) -> float:
