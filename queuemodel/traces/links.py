@@ -12,6 +12,9 @@ from ..tables import text_table
 from ..training.operations import Operation
 from ..training.profile import Profile
 
+#: No link is faster than this (seconds per byte): 100 GB/s.
+LEAST_TIME_PER_BYTE = 1e-11
+
 #: Recorded ends scatter by about this (seconds): threads wake up late, a lost packet holds up those behind it.
 SCATTER = 1e-3
 
@@ -130,12 +133,12 @@ def _fit(steps: list[list[Operation]]) -> Link:
 
 
 def _robust_line(table: np.ndarray) -> tuple[float, float, float]:
-    """Start, seconds per tensor (at least 0) and seconds per byte, by iteratively reweighted least squares."""
+    """Start, seconds per tensor (at least 0) and seconds per byte (above 0), by iteratively reweighted least squares."""
     x, y, last = table[:, 1:4], table[:, 4], table[:, 5]
     scale = np.array([1.0, max(x[:, 1].max(), 1), max(x[:, 2].max(), 1)])
     weight = 1 + len(y) * last / max(last.sum(), 1)  # all of a period's bytes are there at its end, whatever was late
-    columns = [0, 1, 2] if np.linalg.matrix_rank(x / scale) == 3 else [2]
-    for _ in range(2):
+    candidates = [[0, 1, 2], [0, 2], [2]] if np.linalg.matrix_rank(x / scale) == 3 else [[2]]
+    for columns in candidates:
         factor = np.ones(len(y))
         for _ in range(30):
             w = np.sqrt(weight * factor)[:, None]
@@ -143,7 +146,6 @@ def _robust_line(table: np.ndarray) -> tuple[float, float, float]:
             miss = np.abs(y - x[:, columns] / scale[columns] @ solution)
             factor = SCATTER / np.maximum(miss, SCATTER)
         result = dict(zip(columns, solution / scale[columns], strict=True))
-        if result.get(1, 0.0) >= 0:
+        if result.get(1, 0.0) >= 0 and result[2] > 0:  # where scatter hides the bytes, the total time tells the rate
             break
-        columns = [c for c in columns if c != 1]
-    return result.get(0, 0.0), result.get(1, 0.0), result[2]
+    return result.get(0, 0.0), result.get(1, 0.0), max(result[2], LEAST_TIME_PER_BYTE)
