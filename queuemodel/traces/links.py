@@ -133,7 +133,7 @@ def _fit(steps: list[list[Operation]]) -> Link:
 
 
 def _robust_line(table: np.ndarray) -> tuple[float, float, float]:
-    """Start, seconds per tensor (at least 0) and seconds per byte (above 0), by iteratively reweighted least squares."""
+    """Start, seconds per tensor (at least 0) and seconds per byte (above 0), by reweighted least squares."""
     x, y, last = table[:, 1:4], table[:, 4], table[:, 5]
     scale = np.array([1.0, max(x[:, 1].max(), 1), max(x[:, 2].max(), 1)])
     weight = 1 + len(y) * last / max(last.sum(), 1)  # all of a period's bytes are there at its end, whatever was late
