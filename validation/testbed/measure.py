@@ -150,7 +150,8 @@ def _cluster(
             for host in processes.values():
                 host.process.kill()
             for host in processes.values():
-                host.process.wait(20)
+                with contextlib.suppress(BrokenPipeError), host.process:  # closes its pipes, and waits
+                    pass
     shutil.rmtree(logs)  # kept after an error
 
 

@@ -106,7 +106,7 @@ def why_not() -> str:
             finally:
                 remove_leftovers()
     except TestbedError as error:
-        return f"network namespaces or tc are not permitted here: {error}"
+        return f"the testbed cannot run here: {error}"
     return ""
 
 

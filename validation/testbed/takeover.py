@@ -63,7 +63,7 @@ def takeover(mbit: float, *, congestion_control: str | None, pushers: int, repea
                 cwd=Path(__file__).parents[2],
                 preexec_fn=prepare_child,
             )
-            stack.callback(process.wait)
+            stack.enter_context(process)
             stack.callback(process.kill)
             return process
 
