@@ -25,6 +25,9 @@ PAYLOAD_SHARE = 1448 / 1538
 #: Seconds that a packet waits at a full link: what the buffers of the testbed's links hold.
 LOADED_TRIP = 0.012
 
+#: How unequal the shares of two or three connections are there.
+UNFAIRNESS = 0.4
+
 
 def simulate(
     profile: Profile,
@@ -45,6 +48,7 @@ def simulate(
     backup_workers: int = 0,
     staleness_bound: int = 0,
     loaded_trip: float = LOADED_TRIP,
+    unfairness: float = UNFAIRNESS,
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
@@ -90,6 +94,9 @@ def simulate(
         Seconds that a packet waits at a full link (12 ms, as the buffers of the testbed's links hold). It says how
         slowly a connection that has shared a link takes the whole of it again (docs/explanation/trace-simulation);
         0: at once.
+    unfairness : float
+        How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
+        every step (0.4, as measured on the testbed); 0: equally.
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
@@ -150,6 +157,7 @@ def simulate(
         links=_capacities(profile, known, bandwidth, workers, K, worker_bandwidth),
         workers=workers,
         starts=np.zeros(workers) if in_phase else rng.uniform(0, 2 * profile.values("step_time").mean(), workers),
+        memory=loaded_trip > 0,
         logged=trace_steps * workers * longest,
     )
     rules = Rules(
@@ -163,6 +171,7 @@ def simulate(
         straggler_probability=float(straggler_probability),
         straggler_slowdown=float(straggler_slowdown),
         loaded_trip=float(loaded_trip),
+        unfairness=float(unfairness),
         log_from=max(0, steps - 2 * trace_steps),
         log_to=max(0, steps - 2 * trace_steps) + trace_steps,
     )
