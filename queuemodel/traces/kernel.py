@@ -39,7 +39,7 @@ from .state import (
 )
 
 #: Nothing here creates arrays, so nothing needs counted references, whose upkeep would double the time.
-compiled = njit(cache=True, error_model="numpy", _nrt=False)
+compiled = njit(cache=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 
 # BBR (Cardwell et al., ACM Queue 2016): probes a quarter above its estimate once in eight round trips, and takes the
 # largest rate of the last ten for its estimate
@@ -256,12 +256,12 @@ def begin(steps, s, rules, now, w, i):
         if s.serving[d, w, k] < 0:
             serve_next(steps, s, rules, now, d, w, k)
         return
-    start, seconds = now, steps.duration[at]
+    start, seconds = now + steps.delay[at], steps.duration[at]
     if kind == COMPUTE:
         seconds *= s.slow[w]
         s.totals[BUSY] += seconds
     else:
-        start = max(now, s.server_free[k])
+        start = max(start, s.server_free[k])
         s.server_free[k] = start + seconds
         s.totals[PER_SERVER + 3 * k + 2] += seconds
     s.ready[w, i, BEGIN] = start
@@ -352,9 +352,8 @@ def finish(steps, s, rules, now, w, i):
         j = steps.next[e]
         s.missing[w, j] -= 1
         if s.missing[w, j] == 0:
-            delay = steps.delay[base + j]
-            if delay > 0.0:
-                set_timer(s, now + delay, 2 * (w * s.missing.shape[1] + j) + 1)
+            if steps.delay[base + j] > 0.0 and steps.kind[base + j] in (FETCH, PUSH):
+                set_timer(s, now + steps.delay[base + j], 2 * (w * s.missing.shape[1] + j) + 1)
             else:
                 begin(steps, s, rules, now, w, j)
     s.unfinished[w] -= 1
@@ -380,8 +379,12 @@ def begin_step(steps, s, rules, now, w, rng):
     for i in range(n):
         s.missing[w, i] = steps.degree[base + i]
         s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+    for i in range(n):
         if steps.degree[base + i] == 0:
-            set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
+            if steps.kind[base + i] in (FETCH, PUSH):
+                set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
+            else:
+                begin(steps, s, rules, now, w, i)
 
 
 @compiled
