@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import ModelError
 from ..training.curve import ThroughputCurve
+from ..training.fit import fit
 from ..training.model import require_workers
 from ..training.profile import Profile
+from .policies import Policy
 from .result import SimulatedRun
-from .simulate import simulate
+from .sharding import Sharding
+from .simulate import prepare, simulate
 
 #: Relative error of the simulation itself, as found on the testbed (docs/explanation/trace-simulation).
 MODEL_ERROR = 0.05
@@ -31,6 +35,9 @@ def trace_runs(
     progress: bool = False,
     worker_speeds: Iterable[float] | None = None,
     accelerator_speed: float = 1.0,
+    parameter_servers: int | None = None,
+    policy: Policy = "tensorflow",
+    sharding: Sharding = "round-robin",
     **settings: Any,
 ) -> list[list[SimulatedRun]]:
     """
@@ -53,8 +60,8 @@ def trace_runs(
         Relative to the profiled worker, the first of them used for few workers.
     accelerator_speed : float
         Of all workers.
-    **settings
-        Further arguments of `simulate`.
+    parameter_servers, policy, sharding, **settings
+        Arguments of `simulate`.
 
     Returns
     -------
@@ -68,12 +75,13 @@ def trace_runs(
     speeds = [accelerator_speed * speed for speed in (worker_speeds or [1.0] * counts[-1])]
     if len(speeds) < counts[-1] or not all(speed > 0 for speed in speeds):
         raise ModelError(f"trace_runs: worker_speeds must be {counts[-1]} or more numbers > 0, got {speeds!r}")
-    operations = np.mean([len(step.operations) for step in profile.steps])
-    total = steps or int(np.clip(OPERATIONS / max(operations, 1), LEAST_STEPS, MOST_STEPS))
+    operations = float(np.mean([len(step.operations) for step in profile.steps]))
+    total = steps or int(np.clip(OPERATIONS / max(operations, 1.0), LEAST_STEPS, MOST_STEPS))
     seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    graphs = prepare(profile, parameter_servers, policy, sharding)
     tasks = [
         joblib.delayed(simulate)(
-            profile,
+            graphs,
             workers=n,
             steps=max(20, -(-total // (n * replications))),
             seed=int(s),
@@ -122,35 +130,66 @@ def trace_curve(
     *,
     workers: int | Iterable[int] = range(1, 33),
     confidence: float = 0.9,
+    bandwidth: float | None = None,
+    parameter_servers: int | None = None,
+    accelerator_speed: float = 1.0,
+    worker_speeds: Iterable[float] | None = None,
     **settings: Any,
 ) -> ThroughputCurve:
     """
     Predict throughput against the number of workers by simulating the recorded operations.
 
-    Arguments are those of `trace_runs` and, through it, of `simulate`.
+    Bounds, bottleneck and saturation are those of the fitted network (`fit`). The time scale is the profile's: where a
+    simulated step of one worker takes longer or shorter than a recorded one, the whole curve is scaled by that factor.
+    Arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
     """
     counts = require_workers(workers)
-    runs = trace_runs(profile, workers=np.union1d(counts, 1).tolist(), **settings)
+    speeds = None if worker_speeds is None else list(worker_speeds)
+    model = fit(profile).what_if(
+        bandwidth=bandwidth,
+        parameter_servers=parameter_servers,
+        accelerator_speed=accelerator_speed,
+        worker_speeds=speeds,
+    )
+    fitted = model.throughput(counts, confidence=confidence)
+    every = np.union1d(counts, 1)
+    runs = trace_runs(
+        profile,
+        workers=every.tolist(),
+        bandwidth=bandwidth,
+        parameter_servers=parameter_servers,
+        accelerator_speed=accelerator_speed,
+        worker_speeds=speeds,
+        **settings,
+    )
     rows = _intervals(profile, runs, confidence)
-    at = np.searchsorted(np.union1d(counts, 1), counts)
-    last = runs[-1][0]
-    stations = tuple(name for name in last.utilization if name != "compute")
-    utilization = np.array([[np.mean([run.utilization[name] for run in row]) for name in stations] for row in runs])
-    servers = last.parameter_servers
-    return ThroughputCurve(
-        workers=counts,
+    changed = bandwidth is not None or parameter_servers is not None or accelerator_speed != 1.0 or speeds is not None
+    alone = _intervals(profile, trace_runs(profile, workers=1, **settings), confidence)[0, 0] if changed else rows[0, 0]
+    at = np.searchsorted(every, counts)
+    servers = range(model.parameter_servers)
+    means = [_mean(runs[i]) for i in at]
+    phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means])
+    residence_time = np.tile(phases / len(servers), len(servers))
+    last = runs[-1][0].settings
+    return replace(
+        fitted,
         steps_per_second=rows[at, 0],
         lower=rows[at, 1],
         upper=rows[at, 2],
         single=float(rows[0, 0]),
-        batch_size=profile.job.batch_size,
-        parameter_servers=servers,
-        dataset_size=profile.job.dataset_size,
-        confidence=confidence,
-        stations=stations,
-        utilization=utilization[at],
-        bottleneck=last.bottleneck,
-        profiled_workers=max([profile.cluster.workers, *(t.workers for t in profile.throughputs)]),
-        measured=tuple((t.workers, t.steps_per_second) for t in profile.throughputs if t.parameter_servers == servers),
-        method=f"trace-driven simulation ({last.settings['policy']}, {last.settings['synchronization']})",
-    )
+        utilization=np.array(
+            [
+                [min(mean[f"{p}[{k}]"], 1.0) for k in servers for p in ("transmit", "receive", "update")]
+                for mean in means
+            ]
+        ),
+        residence_time=residence_time,
+        think_time=np.maximum(counts / rows[at, 0] - residence_time.sum(axis=1), 0.0),
+        method=f"trace-driven simulation ({last['policy']}, {last['synchronization']})",
+    ).faster(1.0 / (alone * float(profile.values("step_time").mean())))
+
+
+def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:
+    """Utilizations and phases, averaged over replications."""
+    every = [run.utilization | run.breakdown for run in runs]
+    return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
