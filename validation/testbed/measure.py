@@ -108,7 +108,9 @@ def measure(
     if not workers or not all(1 <= n <= 16 for n in workers):
         raise TestbedError(f"workers must be 1 to 16, got {list(workers)}")
     out.mkdir(parents=True, exist_ok=True)
-    for stale in out.glob("*_n*"):
+    if any(out.iterdir()) and not (out / "workload.json").exists():
+        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
+    for stale in (*out.glob("steps_n*"), *out.glob("trace*")):
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     shutil.copyfile(workload_file, out / "workload.json")
     _write(out / "job.json", workload.job())
