@@ -78,7 +78,7 @@ def trace_runs(
     operations = float(np.mean([len(step.operations) for step in profile.steps]))
     total = steps or int(np.clip(OPERATIONS / max(operations, 1.0), LEAST_STEPS, MOST_STEPS))
     seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
-    graphs = prepare(profile, parameter_servers, policy, sharding)
+    graphs = prepare(profile, parameter_servers, policy, sharding, settings.pop("links", None))
     tasks = [
         joblib.delayed(simulate)(
             graphs,
@@ -134,14 +134,15 @@ def trace_curve(
     parameter_servers: int | None = None,
     accelerator_speed: float = 1.0,
     worker_speeds: Iterable[float] | None = None,
+    untraced: float | None = None,
     **settings: Any,
 ) -> ThroughputCurve:
     """
     Predict throughput against the number of workers by simulating the recorded operations.
 
-    Bounds, bottleneck and saturation are those of the fitted network (`fit`). The time scale is the profile's: where a
-    simulated step of one worker takes longer or shorter than a recorded one, the whole curve is scaled by that factor.
-    Arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
+    Bounds, bottleneck and saturation are those of the fitted network (`fit`). With ``untraced``, the measured steps per
+    second of one worker that was not traced, the whole curve is scaled to start there. Other arguments are those of
+    `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
     """
     counts = require_workers(workers)
     speeds = None if worker_speeds is None else list(worker_speeds)
@@ -163,8 +164,9 @@ def trace_curve(
         **settings,
     )
     rows = _intervals(profile, runs, confidence)
-    changed = bandwidth is not None or parameter_servers is not None or accelerator_speed != 1.0 or speeds is not None
-    alone = _intervals(profile, trace_runs(profile, workers=1, **settings), confidence)[0, 0] if changed else rows[0, 0]
+    scale = 1.0
+    if untraced is not None:
+        scale = untraced / _intervals(profile, trace_runs(profile, workers=1, **settings), confidence)[0, 0]
     at = np.searchsorted(every, counts)
     servers = range(model.parameter_servers)
     means = [_mean(runs[i]) for i in at]
@@ -186,7 +188,7 @@ def trace_curve(
         residence_time=residence_time,
         think_time=np.maximum(counts / rows[at, 0] - residence_time.sum(axis=1), 0.0),
         method=f"trace-driven simulation ({last['policy']}, {last['synchronization']})",
-    ).faster(1.0 / (alone * float(profile.values("step_time").mean())))
+    ).faster(scale)
 
 
 def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:

@@ -85,16 +85,19 @@ def estimate_links(profile: Profile) -> Links:
     >>> round(estimate_links(Profile(source=Source(framework="by hand"), job=job, steps=[step])).transmit.rate)
     10000000
     """
-    directions = []
+    fit = _fit if profile.cluster.parameter_servers == 1 else _best_periods
+    found = {}
     for kind in ("fetch", "push"):
         steps = [[o for o in step.operations if o.kind == kind and o.bytes > 0] for step in profile.steps]
-        if not any(steps):
-            raise DataError(
-                f"profile {profile.job.name!r}: its steps need recorded {kind} operations with bytes, got none; "
-                "import traces taken with FULL_TRACE"
-            )
-        directions.append(_fit(steps) if profile.cluster.parameter_servers == 1 else _best_periods(steps))
-    return Links(*directions)
+        if any(steps):
+            found[kind] = fit(steps)
+    if not found:
+        raise DataError(
+            f"profile {profile.job.name!r}: its steps need recorded transfers with bytes, got none; "
+            "import traces taken with FULL_TRACE, or give links"
+        )
+    either = next(iter(found.values()))
+    return Links(found.get("fetch", either), found.get("push", either))
 
 
 def _busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:

@@ -142,12 +142,12 @@ def simulate(
     from . import kernel  # compiled by numba, which takes long to import
 
     _check(workers, steps, synchronization, backup_workers, staleness_bound, confidence)
-    graphs = profile if isinstance(profile, Graphs) else prepare(profile, parameter_servers, policy, sharding)
+    graphs = profile if isinstance(profile, Graphs) else prepare(profile, parameter_servers, policy, sharding, links)
     profile, packed, K = graphs.profile, graphs.steps, graphs.parameter_servers
     rng = np.random.default_rng(seed)
     state = new_state(
         packed,
-        links=_capacities(profile, links or graphs.links, bandwidth, workers, K, worker_bandwidth),
+        links=_capacities(profile, graphs.links, bandwidth, workers, K, worker_bandwidth),
         workers=workers,
         starts=np.zeros(workers) if in_phase else rng.uniform(0, 2 * profile.values("step_time").mean(), workers),
         memory=loaded_trip > 0,
@@ -191,11 +191,12 @@ def prepare(
     parameter_servers: int | None = None,
     policy: Policy = "tensorflow",
     sharding: Sharding = "round-robin",
+    links: Links | None = None,
 ) -> Graphs:
     """Do once what `simulate` needs of a profile, whatever the number of workers."""
     check_policy(policy)
     K = parameter_servers or profile.cluster.parameter_servers
-    links = estimate_links(profile)
+    links = links or estimate_links(profile)
     extra = [link.tensor_time * link.rate for link in (links.transmit, links.receive)]
     dealt = None if profile.cluster.parameter_servers == K else shard(profile, K, sharding)
     steps = pack(profile, tensor_bytes=(extra[0], extra[1]), ranks=ranks(profile, policy, links), servers=dealt)

@@ -192,17 +192,18 @@ def _step_parameters(
     return rows
 
 
-def tracing_overhead(step_time: float, measured: Sequence[Throughput], servers: int) -> float:
-    """How much longer a traced step of one worker took than an untraced one: 1 where no untraced one was measured."""
-    untraced = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
-    return step_time * float(np.mean(untraced)) if untraced else 1.0
+def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:
+    """Mean measured steps per second of one worker, which tracing did not slow; None where there is none."""
+    alone = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
+    return float(np.mean(alone)) if alone else None
 
 
 def _without_tracing(model: TrainingModel, measured: Sequence[Throughput]) -> TrainingModel:
     """Shrink everything by what tracing cost, known from the throughput of one worker."""
-    overhead = tracing_overhead(float(model.demands.sum()), measured, model.parameter_servers)
-    if overhead == 1.0:
+    untraced = untraced_throughput(measured, model.parameter_servers)
+    if untraced is None:
         return model
+    overhead = untraced * float(model.demands.sum())
     seconds = [
         replace(p, value=p.value / overhead, standard_error=p.standard_error / overhead) if p.unit == "s" else p
         for p in model.parameters
@@ -238,7 +239,8 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         return replace(model, demands=model.demands * factor, draws=model.draws[:1] * factor)
 
     def differences(logs: np.ndarray) -> np.ndarray:
-        changed, logs_of = scaled(logs), []
+        changed = scaled(logs)
+        logs_of: list[float] = []
         for servers, points in groups.items():
             curve = changed.what_if(parameter_servers=servers).throughput(range(1, max(p.workers for p in points) + 1))
             logs_of.extend(np.log(curve.at(p.workers) / p.steps_per_second) for p in points)
