@@ -379,12 +379,31 @@ def begin_step(steps, s, rules, now, w, rng):
     for i in range(n):
         s.missing[w, i] = steps.degree[base + i]
         s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+    asked = -1.0
     for i in range(n):
         if steps.degree[base + i] == 0:
-            if steps.kind[base + i] in (FETCH, PUSH):
+            if steps.kind[base + i] == FETCH:
+                asked = now + steps.delay[base + i]
+            elif steps.kind[base + i] == PUSH:
                 set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
             else:
                 begin(steps, s, rules, now, w, i)
+    if asked >= 0.0:
+        set_timer(s, asked, 2 * s.missing.size + len(s.step) + w)
+
+
+@compiled
+def ask(steps, s, rules, now, w):
+    """Queue the parameters that a step of worker ``w`` asks for at once; only then is their order chosen."""
+    base = steps.first[s.record[w]]
+    for i in range(steps.first[s.record[w] + 1] - base):
+        if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
+            s.ready[w, i, READY] = now
+            s.left[w, i] = steps.size[base + i]
+            enqueue(s, 0, w, steps.server[base + i], i)
+    for k in range(s.serving.shape[2]):
+        if s.serving[0, w, k] < 0 and s.queued[0, w, k]:
+            serve_next(steps, s, rules, now, 0, w, k)
 
 
 @compiled
@@ -422,7 +441,9 @@ def run(steps, s, rules, rng, target):
             now = s.timer_time[0]
             value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, 0, s.count[TIMERS])
             s.count[TIMERS] -= 1
-            if value >= 2 * W * limit:
+            if value >= 2 * W * limit + W:
+                ask(steps, s, rules, now, value - 2 * W * limit - W)
+            elif value >= 2 * W * limit:
                 begin_step(steps, s, rules, now, value - 2 * W * limit, rng)
             elif value % 2:
                 begin(steps, s, rules, now, value // 2 // limit, value // 2 % limit)

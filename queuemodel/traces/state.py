@@ -51,7 +51,7 @@ def new_state(
     flow, queue = (2, W, K), 2 * W * K * limit
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(8)
-    count[[SEQUENCE, TIMERS, STRIDE]] = W, W, 1
+    count[[SEQUENCE, TIMERS, STRIDE]] = W  # steps that end together would make empty bins of fewer than W
     order = np.argsort(starts, kind="stable")
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
     timer_time[:W], timer_sequence[:W], timer_value[:W] = starts[order], order, 2 * W * limit + order  # sorted: a heap
