@@ -1,0 +1,236 @@
+"""What a policy is shown: the jobs in the cluster as columns, and of each only what the policy declares to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..errors import ModelError
+from .curves import as_curve, speed_table
+
+#: What a policy may declare to know beyond names, arrival times, limits and present nodes.
+KNOWLEDGE = ("attained_service", "remaining", "curve", "end")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobState:
+    """One job at one instant, for calling a policy by hand.
+
+    Parameters
+    ----------
+    name : str
+    curve : SpeedCurve
+        Steps per second against nodes, as the policy believes it.
+    remaining : float
+        Steps left, as the policy believes.
+    arrival_time, attained_service : float
+        Seconds; node-seconds.
+    nodes : int
+        Held now.
+    least_nodes, most_nodes, requested_nodes : int
+    """
+
+    name: str
+    _: KW_ONLY
+    curve: Any = float
+    remaining: float = 1.0
+    arrival_time: float = 0.0
+    attained_service: float = 0.0
+    nodes: float = 0
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    requested_nodes: int | None = None
+
+
+class SpeedTables:
+    """Speed tables of the curves in use, one row each, shared by jobs of one kind; rows are recycled.
+
+    Attributes
+    ----------
+    speeds : ndarray, shape (rows, nodes + 1)
+        Steps per second on 0, 1, ... nodes; 0 outside a job's limits.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self.speeds = np.zeros((4, nodes + 1))
+        self._row_of: dict[Any, int] = {}
+        self._key_of: dict[int, Any] = {}
+        self._users: list[int] = []
+        self._free: list[int] = []
+        self._memo: dict[Any, np.ndarray] = {}  # what `derived` has computed, and which rows it has yet to
+        self._stale: dict[Any, set[int]] = {}
+
+    def acquire(self, curve: Callable[[float], float], least: int, most: int, what: str) -> int:
+        """The row of a curve within a job's limits, made and checked when it is new."""
+        try:
+            key = (curve, least, most)
+            row = self._row_of.get(key)
+        except TypeError:  # not hashable
+            key = (id(curve), least, most)  # type: ignore[assignment]
+            row = self._row_of.get(key)
+        if row is not None:
+            self._users[row] += 1
+            return row
+        table = speed_table(curve, least=least, most=most, what=what)
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._users)
+            self._users.append(0)
+            if row == len(self.speeds):
+                self.speeds = np.vstack([self.speeds, np.zeros_like(self.speeds)])
+        self.speeds[row] = 0.0
+        self.speeds[row, : most + 1] = table
+        self._row_of[key] = row
+        self._key_of[row] = key
+        self._users[row] = 1
+        for stale in self._stale.values():
+            stale.add(row)
+        return row
+
+    def release(self, row: int) -> None:
+        """One user less; a row without users is recycled."""
+        self._users[row] -= 1
+        if not self._users[row]:
+            del self._row_of[self._key_of.pop(row)]
+            self._free.append(row)
+
+    def derived(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
+        """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...)."""
+        key = (function, args)
+        stale = self._stale.setdefault(key, set(self._key_of) if key not in self._memo else set())
+        if stale:
+            for row in stale:
+                if row in self._key_of:
+                    value = np.asarray(function(self.speeds[row], *args))
+                    known = self._memo.get(key)
+                    if known is None or row >= len(known):
+                        grown = np.zeros((len(self.speeds), *value.shape), dtype=value.dtype)
+                        if known is not None:
+                            grown[: len(known)] = known
+                        known = self._memo[key] = grown
+                    known[row] = value
+            stale.clear()
+        return self._memo[key]
+
+
+class ActiveJobs:
+    """The jobs in the cluster in order of arrival, as columns of shape (jobs,).
+
+    Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks.
+    """
+
+    __slots__ = ("_columns", "_knows", "_who", "names", "tables")
+
+    def __init__(
+        self,
+        names: Callable[[], list[str]],
+        columns: dict[str, Callable[[], np.ndarray]],
+        tables: SpeedTables,
+        *,
+        knows: Iterable[str] = KNOWLEDGE,
+        who: str = "policy",
+    ) -> None:
+        self.names = names
+        self._columns: dict[str, Any] = columns
+        self.tables = tables
+        self._knows = frozenset(knows)
+        self._who = who
+
+    def _column(self, name: str) -> np.ndarray:
+        value = self._columns[name]
+        if callable(value):
+            value = self._columns[name] = value()
+        return value
+
+    def _known(self, what: str) -> None:
+        if what not in self._knows:
+            raise ModelError(f"{self._who}: looks at {what!r} but does not declare it; add it to its `knows`")
+
+    def __len__(self) -> int:
+        return len(self._column("arrival_time"))
+
+    @property
+    def arrival_time(self) -> np.ndarray:
+        """Seconds."""
+        return self._column("arrival_time")
+
+    @property
+    def least(self) -> np.ndarray:
+        """Least nodes."""
+        return self._column("least")
+
+    @property
+    def most(self) -> np.ndarray:
+        """Most nodes, at most those of the cluster."""
+        return self._column("most")
+
+    @property
+    def requested(self) -> np.ndarray:
+        """Nodes that the users asked for."""
+        return self._column("requested")
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """Nodes held now."""
+        return self._column("nodes")
+
+    @property
+    def attained_service(self) -> np.ndarray:
+        """Node-seconds held so far."""
+        self._known("attained_service")
+        return self._column("attained_service")
+
+    @property
+    def remaining(self) -> np.ndarray:
+        """Steps left: of the declared work, or the true ones for a policy that knows the end."""
+        self._known("remaining")
+        return self._column("true_remaining" if "end" in self._knows else "remaining")
+
+    @property
+    def row(self) -> np.ndarray:
+        """Row of each job's curve in ``tables``, as the policy believes it."""
+        self._known("curve")
+        return self._column("row")
+
+    def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
+        """``function(speed table, *args)`` of each job's curve, computed once per curve; shape (jobs, ...)."""
+        return self.tables.derived(function, *args)[self.row]
+
+    def speed(self, nodes: np.ndarray) -> np.ndarray:
+        """Steps per second of each job on so many whole nodes."""
+        return self.tables.speeds[self.row, nodes]
+
+    @classmethod
+    def of(cls, states: Sequence[JobState], nodes: int, *, knows: Iterable[str] = KNOWLEDGE) -> ActiveJobs:
+        """Columns from single jobs, put in order of arrival (then of name)."""
+        ordered = sorted(states, key=lambda state: (state.arrival_time, state.name))
+        tables = SpeedTables(nodes)
+        most = [min(nodes, state.most_nodes or nodes) for state in ordered]
+
+        def column(name: str) -> Callable[[], np.ndarray]:
+            return lambda: np.array([float(getattr(state, name)) for state in ordered])
+
+        rows = [
+            tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}") if "curve" in knows else 0
+            for state, top in zip(ordered, most, strict=True)
+        ]
+        columns: dict[str, Callable[[], np.ndarray]] = {
+            "arrival_time": column("arrival_time"),
+            "attained_service": column("attained_service"),
+            "remaining": column("remaining"),
+            "true_remaining": column("remaining"),
+            "nodes": column("nodes"),
+            "least": lambda: np.array([state.least_nodes for state in ordered], dtype=int),
+            "most": lambda: np.array(most, dtype=int),
+            "requested": lambda: np.array([s.requested_nodes or s.least_nodes for s in ordered], dtype=int),
+            "row": lambda: np.array(rows, dtype=int),
+        }
+        return cls(lambda: [state.name for state in ordered], columns, tables, knows=knows)
+
+
+Jobs: TypeAlias = ActiveJobs | Sequence[JobState]
