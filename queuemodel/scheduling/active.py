@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -99,14 +99,17 @@ class SpeedTables:
             del self._row_of[self._key_of.pop(row)]
             self._free.append(row)
 
-    def derived(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
-        """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...)."""
+    def derived(self, function: Callable[..., Any], *args: Any, numbered: bool = False) -> np.ndarray:
+        """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...).
+
+        ``numbered``: the function takes the number of the row as its last argument.
+        """
         key = (function, args)
         stale = self._stale.setdefault(key, set(self._key_of) if key not in self._memo else set())
         if stale:
             for row in stale:
                 if row in self._key_of:
-                    value = np.asarray(function(self.speeds[row], *args))
+                    value = np.asarray(function(self.speeds[row], *args, *((row,) if numbered else ())))
                     known = self._memo.get(key)
                     if known is None or row >= len(known):
                         grown = np.zeros((len(self.speeds), *value.shape), dtype=value.dtype)
@@ -118,33 +121,62 @@ class SpeedTables:
         return self._memo[key]
 
 
+class Source(Protocol):
+    """Where the columns come from; each is asked for at most once."""
+
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+
+    def column(self, name: str) -> np.ndarray:
+        """A column by name."""
+
+    def __len__(self) -> int:
+        """Number of jobs."""
+
+
+class Columns:
+    """Columns that are there already."""
+
+    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
+        self._names, self._columns = names, columns
+
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+        return self._names
+
+    def column(self, name: str) -> np.ndarray:
+        """A column by name."""
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 class ActiveJobs:
     """The jobs in the cluster in order of arrival, as columns of shape (jobs,).
 
     Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks.
     """
 
-    __slots__ = ("_columns", "_knows", "_who", "names", "tables")
+    __slots__ = ("_knows", "_seen", "_source", "_who", "tables")
 
     def __init__(
-        self,
-        names: Callable[[], list[str]],
-        columns: dict[str, Callable[[], np.ndarray]],
-        tables: SpeedTables,
-        *,
-        knows: Iterable[str] = KNOWLEDGE,
-        who: str = "policy",
+        self, source: Source, tables: SpeedTables, *, knows: Iterable[str] = KNOWLEDGE, who: str = "policy"
     ) -> None:
-        self.names = names
-        self._columns: dict[str, Any] = columns
+        self._source = source
+        self._seen: dict[str, np.ndarray] = {}
         self.tables = tables
-        self._knows = frozenset(knows)
+        self._knows = knows
         self._who = who
 
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+        return self._source.names()
+
     def _column(self, name: str) -> np.ndarray:
-        value = self._columns[name]
-        if callable(value):
-            value = self._columns[name] = value()
+        value = self._seen.get(name)
+        if value is None:
+            value = self._seen[name] = self._source.column(name)
         return value
 
     def _known(self, what: str) -> None:
@@ -152,7 +184,7 @@ class ActiveJobs:
             raise ModelError(f"{self._who}: looks at {what!r} but does not declare it; add it to its `knows`")
 
     def __len__(self) -> int:
-        return len(self._column("arrival_time"))
+        return len(self._source)
 
     @property
     def arrival_time(self) -> np.ndarray:
@@ -212,25 +244,20 @@ class ActiveJobs:
         tables = SpeedTables(nodes)
         most = [min(nodes, state.most_nodes or nodes) for state in ordered]
 
-        def column(name: str) -> Callable[[], np.ndarray]:
-            return lambda: np.array([float(getattr(state, name)) for state in ordered])
-
         rows = [
             tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}") if "curve" in knows else 0
             for state, top in zip(ordered, most, strict=True)
         ]
-        columns: dict[str, Callable[[], np.ndarray]] = {
-            "arrival_time": column("arrival_time"),
-            "attained_service": column("attained_service"),
-            "remaining": column("remaining"),
-            "true_remaining": column("remaining"),
-            "nodes": column("nodes"),
-            "least": lambda: np.array([state.least_nodes for state in ordered], dtype=int),
-            "most": lambda: np.array(most, dtype=int),
-            "requested": lambda: np.array([s.requested_nodes or s.least_nodes for s in ordered], dtype=int),
-            "row": lambda: np.array(rows, dtype=int),
+        columns = {
+            "least": np.array([state.least_nodes for state in ordered], dtype=int),
+            "most": np.array(most, dtype=int),
+            "requested": np.array([state.requested_nodes or state.least_nodes for state in ordered], dtype=int),
+            "row": np.array(rows, dtype=int),
         }
-        return cls(lambda: [state.name for state in ordered], columns, tables, knows=knows)
+        for name in ("arrival_time", "attained_service", "remaining", "nodes"):
+            columns[name] = np.array([float(getattr(state, name)) for state in ordered])
+        columns["true_remaining"] = columns["remaining"]
+        return cls(Columns([state.name for state in ordered], columns), tables, knows=knows)
 
 
 Jobs: TypeAlias = ActiveJobs | Sequence[JobState]

@@ -35,18 +35,8 @@ class FIFO(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        granted = np.zeros(len(jobs), dtype=int)
-        ahead = min(len(jobs), nodes)  # each takes at least one node, so nobody further back can run
-        wanted = _wanted(jobs, self.fixed, ahead)
-        runs = np.cumsum(wanted) <= nodes
-        granted[:ahead] = np.where(runs, wanted, 0)
-        return granted
-
-
-def _wanted(jobs: ActiveJobs, fixed: int | None, ahead: int | None = None) -> np.ndarray:
-    if fixed is None:
-        return jobs.requested[:ahead]
-    return np.clip(fixed, jobs.least[:ahead], jobs.most[:ahead])
+        wanted = jobs.requested if self.fixed is None else np.clip(self.fixed, jobs.least, jobs.most)
+        return wanted * (wanted.cumsum() <= nodes)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class LeastAttainedService(Policy):
             raise ModelError(f"LeastAttainedService: thresholds must be > 0 and rising, got {self.thresholds!r}")
 
     def _queue(self, attained: np.ndarray) -> np.ndarray:
-        return np.searchsorted(np.array(self.thresholds) * (1 - 1e-12), attained, side="right")
+        return np.searchsorted(np.array(self.thresholds) * (1 - 1e-9), attained, side="right")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""

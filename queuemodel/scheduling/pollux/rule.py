@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..active import ActiveJobs, SpeedTables
+from ..active import ActiveJobs, Columns, SpeedTables
 from ..curves import TableCurve
 from ..policies.base import Policy
 from .applications import Application
@@ -73,28 +73,29 @@ class PolicyRule:
         if not (changed or due):
             return None
         self.asked = now
-        shown = self._shown(jobs, now)
+        shown = self._shown(jobs)
         granted = self.policy.grants(shown, gpus, float(now))
         self.review = self.policy.review(shown, granted, float(now))
         grants = {job.name: int(n) for job, n in zip(jobs, granted.tolist(), strict=True) if n > 0}
         return dict(sorted(grants.items(), key=lambda item: item[1]))
 
-    def _shown(self, jobs: Sequence[RunningJob], now: int) -> ActiveJobs:
+    def _shown(self, jobs: Sequence[RunningJob]) -> ActiveJobs:
         most = [self.rows[job.name][1] for job in jobs]
         requested = [min(job.requested, top) for job, top in zip(jobs, most, strict=True)]
-        columns: dict[str, Callable[[], np.ndarray]] = {
-            "arrival_time": lambda: np.array([float(job.submitted) for job in jobs]),
-            "attained_service": lambda: np.array([float(job.attained) for job in jobs]),
-            "remaining": lambda: np.array([self._updates_left(job) for job in jobs]),
-            "true_remaining": lambda: np.array([self._updates_left(job) for job in jobs]),
-            "nodes": lambda: np.array([float(len(job.machines)) for job in jobs]),
-            "least": lambda: np.ones(len(jobs), dtype=int),
-            "most": lambda: np.array(most, dtype=int),
-            "requested": lambda: np.array(requested, dtype=int),
-            "row": lambda: np.array([self.rows[job.name][0] for job in jobs], dtype=int),
+        left = np.array([self._updates_left(job) for job in jobs])
+        columns = {
+            "arrival_time": np.array([float(job.submitted) for job in jobs]),
+            "attained_service": np.array([float(job.attained) for job in jobs]),
+            "remaining": left,
+            "true_remaining": left,
+            "nodes": np.array([float(len(job.machines)) for job in jobs]),
+            "least": np.ones(len(jobs), dtype=int),
+            "most": np.array(most, dtype=int),
+            "requested": np.array(requested, dtype=int),
+            "row": np.array([self.rows[job.name][0] for job in jobs], dtype=int),
         }
         return ActiveJobs(
-            lambda: [job.name for job in jobs], columns, self.tables, knows=self.policy.knows, who=self.policy.name
+            Columns([job.name for job in jobs], columns), self.tables, knows=self.policy.knows, who=self.policy.name
         )
 
     def _updates_left(self, job: RunningJob) -> float:
