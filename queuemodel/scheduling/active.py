@@ -113,8 +113,13 @@ class SpeedTables:
                     known = self._memo.get(key)
                     if known is None or row >= len(known):
                         grown = np.zeros((len(self.speeds), *value.shape), dtype=value.dtype)
+                        filled = 0
                         if known is not None:
                             grown[: len(known)] = known
+                            filled = len(known)
+                        if numbered:  # rows not in use yet must keep their place in the order of rows
+                            for spare in range(filled, len(grown)):
+                                grown[spare] = function(self.speeds[spare], *args, spare)
                         known = self._memo[key] = grown
                     known[row] = value
             stale.clear()

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import ModelError
 from ..active import ActiveJobs
 from .base import Policy, in_turn, require_share
-from .increments import corners, largest, next_corner, speed_increments, time_increments
+from .increments import corners, greedy, last_corner, most_useful, speed_increments, time_increments
 
 
 def useful_nodes(speeds: np.ndarray) -> int:
@@ -25,7 +25,7 @@ def useful_nodes(speeds: np.ndarray) -> int:
 
 def efficient_nodes(speeds: np.ndarray, threshold: float) -> int:
     """Most nodes, up to saturation, whose speed per node is at least ``threshold`` of that on the least nodes."""
-    return int(np.flatnonzero(corners(speeds, threshold))[-1])
+    return most_useful(speeds, threshold)
 
 
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
@@ -36,7 +36,7 @@ def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
     marks = corners(speeds)
     least = int(np.flatnonzero(marks)[0])
     worth = speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[least] / least
-    return max(least, int(next_corner(marks)[np.count_nonzero(worth)]))
+    return max(least, int(last_corner(speeds)[np.count_nonzero(worth)]))
 
 
 _GRANTS = {"useful": useful_nodes, "efficient": efficient_nodes, "marginal": marginal_nodes}
@@ -121,14 +121,9 @@ class GreedyGain(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        gained = jobs.per_curve(speed_increments, float(self.floor))
-        alone = gained[:, :1]
-        weight = (alone / jobs.remaining[:, None]) ** self.power / alone
-        return largest(gained * weight, jobs.per_curve(_next_corner, float(self.floor)), nodes)
-
-
-def _next_corner(speeds: np.ndarray, floor: float) -> np.ndarray:
-    return next_corner(corners(speeds, floor))
+        alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
+        weight = (alone / jobs.remaining) ** self.power / alone
+        return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
 
 
 @dataclass(frozen=True)
@@ -139,8 +134,7 @@ class Optimus(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        saved = jobs.per_curve(time_increments)
-        return largest(saved * jobs.remaining[:, None], jobs.per_curve(_next_corner, 0.0), nodes)
+        return _least_first(jobs, jobs.remaining, nodes)
 
 
 @dataclass(frozen=True)
@@ -156,5 +150,11 @@ class FitnessMaximization(Policy):
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
         share = np.clip(nodes // len(jobs), jobs.least, jobs.most)
-        saved = jobs.per_curve(time_increments)
-        return largest(saved * jobs.speed(share)[:, None], jobs.per_curve(_next_corner, 0.0), nodes)
+        return _least_first(jobs, jobs.speed(share), nodes)
+
+
+def _least_first(jobs: ActiveJobs, weight: np.ndarray, nodes: int) -> np.ndarray:
+    """The least to each job, by arrival, then the greedy choice by time saved."""
+    if jobs.least.sum() >= nodes:
+        return in_turn(np.arange(len(jobs)), jobs.least, jobs.least, nodes)
+    return greedy(jobs, time_increments, 0.0, weight, nodes)

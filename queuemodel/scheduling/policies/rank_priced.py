@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ModelError
 from ..active import ActiveJobs
 from .base import Policy, require_share
-from .increments import corners, largest, next_corner, speed_increments
+from .increments import greedy, speed_increments
 
 
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
@@ -60,13 +60,9 @@ class RankPriced(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        gained = jobs.per_curve(speed_increments, float(self.floor))
-        alone = gained[:, 0]
+        floor = float(self.floor)
+        alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
         order = np.argsort(-jobs.remaining / alone, kind="stable")
         price = np.empty(len(order))
         price[order] = rank_prices(len(order), self.exponent)
-        return largest(gained * (price / alone)[:, None], jobs.per_curve(_corner, float(self.floor)), nodes)
-
-
-def _corner(speeds: np.ndarray, floor: float) -> np.ndarray:
-    return next_corner(corners(speeds, floor))
+        return greedy(jobs, speed_increments, floor, price / alone, nodes)
