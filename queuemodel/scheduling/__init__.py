@@ -22,6 +22,7 @@ from .policies import (
     policy_named,
 )
 from .schedule import Schedule
+from . import theory
 from .simulate import simulate
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "as_curve",
     "policy_named",
     "simulate",
+    "theory",
 ]

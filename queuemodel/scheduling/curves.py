@@ -188,12 +188,12 @@ def _speed(curve: Callable[[float], float], nodes: float, what: str) -> float:
         raise ModelError(f"{what}: curve failed on {nodes} nodes ({type(error).__name__}: {error})") from None
 
 
-def fitted_exponent(speeds: np.ndarray, least: int = 1) -> float:
+def fitted_exponent(speeds: np.ndarray) -> float:
     """Exponent p of the power law nearest to a table in the least squares of logarithms, within 0.01 to 0.99.
 
     ``speeds``: shape (most + 1,), as `speed_table` gives it; the table is taken up to its fastest node count.
     """
-    nodes = np.arange(least, int(np.argmax(speeds)) + 1)
+    nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
     if nodes.size < 2:
         return 0.01
     x, y = np.log(nodes), np.log(speeds[nodes])

@@ -337,7 +337,7 @@ class Engine:
         for j in jobs.tolist():
             self.placement.leave(j)
         factor = np.ones(len(jobs))
-        for k in np.argsort(nodes, kind="stable").tolist():
+        for k in np.argsort(-nodes, kind="stable").tolist():  # the largest first
             if nodes[k] > 0 and not self.placement.enter(int(jobs[k]), int(nodes[k])):
                 factor[k] = self.cluster.spread_speed
         return factor
