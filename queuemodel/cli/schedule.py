@@ -63,7 +63,7 @@ def _require_defaults(options: dict[str, Any]) -> None:
     for name, default in (("restart_seconds", 0.0), ("interval", None), ("warmup", 0.0)):
         if options[name] != default:
             raise ModelError(
-                f"schedule: --{name.replace('_', '-')} does not go with --pollux, whose conventions are fixed; leave it out"
+                f"schedule: --{name.replace('_', '-')} does not go with --pollux (conventions are fixed); leave it out"
             )
 
 
@@ -119,7 +119,9 @@ def _draw(schedules: dict[str, Any], path: str) -> None:
         save(plot_response_times(list(schedules.values()), labels=list(schedules)), path)
 
 
-def _print(entries: dict[str, dict[str, Any]], records: dict[str, list[dict[str, Any]]], options: dict[str, Any]) -> None:
+def _print(
+    entries: dict[str, dict[str, Any]], records: dict[str, list[dict[str, Any]]], options: dict[str, Any]
+) -> None:
     if options["form"] == "json":
         document: dict[str, Any] = {"nodes": options["nodes"], "policies": entries}
         if options["records"]:

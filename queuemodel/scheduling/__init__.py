@@ -1,5 +1,6 @@
 """Scheduling a cluster with throughput predictions: jobs, policies, their simulation and its analysis."""
 
+from . import theory
 from .active import ActiveJobs, JobState
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
@@ -22,7 +23,6 @@ from .policies import (
     policy_named,
 )
 from .schedule import Schedule
-from . import theory
 from .simulate import simulate
 
 __all__ = [

@@ -250,7 +250,9 @@ class ActiveJobs:
         most = [min(nodes, state.most_nodes or nodes) for state in ordered]
 
         rows = [
-            tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}") if "curve" in knows else 0
+            tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}")
+            if "curve" in knows
+            else 0
             for state, top in zip(ordered, most, strict=True)
         ]
         columns = {

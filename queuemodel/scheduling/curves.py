@@ -6,6 +6,7 @@ Anything callable as ``steps_per_second(nodes)`` is a curve, and so is anything 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -50,7 +51,9 @@ class PowerLawCurve:
         require_number(self.exponent, "power-law curve: exponent", unit="")
         require_number(self.speed, "power-law curve: speed", unit="steps per second", positive=True)
         if self.exponent > 1:
-            raise ModelError(f"power-law curve: exponent must be 0 to 1, got {self.exponent!r}; no speedup is superlinear")
+            raise ModelError(
+                f"power-law curve: exponent must be 0 to 1, got {self.exponent!r}; no speedup is superlinear"
+            )
 
     def __call__(self, nodes: float, /) -> float:
         """Steps per second; 0 without nodes."""
@@ -79,12 +82,14 @@ class TableCurve:
         if not pairs:
             raise ModelError("speed table: at least one node count is needed, got none")
         checked = tuple((float(n), float(speed)) for n, speed in pairs)
-        for (n, _), (after, _) in zip(checked, checked[1:], strict=False):
+        for (n, _), (after, _) in itertools.pairwise(checked):
             if n == after:
                 raise ModelError(f"speed table: {n:g} nodes are given twice")
         for n, speed in checked:
             if not (math.isfinite(speed) and speed > 0):
-                raise ModelError(f"speed table: speed at {n:g} nodes must be finite and > 0 steps per second, got {speed!r}")
+                raise ModelError(
+                    f"speed table: speed at {n:g} nodes must be finite and > 0 steps per second, got {speed!r}"
+                )
             if not (n >= 1 and math.isfinite(n)):
                 raise ModelError(f"speed table: node counts must be at least 1, got {n!r}")
         object.__setattr__(self, "points", checked)

@@ -16,13 +16,32 @@ from .curves import PowerLawCurve, TableCurve
 from .jobs import Job, Workload
 from .reading import Row, read_rows
 
-_GAVEL_NEW = (
-    "job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor priority_weight SLO "
-    "arrival_time"
-).split()
-_GAVEL_OLD = "job_type command num_steps_arg needs_data_dir total_steps arrival_time scale_factor".split()
+_GAVEL_NEW = [
+    "job_type",
+    "command",
+    "working_directory",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "scale_factor",
+    "priority_weight",
+    "SLO",
+    "arrival_time",
+]
+_GAVEL_OLD = ["job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor"]
 _GAVEL_KEY = re.compile(r"\('(?P<model>.*)', (?P<gpus>\d+)\)")
-_ALIBABA = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
+_ALIBABA = [
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+]
 
 
 def _workload(rows: list[tuple[Row, Job]], path: str | os.PathLike[str]) -> Workload:
@@ -105,7 +124,7 @@ def _gavel_curves(path: str | os.PathLike[str], gpu: str) -> dict[str, dict[int,
                 curves.setdefault(match["model"], {})[int(match["gpus"])] = float(speeds["null"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{path}: expected JSON {{gpu type: {{\"('model', gpus)\": {{\"null\": steps/s}}}}}} with {gpu!r}, got "
+            f'{path}: expected JSON {{gpu type: {{"(\'model\', gpus)": {{"null": steps/s}}}}}} with {gpu!r}, got '
             f"{type(error).__name__}: {str(error)[:80]}"
         ) from None
     return curves
@@ -147,11 +166,11 @@ def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_emp
 
 def _logged(row: Row, name: str, arrival: float, seconds: float, gpus: int, exponent: float) -> tuple[Row, Job]:
     if not seconds > 0:
-        raise DataError(f"{row.where}: the job ran for {seconds:g} s, so it has no work; pass drop_empty=True to leave it out")
+        raise DataError(
+            f"{row.where}: the job ran for {seconds:g} s, so it has no work; pass drop_empty=True to leave it out"
+        )
     curve = PowerLawCurve(exponent, speed=gpus**-exponent)
-    return _made(
-        row, name, arrival_time=arrival, steps=seconds, curve=curve, requested_nodes=gpus, kind=f"{gpus} GPUs"
-    )
+    return _made(row, name, arrival_time=arrival, steps=seconds, curve=curve, requested_nodes=gpus, kind=f"{gpus} GPUs")
 
 
 def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:

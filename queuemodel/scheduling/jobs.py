@@ -114,7 +114,9 @@ class Job:
         if self.most_nodes is not None:
             _require_nodes(self.most_nodes, f"{what}: most_nodes")
             if self.most_nodes < self.least_nodes:
-                raise ModelError(f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})")
+                raise ModelError(
+                    f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})"
+                )
         if self.requested_nodes is not None:
             _require_nodes(self.requested_nodes, f"{what}: requested_nodes")
             if not self.least_nodes <= self.requested_nodes <= (self.most_nodes or math.inf):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Jobs drawn in their own colour; the others share a grey area.
 _OWN_COLOUR = 12
+#: The colours repeat after ten lines; the style then changes.
+_STYLES = ("-", "--", ":", "-.")
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.0)) -> Axes:
@@ -34,7 +36,7 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     """Write the figure of an axes; the ending of the name says in which format."""
     figure = ax.figure
     try:
-        figure.savefig(path, dpi=120)  # type: ignore[union-attr, call-arg]
+        figure.savefig(path, dpi=120)  # type: ignore[union-attr]
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: the figure cannot be written: {error}") from None
 
@@ -92,9 +94,13 @@ def plot_response_times(
     """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
     ax = _axes(ax)
     names = labels or [schedule.policy.name for schedule in schedules]
-    for schedule, name in zip(schedules, names, strict=True):
+    for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
         T = np.sort(schedule.response_time)
-        ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", label=f"{name} (mean {T.mean():,.0f} s)", **kwargs)
+        style = {
+            "linestyle": _STYLES[number // 10 % len(_STYLES)],
+            "label": f"{name} (mean {T.mean():,.0f} s)",
+        } | kwargs
+        ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
     ax.set(xlabel="response time [s]", ylabel="share of jobs done", ylim=(0, 1), xscale="log")
     ax.legend(fontsize="small", frameon=False)
     return ax

@@ -171,7 +171,7 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
     return tuple(
         JobKind(
             name,
-            curve=network_curve(Network([Station("server", service_time=server)], think_time=compute), most=most),
+            curve=network_curve(Network((Station("server", service_time=server),), think_time=compute), most=most),
             steps=steps,
             variation=1.5,
             requested_nodes=min(requested, most),

@@ -67,8 +67,8 @@ def _job(row: Row) -> Job:
         least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
         if least < curve.points[0][0] or most > curve.points[-1][0]:
             raise DataError(
-                f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the job "
-                f"may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
+                f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the "
+                f"job may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
             )
     end: EndLaw = Completes()
     if row.given("end_probability"):

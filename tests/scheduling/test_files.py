@@ -77,7 +77,11 @@ def test_files_that_are_none(tmp_path):
     empty, binary = tmp_path / "empty.csv", tmp_path / "binary.csv"
     empty.write_text("")
     binary.write_bytes(bytes(range(256)))
-    for path, message in [(tmp_path / "no.csv", "cannot be read"), (empty, "file is empty"), (binary, "not a text file")]:
+    for path, message in [
+        (tmp_path / "no.csv", "cannot be read"),
+        (empty, "file is empty"),
+        (binary, "not a text file"),
+    ]:
         with pytest.raises(DataError, match=message):
             read_workload(path)
     header = tmp_path / "header.csv"
@@ -116,7 +120,7 @@ def test_public_formats(public_data):
         public_data / "elasticflow" / "philly_103959.csv", public_data / "elasticflow" / "throughputs_A100"
     )
     assert len(elastic) == 876
-    with pytest.raises(DataError, match="is missing|expected"):
+    with pytest.raises(DataError, match=r"is missing|expected"):
         read_elasticflow(old, public_data / "elasticflow" / "throughputs_A100")
 
 
@@ -147,8 +151,27 @@ def test_command_line(workload, tmp_path):
     rows = runner.invoke(schedule, [*base, "--format", "csv", "--jobs"]).stdout.splitlines()
     assert len(rows) == 5
     assert "rank-priced" in runner.invoke(schedule, base).stdout
-    study = [*"--policy fifo --policy equi --load 0.5 --nodes 16 --jobs 30 --replications 2 --format json".split()]
-    result = runner.invoke(schedule_study, [*study, "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")])
+    study = [
+        *[
+            "--policy",
+            "fifo",
+            "--policy",
+            "equi",
+            "--load",
+            "0.5",
+            "--nodes",
+            "16",
+            "--jobs",
+            "30",
+            "--replications",
+            "2",
+            "--format",
+            "json",
+        ]
+    ]
+    result = runner.invoke(
+        schedule_study, [*study, "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")]
+    )
     assert result.exit_code == 0, result.output
     assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 4
 

@@ -41,7 +41,11 @@ ALL = [
     SRPT(),
     HeSRPT(),
     HeSRPT(0.5),
-    *(ModelBased(order, grant) for order in ("arrival", "shortest", "gain") for grant in ("useful", "efficient", "marginal")),
+    *(
+        ModelBased(order, grant)
+        for order in ("arrival", "shortest", "gain")
+        for grant in ("useful", "efficient", "marginal")
+    ),
     GreedyGain(),
     GreedyGain(0.0, power=0.3),
     RankPriced(),
@@ -198,7 +202,8 @@ def test_a_policy_sees_only_what_it_declares():
 
 
 @pytest.mark.parametrize(
-    ("grant", "message"), [(3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "starve|must run somebody")]
+    ("grant", "message"),
+    [(3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "starve|must run somebody")],
 )
 def test_a_policy_that_breaks_the_rules_is_caught(grant, message):
     @dataclasses.dataclass(frozen=True)

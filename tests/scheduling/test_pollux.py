@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from queuemodel.errors import DataError, ModelError
-from queuemodel.scheduling import EqualShare, FIFO, GreedyGain, RankPriced, simulate
+from queuemodel.scheduling import FIFO, EqualShare, GreedyGain, RankPriced, simulate
 from queuemodel.scheduling.pollux import (
     measured_curve,
     predicted_curve,
@@ -67,7 +67,10 @@ def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
     errors = []
     for name, batch in [("cifar10", 2048), ("imagenet", 6400), ("deepspeech2", 320), ("yolov3", 64), ("bert", 192)]:
         application = read_application(pollux / "traces", name)
-        truth, predicted = dict(measured_curve(application, batch).points), dict(predicted_curve(application, batch).points)
+        truth, predicted = (
+            dict(measured_curve(application, batch).points),
+            dict(predicted_curve(application, batch).points),
+        )
         assert predicted[1] == pytest.approx(truth[1], rel=0.02)
         errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
         blind = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
@@ -127,5 +130,5 @@ def test_a_truncated_measurement_is_refused(pollux, tmp_path):
     with pytest.raises(DataError, match="expected at least 10 epochs, got 3; the file is truncated"):
         read_application(tmp_path, "ncf")
     (folder / "validation-256.csv").write_text("\n".join(whole)[:-30] + "\n")
-    with pytest.raises(DataError, match="validation-256.csv, row"):
+    with pytest.raises(DataError, match=r"validation-256\.csv, row"):
         read_application(tmp_path, "ncf")

@@ -129,7 +129,13 @@ def test_time_and_speed_scale(policy):
     kinds = [JobKind("a", curve=PowerLawCurve(0.7), steps=100.0, requested_nodes=2)]
     slow = Stream(kinds, jobs=80, nodes=10).workload(1)
     fast = Workload(
-        Job(j.name, arrival_time=j.arrival_time / 10, steps=j.steps, curve=PowerLawCurve(0.7, speed=10.0), requested_nodes=2)
+        Job(
+            j.name,
+            arrival_time=j.arrival_time / 10,
+            steps=j.steps,
+            curve=PowerLawCurve(0.7, speed=10.0),
+            requested_nodes=2,
+        )
         for j in slow
     )
     a, b = (simulate(w, policy, nodes=10) for w in (slow, fast))
@@ -160,7 +166,12 @@ def test_curves_of_every_form_are_understood():
         workers = np.array([1, 2, 4])
         steps_per_second = np.array([1.0, 1.8, 3.0])
 
-    for curve in ({1: 1.0, 2: 1.8, 4: 3.0}, Throughput(), TableCurve({1: 1.0, 2: 1.8, 4: 3.0}), lambda n: 0.2 + 0.8 * n):
+    for curve in (
+        {1: 1.0, 2: 1.8, 4: 3.0},
+        Throughput(),
+        TableCurve({1: 1.0, 2: 1.8, 4: 3.0}),
+        lambda n: 0.2 + 0.8 * n,
+    ):
         assert as_curve(curve)(2) == pytest.approx(1.8)
 
 

@@ -53,7 +53,7 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """Nodes of each job, in the order of ``jobs``; each 0 or within the job's limits, together at most ``nodes``."""
+        """Nodes of each job, in the order of ``jobs``: 0 or within the job's limits, together at most ``nodes``."""
 
     def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
         """When the answer changes although nobody arrives or ends; ``inf``: never."""

@@ -7,6 +7,7 @@ was not at hand: orders, grants and knobs below are ours.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +40,11 @@ def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
     return max(least, int(last_corner(speeds)[np.count_nonzero(worth)]))
 
 
-_GRANTS = {"useful": useful_nodes, "efficient": efficient_nodes, "marginal": marginal_nodes}
+_GRANTS: dict[str, Callable[..., int]] = {
+    "useful": useful_nodes,
+    "efficient": efficient_nodes,
+    "marginal": marginal_nodes,
+}
 _ORDERS = ("arrival", "shortest", "gain")
 
 

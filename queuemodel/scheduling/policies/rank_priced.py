@@ -16,8 +16,8 @@ from .increments import greedy, speed_increments
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
     """Price of a unit of work of the largest, second largest, ... smallest job, shape (jobs,).
 
-    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) jobs of sizes x_1 >= x_2 >= ... at time 0 with speedup k^p have the
-    least total response time sum_k x_k (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), in units of the whole cluster's
+    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) jobs of sizes x_1 >= x_2 >= ... at time 0 with speedup k^p have
+    the least total response time sum_k x_k (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), in units of the whole cluster's
     speed: the factors are what one more unit of work of a job costs all jobs together.
     """
     k = np.arange(jobs + 1.0)
@@ -29,8 +29,8 @@ def rank_prices(jobs: int, exponent: float) -> np.ndarray:
 class RankPriced(Policy):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
-    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the gains
-    are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in whole
+    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
+    gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in whole
     nodes; with arrivals and other curves it is a heuristic.
 
     Parameters

@@ -112,7 +112,7 @@ class SRPT(Policy):
 
 @dataclass(frozen=True)
 class HeSRPT(Policy):
-    """heSRPT: optimal mean response time for jobs present at once with speedup k^p (Berg, Vesilo, Harchol-Balter, 2020).
+    """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
 
     Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
     something.
@@ -135,7 +135,9 @@ class HeSRPT(Policy):
         if self.exponent is not None:
             require_share(self.exponent, "heSRPT: exponent")
             if self.exponent >= 1:
-                raise ModelError(f"heSRPT: exponent must be below 1, got {self.exponent!r}; use SRPT for linear speedup")
+                raise ModelError(
+                    f"heSRPT: exponent must be below 1, got {self.exponent!r}; use SRPT for linear speedup"
+                )
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""

@@ -8,6 +8,7 @@ Cluster Scheduling for Goodput-Optimized Deep Learning" (OSDI 2021), artifact.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..reading import read_rows
+from ..reading import read_numbers
 
 #: GPUs of one machine in the artifact's cluster.
 GPUS_PER_MACHINE = 4
@@ -30,6 +31,8 @@ EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 8
 LARGEST_LOCAL_BATCH = {"yolov3": 8}
 #: The artifact keeps this application on one GPU.
 ONE_GPU_ONLY = frozenset({"ncf"})
+#: Seconds of a step below which a measurement is not believed.
+_SHORTEST = 1e-9
 
 Placement = tuple[int, ...]
 
@@ -197,38 +200,44 @@ def read_application(folder: str | os.PathLike[str], name: str) -> Application:
     if not base.is_dir():
         raise DataError(f"{base}: no such folder; the trace folder must hold one folder per application")
     placements = _read_placements(base / "placements.csv")
-    scalability = [
-        [row.count("num_nodes"), row.count("num_replicas"), row.count("local_bsz")] + _seconds(row)
-        for row in read_rows(
-            base / "scalability.csv", required=("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-        )
-    ]
-    grid = np.array(_average(placements) + scalability, dtype=float)
+    scalability = read_numbers(
+        base / "scalability.csv",
+        ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"),
+        least=(1, 1, 1, _SHORTEST, 0),
+    )
+    grid = np.array(_average(placements) + scalability.tolist(), dtype=float)
     validation: dict[int, np.ndarray] = {}
     for path in sorted(base.glob("validation-*.csv"), key=lambda p: int(p.stem.split("-")[1])):
-        columns = ("progress", "iteration", "grad_sqr", "grad_var")
-        rows = [[row.number(column) for column in columns] for row in read_rows(path, required=columns)]
+        rows = read_numbers(path, ("progress", "iteration", "grad_sqr", "grad_var"))
         if len(rows) < EPOCHS[name]:
             raise DataError(f"{path}: expected at least {EPOCHS[name]} epochs, got {len(rows)}; the file is truncated")
-        validation[int(path.stem.split("-")[1])] = np.array(rows)
+        validation[int(path.stem.split("-")[1])] = rows
     if not validation:
         raise DataError(f"{base}: no validation-BATCH.csv file; iterations per epoch are not known without one")
     largest = LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values())))
     return Application(name, EPOCHS[name], placements, grid, validation, largest)
 
 
-def _seconds(row: Any) -> list[float]:
-    return [row.number("step_time", above=0.0), row.number("sync_time", least=0.0)]
+def shared_application(folder: str | os.PathLike[str], name: str) -> Application:
+    """The same, read once as long as the files do not change."""
+    base = Path(folder) / name
+    stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(base.glob("*.csv")))
+    return _read_once(str(folder), name, stamp)
+
+
+@functools.lru_cache(maxsize=32)
+def _read_once(folder: str, name: str, stamp: tuple[tuple[str, int, int], ...]) -> Application:
+    return read_application(folder, name)
 
 
 def _read_placements(path: Path) -> dict[Placement, np.ndarray]:
+    numbers = read_numbers(path, ("placement", "local_bsz", "step_time", "sync_time"), least=(1, 1, _SHORTEST, 0))
     rows: dict[Placement, list[list[float]]] = {}
-    for row in read_rows(path, required=("placement", "local_bsz", "step_time", "sync_time")):
-        text = row.text("placement")
-        if not text.isdigit() or "0" in text:
-            raise DataError(f"{row.where}: placement must be digits, GPUs on each machine, got {text!r}")
-        placement = tuple(int(digit) for digit in text)
-        rows.setdefault(placement, []).append([row.count("local_bsz"), *_seconds(row)])
+    for line, (code, *values) in enumerate(numbers.tolist(), start=2):
+        text = f"{code:.0f}"
+        if "0" in text or code != int(code):
+            raise DataError(f"{path}, row {line}: placement must be digits, GPUs on each machine, got {code:g}")
+        rows.setdefault(tuple(int(digit) for digit in text), []).append(values)
     return {placement: np.array(sorted(values)) for placement, values in rows.items()}
 
 

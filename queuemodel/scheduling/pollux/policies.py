@@ -7,6 +7,7 @@ the same ideas as pure policies; these keep the artifact's conventions, so that 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 
 from .state import RunningJob
@@ -102,5 +103,5 @@ class Optimus:
                 job.application.packed_step_seconds(job.batch_size, n, accumulate_alone=True)
                 for n in range(1, min(job.application.most_gpus(job.batch_size), 64) + 1)
             ]
-            self.savings[key] = [a - b for a, b in zip(times, times[1:], strict=False)]
+            self.savings[key] = [a - b for a, b in itertools.pairwise(times)]
         return self.savings[key]

@@ -12,7 +12,7 @@ from ...errors import DataError
 from ..curves import TableCurve
 from ..jobs import Job, Workload
 from ..reading import read_rows
-from .applications import Application, read_application
+from .applications import Application, shared_application
 from .rule import measured_curve
 from .state import RunningJob
 
@@ -34,7 +34,7 @@ def read_jobs(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> l
         kind, name = row.text("application"), row.text("name")
         if kind not in applications:
             try:
-                applications[kind] = read_application(traces, kind)
+                applications[kind] = shared_application(traces, kind)
             except DataError as error:
                 raise DataError(f"{row.where}: {error}") from None
         if name in rows:
@@ -53,7 +53,7 @@ def read_jobs(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> l
             raise DataError(f"{row.where}: {error}") from None
         if jobs and job.submitted < jobs[-1].submitted:
             raise DataError(
-                f"{row.where}: time must not fall, got {job.submitted} after {jobs[-1].submitted}; sort the rows by time"
+                f"{row.where}: time must not fall, got {job.submitted} after {jobs[-1].submitted}; sort the rows"
             )
         jobs.append(job)
     if not jobs:
