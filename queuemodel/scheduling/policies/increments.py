@@ -1,9 +1,9 @@
 """The greedy choice of nodes one by one, done for all jobs at once.
 
 With concave curves the values of a job's successive nodes fall, so the greedy choice is the set of the ``nodes``
-largest values: found by bisection on their threshold, whose cost does not depend on the number of nodes. Measured curves are
-not concave; they are replaced by their least concave majorant, whose corners are real node counts, and a job stops only
-at corners (what is left over is then offered again, one block at a time).
+largest values: found by bisection on their threshold, whose cost does not depend on the number of nodes. Measured
+curves are not concave; they are replaced by their least concave majorant, whose corners are real node counts, and a
+job stops only at corners (what is left over is then offered again, one block at a time).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Curves predicted from profiles of one and of two GPUs, to schedule without having measured the rest.
 
 What is used: step times on one GPU, on two GPUs of one machine and on two machines with one GPU each, at the local
-batch sizes that were profiled. Computation is read from the first. The time on the network is taken to overlap with it as a
-p-norm (Qiao et al., OSDI 2021) and to grow with the GPUs as a ring all-reduce moves data, by 2 (n - 1) / n (Patarasuk
-and Yuan, 2009); its length on two GPUs and the overlap are fitted. Everything beyond two GPUs is extrapolation.
+batch sizes that were profiled. Computation is read from the first. The time on the network is taken to overlap with
+it as a p-norm (Qiao et al., OSDI 2021) and to grow with the GPUs as a ring all-reduce moves data, by 2 (n - 1) / n
+(Patarasuk and Yuan, 2009); its length on two GPUs and the overlap are fitted. Everything beyond two GPUs is
+extrapolation.
 """
 
 from __future__ import annotations
