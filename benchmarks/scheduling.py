@@ -1,8 +1,9 @@
 """How fast the scheduling simulation is: python benchmarks/scheduling.py [--jobs 100000] [--pollux FOLDER].
 
-One core (set OMP_NUM_THREADS=1). Prints processor seconds, jobs and events per second, and what grows with the number of
-jobs finished. The peers' figures that it is put beside are published ones: the Pollux artifact's simulator takes 17 s for
-Tiresias and 63 s for Optimus on one of its workloads; the fastest peer that publishes a figure handles 180 to 390 jobs/s.
+One core (set OMP_NUM_THREADS=1). Prints processor seconds, jobs and events per second, and what grows with the number
+of jobs finished. The peers' figures that it is put beside are published ones: the Pollux artifact's simulator takes 17 s
+for Tiresias and 63 s for Optimus on one of its workloads; the fastest peer that publishes a figure handles 180 to 390
+jobs/s.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def main() -> None:
             )
     tracemalloc.start()
     simulate(tenth, FIFO(), nodes=arguments.nodes)
-    print(f"memory of FIFO with {len(tenth)} jobs: peak {tracemalloc.get_traced_memory()[1] / len(tenth):.0f} bytes per job")
+    peak = tracemalloc.get_traced_memory()[1] / len(tenth)
+    print(f"memory of FIFO with {len(tenth)} jobs: peak {peak:.0f} bytes per job")
     tracemalloc.stop()
     if arguments.pollux is not None:
         pollux(arguments.pollux)

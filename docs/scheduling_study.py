@@ -2,8 +2,8 @@
 
     python docs/scheduling_study.py [--processes N]
 
-Writes docs/explanation/scheduling-results.md and docs/images/scheduling-*.png. The part on the Pollux workloads needs the
-public files (QUEUEMODEL_SCHEDULING_DATA, or ../shared/data/scheduling beside the repository).
+Writes docs/explanation/scheduling-results.md and docs/images/scheduling-*.png. The part on the Pollux workloads needs
+the public files (QUEUEMODEL_SCHEDULING_DATA, or ../shared/data/scheduling beside the repository).
 """
 
 from __future__ import annotations
@@ -109,9 +109,7 @@ def pollux(processes: int) -> list[str]:
     """The table of the published workloads."""
     data = pollux_data()
     cases = [PolluxRun(data, load, policy, "true") for load in LOADS for policy in NAMED]
-    cases += [
-        PolluxRun(data, load, policy, "predicted") for load in LOADS for policy in NAMED if _uses_curves(policy)
-    ]
+    cases += [PolluxRun(data, load, policy, "predicted") for load in LOADS for policy in NAMED if _uses_curves(policy)]
     runs = run_all(cases, n_jobs=processes).runs
     found = {(run["policy"], run["load"], run["curves"]): run for run in runs}
     rows = ["| policy | 0.5 | 1.0 | 2.0 | 0.5, predicted | 1.0, predicted | 2.0, predicted | restarts at 1.0 |"]
@@ -149,7 +147,7 @@ def runs(
 def load_study(processes: int) -> Study:
     """Response time against load."""
     points = [runs(stream(load), MANY, {"load": load}) for load in (0.2, 0.4, 0.6, 0.8)]
-    return run_all(sum(points, []), n_jobs=processes)
+    return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 
 
 def knob_study(processes: int) -> Study:
@@ -165,7 +163,8 @@ def knob_study(processes: int) -> Study:
         for family, make in families.items()
         for knob in (0.1, 0.3, 0.5, 0.7, 0.9)
     ]
-    return run_all([replace(run, varied=_without(run.varied)) for run in sum(points, [])], n_jobs=processes)
+    flat = itertools.chain.from_iterable(points)
+    return run_all([replace(run, varied=_without(run.varied)) for run in flat], n_jobs=processes)
 
 
 def _without(varied: dict[str, Any]) -> dict[str, Any]:
@@ -178,7 +177,7 @@ def early_study(processes: int) -> Study:
     for chance in (0.0, 0.3, 0.6):
         kinds = tuple(replace(kind, end=EndsEarly(chance)) for kind in example_kinds(most=NODES))
         points.append(runs(replace(stream(0.6), kinds=kinds), FEW, {"ends_early": chance}))
-    return run_all(sum(points, []), n_jobs=processes)
+    return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 
 
 def restart_study(processes: int) -> Study:
@@ -186,7 +185,7 @@ def restart_study(processes: int) -> Study:
     points = [
         runs(stream(0.6), FEW, {"restart_seconds": cost}, restart=cost) for cost in (0.0, 30.0, 120.0, 300.0, 600.0)
     ]
-    return run_all(sum(points, []), n_jobs=processes)
+    return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 
 
 def error_study(processes: int) -> Study:
@@ -194,7 +193,7 @@ def error_study(processes: int) -> Study:
     points = [
         runs(stream(0.6), FEW, {"error_of_the_exponent": error}, error=(error, error)) for error in (0.0, 0.1, 0.2, 0.4)
     ]
-    return run_all(sum(points, []), n_jobs=processes)
+    return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 
 
 def pivot(study: Study, across: str, figure: str = "mean_response_time") -> list[str]:

@@ -25,6 +25,8 @@ _COLUMNS = {
 }
 #: Up to so many jobs are changed one by one, which is faster than as arrays.
 _FEW = 8
+#: Decisions on a grid that may leave all nodes idle, although jobs wait and nobody else will come.
+_PATIENCE = 10_000
 
 
 class _Shown:
@@ -97,6 +99,7 @@ class Engine:
         self.decisions = 0
         self.review = math.inf
         self.decided_at = -1.0
+        self.idle = 0  # decisions in a row that left all nodes idle, with nobody to come
         self.crowding = 0.0
         self.placement = Placement(cluster) if cluster.placed else None
         self.history: list[tuple[float, int, float]] | None = [] if history else None
@@ -255,6 +258,9 @@ class Engine:
             jobs, given = active[where], granted[where].astype(float)
             self._check(granted, given, jobs)
             self._change(jobs, given)
+        self.idle = 0 if self.running.size or self.arrived < len(self.jobs) else self.idle + 1
+        if self.idle > _PATIENCE:
+            self._starved()
         self.review = self.policy.review(shown, granted, self.now)
         if self.review <= self.now:
             self.review = math.nextafter(self.now, math.inf)

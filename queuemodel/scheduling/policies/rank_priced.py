@@ -30,8 +30,8 @@ class RankPriced(Policy):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
     The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
-    gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in whole
-    nodes; with arrivals and other curves it is a heuristic.
+    gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in
+    whole nodes; with arrivals and other curves it is a heuristic.
 
     Parameters
     ----------
