@@ -1,7 +1,7 @@
 """How fast the scheduling simulation is: python benchmarks/scheduling.py [--jobs 100000] [--pollux FOLDER].
 
 One core (set OMP_NUM_THREADS=1). Prints processor seconds, jobs and events per second, and what grows with the number
-of jobs finished. The peers' figures that it is put beside are published ones: the Pollux artifact's simulator takes 17 s
+of jobs finished. The peers' figures beside them are published ones: the Pollux artifact's simulator takes 17 s
 for Tiresias and 63 s for Optimus on one of its workloads; the fastest peer that publishes a figure handles 180 to 390
 jobs/s.
 """

@@ -15,6 +15,10 @@ from .curves import as_curve, speed_table
 KNOWLEDGE = ("attained_service", "remaining", "curve", "end")
 
 
+#: Rows without users that are kept before the one longest without is recycled.
+_KEPT = 64
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobState:
     """One job at one instant, for calling a policy by hand.
@@ -60,7 +64,7 @@ class SpeedTables:
         self._row_of: dict[Any, int] = {}
         self._key_of: dict[int, Any] = {}
         self._users: list[int] = []
-        self._free: list[int] = []
+        self._idle: dict[int, None] = {}  # rows without users, longest idle first
         self._memo: dict[Any, np.ndarray] = {}  # what `derived` has computed, and which rows it has yet to
         self._stale: dict[Any, set[int]] = {}
 
@@ -74,10 +78,12 @@ class SpeedTables:
             row = self._row_of.get(key)
         if row is not None:
             self._users[row] += 1
+            self._idle.pop(row, None)
             return row
         table = speed_table(curve, least=least, most=most, what=what)
-        if self._free:
-            row = self._free.pop()
+        if len(self._idle) >= _KEPT:
+            row = next(iter(self._idle))
+            del self._idle[row], self._row_of[self._key_of[row]]
         else:
             row = len(self._users)
             self._users.append(0)
@@ -93,11 +99,10 @@ class SpeedTables:
         return row
 
     def release(self, row: int) -> None:
-        """One user less; a row without users is recycled."""
+        """One user less; a row without users is kept for the next job of its kind, until its place is needed."""
         self._users[row] -= 1
         if not self._users[row]:
-            del self._row_of[self._key_of.pop(row)]
-            self._free.append(row)
+            self._idle[row] = None
 
     def derived(self, function: Callable[..., Any], *args: Any, numbered: bool = False) -> np.ndarray:
         """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...).

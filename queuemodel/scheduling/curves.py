@@ -59,6 +59,12 @@ class PowerLawCurve:
         """Steps per second; 0 without nodes."""
         return self.speed * nodes**self.exponent if nodes > 0 else 0.0
 
+    def table(self, most: int) -> np.ndarray:
+        """Speeds on 0 to ``most`` nodes at once."""
+        speeds = self.speed * np.arange(most + 1.0) ** self.exponent
+        speeds[0] = 0.0
+        return speeds
+
 
 @dataclass(frozen=True, slots=True)
 class TableCurve:
@@ -168,7 +174,7 @@ def speed_table(curve: Callable[[float], float], *, least: int, most: int, what:
     ModelError
         When the curve is not a finite number > 0 somewhere from ``least`` to ``most``.
     """
-    if isinstance(curve, TableCurve):
+    if isinstance(curve, (TableCurve, PowerLawCurve)):
         speeds = curve.table(most)
     else:
         speeds = np.zeros(most + 1)

@@ -114,17 +114,19 @@ def plot_sweep(
         raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
     ax = _axes(ax)
     rows = study.table(figure)
-    for policy in dict.fromkeys(row["policy"] for row in rows):
+    for number, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
         own = sorted((row for row in rows if row["policy"] == policy), key=lambda row: row[against])
         x = np.array([row[against] for row in own], dtype=float)
         y = np.array([row[figure] for row in own])
         half = np.nan_to_num([row[f"{figure}_half_width"] for row in own])
-        (line,) = ax.plot(x, y, marker="o", markersize=4, label=policy, **kwargs)
-        ax.fill_between(x, np.maximum(y - half, 0), y + half, color=line.get_color(), alpha=0.15, linewidth=0)
+        style = {"linestyle": _STYLES[number // 10 % len(_STYLES)], "marker": "o", "markersize": 4} | kwargs
+        (line,) = ax.plot(x, y, label=policy, **style)
+        ax.fill_between(x, np.maximum(y - half, 0), y + half, color=line.get_color(), alpha=0.1, linewidth=0)
     unit = " [s]" if figure.endswith(("time", "delay", "makespan")) else ""
+    against = against.removesuffix("_seconds") + " [s]" if against.endswith("_seconds") else against
     ax.set(xlabel=against.replace("_", " "), ylabel=f"{figure.replace('_', ' ')}{unit}")
     ax.set_ylim(bottom=0)
-    ax.legend(fontsize="small", frameon=False)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     return ax
 
 

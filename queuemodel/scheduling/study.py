@@ -72,6 +72,36 @@ class Study:
             rows.append(row)
         return rows
 
+    def relative(self, figure: str, *, to: str, confidence: float = 0.95) -> list[dict[str, Any]]:
+        """Ratio of a figure to that of the policy named ``to``, replication by replication: mean and half-width.
+
+        All policies run the same replications, so ratios vary much less than the figures themselves.
+        """
+        from scipy.stats import t
+
+        others = [name for name in self.varied if name != "policy"]
+        base = {self._case(run, others): run[figure] for run in self.runs if run["policy"] == to}
+        if not base:
+            raise ModelError(f"study: no runs of a policy named {to!r}")
+        groups: dict[tuple[Any, ...], list[float]] = {}
+        for run in self.runs:
+            case = self._case(run, others)
+            if case in base:
+                groups.setdefault(tuple(run[name] for name in self.varied), []).append(run[figure] / base[case])
+        rows = []
+        for key, ratios in groups.items():
+            n = len(ratios)
+            spread = float(np.std(ratios, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+            half = float(t.ppf((1 + confidence) / 2, n - 1)) * spread if n > 1 else math.nan
+            rows.append(
+                dict(zip(self.varied, key, strict=True)) | {"ratio": float(np.mean(ratios)), "half_width": half}
+            )
+        return rows
+
+    @staticmethod
+    def _case(run: dict[str, Any], others: list[str]) -> tuple[Any, ...]:
+        return (*(run[name] for name in others), run["replication"])
+
     def to_rows(self) -> list[dict[str, Any]]:
         """The runs."""
         return [dict(run) for run in self.runs]

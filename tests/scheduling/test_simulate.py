@@ -264,3 +264,15 @@ def test_nonsense_is_refused_in_one_line(make, message):
     with pytest.raises(ModelError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_ratios_are_taken_replication_by_replication():
+    stream = Stream(example_kinds(most=16), jobs=40, nodes=16)
+    study = sweep(stream, [FIFO(), RankPriced()], loads=[0.4], replications=3)
+    fifo, priced = study.relative("mean_response_time", to="FIFO")
+    assert (fifo["ratio"], fifo["half_width"]) == (1, 0)
+    runs = {(run["policy"], run["replication"]): run["mean_response_time"] for run in study.runs}
+    expected = np.mean([runs[RankPriced().name, k] / runs["FIFO", k] for k in range(3)])
+    assert priced["ratio"] == pytest.approx(expected)
+    with pytest.raises(ModelError, match="no runs of a policy named 'x'"):
+        study.relative("mean_response_time", to="x")
