@@ -119,7 +119,11 @@ def plot_sweep(
         x = np.array([row[against] for row in own], dtype=float)
         y = np.array([row[figure] for row in own])
         half = np.nan_to_num([row[f"{figure}_half_width"] for row in own])
-        style = {"linestyle": _STYLES[number // 10 % len(_STYLES)], "marker": "o", "markersize": 4} | kwargs
+        style: dict[str, Any] = {
+            "linestyle": _STYLES[number // 10 % len(_STYLES)],
+            "marker": "o",
+            "markersize": 4,
+        } | kwargs
         (line,) = ax.plot(x, y, label=policy, **style)
         ax.fill_between(x, np.maximum(y - half, 0), y + half, color=line.get_color(), alpha=0.1, linewidth=0)
     unit = " [s]" if figure.endswith(("time", "delay", "makespan")) else ""
