@@ -181,6 +181,7 @@ class Application:
 
     @cached_property
     def _interpolator(self) -> Any:
+        # Points of a grid have many Delaunay triangulations; only the same code finds the artifact's simplices.
         from scipy.interpolate import LinearNDInterpolator
 
         return LinearNDInterpolator(self.grid[:, :3], self.grid[:, 3:])

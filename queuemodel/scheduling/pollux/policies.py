@@ -7,7 +7,7 @@ the same ideas as pure policies; these keep the artifact's conventions, so that 
 from __future__ import annotations
 
 import heapq
-import itertools
+import math
 from collections.abc import Sequence
 
 from .state import RunningJob
@@ -79,29 +79,37 @@ class Optimus:
         self.epochs = epochs
         grants = {job.name: int(place < gpus) for place, job in enumerate(jobs)}
         left = gpus - sum(grants.values())
-        heap: list[tuple[float, int, RunningJob, float, list[float]]] = []
+        heap: list[tuple[float, int, RunningJob, float]] = []
         for place, job in enumerate(jobs[:gpus]):
-            savings, rest = self._savings(job), job.updates_left()
-            if savings and savings[0] * rest > 0:
-                heap.append((-savings[0] * rest, place, job, rest, savings))
+            rest = job.updates_left()
+            gain = self._saving(job, 1) * rest
+            if gain > 0:
+                heap.append((-gain, place, job, rest))
         heapq.heapify(heap)
         while left > 0 and heap:
-            _, place, job, rest, savings = heap[0]
+            _, place, job, rest = heap[0]
             grants[job.name] = n = grants[job.name] + 1
             left -= 1
-            if n <= len(savings) and savings[n - 1] * rest > 0:
-                heapq.heapreplace(heap, (-savings[n - 1] * rest, place, job, rest, savings))
+            gain = self._saving(job, n) * rest
+            if gain > 0:
+                heapq.heapreplace(heap, (-gain, place, job, rest))
             else:
                 heapq.heappop(heap)
         return dict(sorted(grants.items(), key=lambda item: item[1]))  # the smallest is placed first
 
-    def _savings(self, job: RunningJob) -> list[float]:
-        """Seconds per update saved by the second, third, ... GPU."""
+    def _saving(self, job: RunningJob, gpus: int) -> float:
+        """Seconds per update saved by one GPU more than ``gpus``; 0 where the batch cannot be cut further."""
         key = (job.application.name, job.batch_size)
-        if key not in self.savings:
-            times = [
-                job.application.packed_step_seconds(job.batch_size, n, accumulate_alone=True)
-                for n in range(1, min(job.application.most_gpus(job.batch_size), 64) + 1)
+        known = self.savings.get(key)
+        if known is None:
+            known = self.savings[key] = [math.nan]
+        while len(known) <= gpus:
+            n = len(known)
+            if n >= job.application.most_gpus(job.batch_size):
+                known.append(0.0)
+                continue
+            seconds = [
+                job.application.packed_step_seconds(job.batch_size, k, accumulate_alone=True) for k in (n, n + 1)
             ]
-            self.savings[key] = [a - b for a, b in itertools.pairwise(times)]
-        return self.savings[key]
+            known.append(seconds[0] - seconds[1])
+        return known[gpus]
