@@ -251,7 +251,7 @@ def main() -> None:
     save(plot_sweep(error, against="error_of_the_exponent"), DOCS / "images" / "scheduling-error.png")
     save(plot_sweep(restart, against="restart_seconds"), DOCS / "images" / "scheduling-restart.png")
     pictures()
-    template = (DOCS / "scheduling_results.template.md").read_text()
+    template = (DOCS / "scheduling_results.txt").read_text()
     for name, lines in sections.items():
         template = template.replace(f"<!-- {name} -->", "\n".join(lines))
     (DOCS / "explanation" / "scheduling-results.md").write_text(template)
