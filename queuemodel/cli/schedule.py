@@ -87,10 +87,10 @@ def _exact(
     from ..scheduling import Cluster, policy_named, simulate
     from ..scheduling.workload_csv import read_workload
 
-    jobs = read_workload(path)
     cluster = Cluster(
         options["nodes"], restart_seconds=options["restart_seconds"], decision_interval=options["interval"]
     )
+    jobs = read_workload(path, nodes=cluster.nodes)
     schedules = {
         text: simulate(
             jobs,

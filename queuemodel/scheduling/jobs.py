@@ -78,7 +78,8 @@ class Job:
     least_nodes, most_nodes : int
         It runs on no fewer and no more; ``most_nodes`` None: as many as the cluster has.
     requested_nodes : int, optional
-        What the user asked for, used by rigid policies; ``least_nodes`` unless given.
+        What the user asked for, used by rigid policies; ``least_nodes`` unless given. A cluster that has fewer gives
+        all it has.
     end : EndLaw
         Whether it completes.
     predicted : like ``curve``, optional

@@ -33,6 +33,7 @@ class JobKind:
     variation : float, default 1
         Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
     requested_nodes, least_nodes, most_nodes : int
+        A table's, or `ThroughputCurve`'s, largest node count is the most unless one is given.
     weight : float, default 1
         Share of the jobs, relative to the other kinds.
     end : EndLaw
@@ -54,6 +55,19 @@ class JobKind:
         require_number(self.variation, f"kind {self.name!r}: variation", unit="")
         require_number(self.weight, f"kind {self.name!r}: weight", unit="", positive=True)
         object.__setattr__(self, "curve", as_curve(self.curve))
+        if self.most_nodes is None and isinstance(self.curve, TableCurve):
+            object.__setattr__(self, "most_nodes", int(self.curve.points[-1][0]))
+        speed = float(self.curve(self.requested_nodes))
+        if not (math.isfinite(speed) and speed > 0):
+            raise ModelError(
+                f"kind {self.name!r}: curve must be finite and > 0 on the {self.requested_nodes} requested nodes, got "
+                f"{speed!r}"
+            )
+
+    @classmethod
+    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
+        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
+        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
 
     @property
     def service(self) -> float:

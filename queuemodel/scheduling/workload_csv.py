@@ -26,8 +26,8 @@ COLUMNS = (
 )
 
 
-def read_workload(path: str | os.PathLike[str]) -> Workload:
-    """Read a workload.
+def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> Workload:
+    """Read a workload; with ``nodes``, for a cluster of so many: a job that needs more is refused with its row.
 
     Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
     ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
@@ -44,6 +44,11 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     rows: dict[str, int] = {}
     for row in read_rows(path, required=("name", "arrival_time", "speeds")):
         job = _job(row)
+        if nodes is not None and job.least_nodes > nodes:
+            raise DataError(
+                f"{row.where}: least_nodes must be at most {nodes}, the cluster's nodes, got {job.least_nodes}; it "
+                "could never run"
+            )
         if job.name in rows:
             raise DataError(f"{row.where}: the name {job.name!r} is already that of row {rows[job.name]}; rename one")
         if jobs and job.arrival_time < jobs[-1].arrival_time:

@@ -189,9 +189,10 @@ def test_command_line_on_pollux(pollux):
     [
         (["--policy", "lottery"], "policy: must be one of"),
         (["--policy", "fifo", "--nodes", "0"], "nodes must be 1 to"),
-        (["--policy", "fifo", "--nodes", "2"], "requested|nodes"),
         (["--policy", "fifo", "--pollux", "x"], "give either --workload or --pollux"),
-        (["--policy", "fifo", "--plot", "no/such/folder.png"], "figure cannot be written"),
+        (["--policy", "fifo", "--plot", "no/such/folder.png"], "cannot be written"),
+        (["--policy", "fifo", "--plot", "jobs.xyz"], "figure cannot be written"),
+        (["--policy", "tiresias", "--nodes", "2"], "row 2: least_nodes must be at most 2"),
     ],
 )
 def test_a_users_mistake_is_one_line(workload, arguments, message, capsys):

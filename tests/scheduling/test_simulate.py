@@ -197,6 +197,15 @@ def test_curves_of_every_form_are_understood():
         assert as_curve(curve)(2) == pytest.approx(1.8)
 
 
+def test_a_kind_takes_its_limits_from_its_table_and_its_work_from_epochs():
+    kind = JobKind.training("a", curve={1: 1.0, 4: 3.0}, epochs=2, dataset_size=500, batch_size=10)
+    assert (kind.most_nodes, kind.steps) == (4, 100)
+    jobs = Stream([kind], jobs=5, nodes=8).workload(0)
+    assert simulate(jobs, RankPriced(), nodes=8).end[0] > 0
+    with pytest.raises(ModelError, match="on the 9 requested nodes"):
+        JobKind("a", curve={1: 1.0, 4: 3.0}, steps=1.0, requested_nodes=9)
+
+
 def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
     stream = Stream(example_kinds(most=16), jobs=40, nodes=16)
     study = sweep(stream, [FIFO(), RankPriced()], loads=[0.4, 0.8], replications=3)

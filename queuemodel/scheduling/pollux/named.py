@@ -86,6 +86,9 @@ def run_named(jobs: Sequence[RunningJob], policy: str | Policy, *, gpus: int, cu
         What a policy of the package knows; the artifact's Optimus always knows the measured times.
     """
     rule: Rule
+    for job in jobs:
+        if policy == "tiresias" and job.requested > gpus:
+            raise ModelError(f"job {job.name!r}: num_replicas must be at most the {gpus} GPUs, got {job.requested}")
     if policy == "tiresias":
         rule = policies.Tiresias()
     elif policy == "optimus":
