@@ -137,6 +137,7 @@ class Job:
 
         Examples
         --------
+        >>> from queuemodel.scheduling import Job
         >>> Job.training("a", epochs=3, dataset_size=1000, batch_size=10, arrival_time=0, curve=float).steps
         300.0
         """
