@@ -38,7 +38,7 @@ _POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for
 @click.option("--warmup", type=float, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @_FORMAT
-@click.option("--jobs", "records", is_flag=True, help="Also one record per job (json), or only those (csv).")
+@click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @click.option("--plot", type=click.Path(), help="Draw nodes over time (one policy) or response times (several).")
 def schedule(
     workload: str | None, pollux: str | None, pollux_traces: str | None, policies: tuple[str, ...], **options: Any

@@ -148,7 +148,7 @@ def test_command_line(workload, tmp_path):
     assert set(policies) == {"fifo", "rank-priced"}
     assert policies["rank-priced"]["mean_response_time"] < policies["fifo"]["mean_response_time"]
     assert (tmp_path / "a.png").stat().st_size > 5000
-    rows = runner.invoke(schedule, [*base, "--format", "csv", "--jobs"]).stdout.splitlines()
+    rows = runner.invoke(schedule, [*base, "--format", "csv", "--records"]).stdout.splitlines()
     assert len(rows) == 5
     assert "rank-priced" in runner.invoke(schedule, base).stdout
     study = [
