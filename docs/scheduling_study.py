@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from queuemodel.plotting import save_figure
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
@@ -37,7 +38,7 @@ from queuemodel.scheduling import (
     ShortestJobFirst,
     simulate,
 )
-from queuemodel.scheduling.plots import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff, save
+from queuemodel.scheduling.plots import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
 from queuemodel.scheduling.pollux import read_jobs, run_named
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.study import Run, Study, run_all
@@ -220,10 +221,10 @@ def pictures() -> None:
     cluster = Cluster(NODES, restart_seconds=30, start_seconds=30)
     for policy, name in ((RankPriced(), "rank-priced"), (EqualShare(), "equi")):
         schedule = simulate(workload, policy, cluster=cluster, history=True)
-        save(plot_nodes(schedule), DOCS / "images" / f"scheduling-nodes-{name}.png")
+        save_figure(plot_nodes(schedule), DOCS / "images" / f"scheduling-nodes-{name}.png")
     workload = stream(0.6).workload(1)
     schedules = [simulate(workload, policy, cluster=cluster) for policy in (FIFO(), EqualShare(), SRPT(), RankPriced())]
-    save(plot_response_times(schedules), DOCS / "images" / "scheduling-distribution.png")
+    save_figure(plot_response_times(schedules), DOCS / "images" / "scheduling-distribution.png")
 
 
 def main() -> None:
@@ -245,11 +246,11 @@ def main() -> None:
     knobs = knob_study(processes)
     load = studies["load"][0]
     drawn = replace(load, runs=tuple(run for run in load.runs if run["policy"] in DRAWN))
-    save(plot_sweep(drawn), DOCS / "images" / "scheduling-load.png")
-    save(plot_tradeoff(knobs), DOCS / "images" / "scheduling-tradeoff.png")
+    save_figure(plot_sweep(drawn), DOCS / "images" / "scheduling-load.png")
+    save_figure(plot_tradeoff(knobs), DOCS / "images" / "scheduling-tradeoff.png")
     error, restart = studies["error"][0], studies["restart"][0]
-    save(plot_sweep(error, against="error_of_the_exponent"), DOCS / "images" / "scheduling-error.png")
-    save(plot_sweep(restart, against="restart_seconds"), DOCS / "images" / "scheduling-restart.png")
+    save_figure(plot_sweep(error, against="error_of_the_exponent"), DOCS / "images" / "scheduling-error.png")
+    save_figure(plot_sweep(restart, against="restart_seconds"), DOCS / "images" / "scheduling-restart.png")
     pictures()
     template = (DOCS / "scheduling_results.txt").read_text()
     for name, lines in sections.items():

@@ -63,6 +63,9 @@ BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
 COUNTS = Counts()
 
+#: What a picture's name may end in.
+PICTURES = (".png", ".svg", ".pdf")
+
 format_option = click.option(
     "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )

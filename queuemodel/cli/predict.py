@@ -12,9 +12,7 @@ from ..prediction import load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
-from .options import BANDWIDTH, COUNTS, DURATION, csv_text, format_option, require_writable
-
-PICTURES = (".png", ".svg", ".pdf")
+from .options import BANDWIDTH, COUNTS, DURATION, PICTURES, csv_text, format_option, require_writable
 
 
 def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:

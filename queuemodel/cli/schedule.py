@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
 from typing import Any
 
 import click
 
-from ..errors import DataError, ModelError
+from ..errors import ModelError
 from ..files import write_atomically
 from ..tables import text_table
+from .options import PICTURES, csv_text, format_option, require_writable
 
-_FORMAT = click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
-)
 _POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
 
 
@@ -37,13 +32,19 @@ _POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for
 @click.option("--interval", type=float, help="Seconds between decisions; at every arrival and end unless given.")
 @click.option("--warmup", type=float, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@_FORMAT
+@format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @click.option("--plot", type=click.Path(), help="Draw nodes over time (one policy) or response times (several).")
 def schedule(
     workload: str | None, pollux: str | None, pollux_traces: str | None, policies: tuple[str, ...], **options: Any
 ) -> None:
-    """Run a stream of jobs under one or more policies, and compare them."""
+    """Run a stream of jobs under one or more policies, and compare them.
+
+    \b
+    Example:
+      queuemodel schedule --workload jobs.csv --nodes 64 --policy fifo --policy rank-priced --plot nodes.png
+    """
+    require_writable(options["plot"], suffixes=PICTURES)
     if (workload is None) == (pollux is None):
         raise ModelError("schedule: give either --workload or --pollux")
     if pollux is not None:
@@ -111,41 +112,34 @@ def _exact(
 
 
 def _draw(schedules: dict[str, Any], path: str) -> None:
-    from ..scheduling.plots import plot_nodes, plot_response_times, save
+    from ..plotting import save_figure
+    from ..scheduling.plots import plot_nodes, plot_response_times
 
     if len(schedules) == 1:
-        save(plot_nodes(next(iter(schedules.values()))), path)
+        save_figure(plot_nodes(next(iter(schedules.values()))), path)
     else:
-        save(plot_response_times(list(schedules.values()), labels=list(schedules)), path)
+        save_figure(plot_response_times(list(schedules.values()), labels=list(schedules)), path)
 
 
 def _print(
     entries: dict[str, dict[str, Any]], records: dict[str, list[dict[str, Any]]], options: dict[str, Any]
 ) -> None:
-    if options["form"] == "json":
+    if options["output_format"] == "json":
         document: dict[str, Any] = {"nodes": options["nodes"], "policies": entries}
         if options["records"]:
             document["policies"] = {name: {**entry, "records": records[name]} for name, entry in entries.items()}
         click.echo(json.dumps(document, indent=1))
-    elif options["form"] == "csv":
+    elif options["output_format"] == "csv":
         rows = (
             [{"policy": name, **row} for name in entries for row in records[name]]
             if options["records"]
             else [{"policy": name, **entry} for name, entry in entries.items()]
         )
-        click.echo(_csv(rows), nl=False)
+        click.echo(csv_text(rows))
     else:
         shown = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
         rows = [{"policy": name, **{key: entry[key] for key in shown}} for name, entry in entries.items()]
         click.echo(text_table(rows, digits=6))
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 @click.command("schedule-study")
@@ -161,9 +155,16 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @click.option("--output", type=click.Path(), help="Write every run as JSON.")
 @click.option("--plot", type=click.Path(), help="Draw response time against load.")
-@_FORMAT
+@format_option
 def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
-    """Compare policies over load, on random streams of the package's example kinds of job."""
+    """Compare policies over load, on random streams of the package's example kinds of job.
+
+    \b
+    Example:
+      queuemodel schedule-study --policy equi --policy rank-priced --load 0.5 --load 0.9 --workers -1
+    """
+    require_writable(options["plot"], suffixes=PICTURES)
+    require_writable(options["output"])
     from ..scheduling import Cluster, policy_named
     from ..scheduling.streams import Stream, example_kinds
     from ..scheduling.study import sweep
@@ -173,8 +174,6 @@ def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
     if options["replications"] < 1:
         raise ModelError(f"schedule-study: replications must be at least 1, got {options['replications']}")
     stream = Stream(example_kinds(most=nodes), jobs=options["length"], nodes=nodes, arrivals=options["arrivals"])
-    if options["output"] and not os.path.isdir(os.path.dirname(options["output"]) or "."):
-        raise DataError(f"{options['output']}: its folder does not exist; make it before the study starts")
     study = sweep(
         stream,
         [policy_named(text) for text in policies],
@@ -191,13 +190,14 @@ def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
     if options["output"]:
         write_atomically(options["output"], study.to_json() + "\n")
     if options["plot"]:
-        from ..scheduling.plots import plot_sweep, save
+        from ..plotting import save_figure
+        from ..scheduling.plots import plot_sweep
 
-        save(plot_sweep(study), options["plot"])
-    if options["form"] == "json":
+        save_figure(plot_sweep(study), options["plot"])
+    if options["output_format"] == "json":
         click.echo(study.to_json())
-    elif options["form"] == "csv":
-        click.echo(_csv(study.to_rows()), nl=False)
+    elif options["output_format"] == "csv":
+        click.echo(csv_text(study.to_rows()))
     else:
         click.echo(text_table(study.table("mean_response_time", "efficiency", "mean_restarts")))
     if not study.complete:

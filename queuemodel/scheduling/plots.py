@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError, ModelError
-from ..files import write_atomically
+from ..errors import ModelError
 from .schedule import Schedule
 from .study import Study
 
@@ -32,17 +29,6 @@ def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.0)) -> Axes:
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
-
-
-def save(ax: Axes, path: str | os.PathLike[str]) -> None:
-    """Write the figure of an axes, all of it or nothing; the ending of the name says in which format."""
-    ending = os.path.splitext(str(path))[1].lstrip(".").lower() or "png"
-    content = io.BytesIO()
-    try:
-        ax.figure.savefig(content, format=ending, dpi=120)  # type: ignore[union-attr]
-    except ValueError as error:
-        raise DataError(f"{path}: the figure cannot be written: {error}") from None
-    write_atomically(path, content.getvalue())
 
 
 def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True, **kwargs: Any) -> Axes:

@@ -191,7 +191,7 @@ def test_command_line_on_pollux(pollux):
         (["--policy", "fifo", "--nodes", "0"], "nodes must be 1 to"),
         (["--policy", "fifo", "--pollux", "x"], "give either --workload or --pollux"),
         (["--policy", "fifo", "--plot", "no/such/folder.png"], "cannot be written"),
-        (["--policy", "fifo", "--plot", "jobs.xyz"], "figure cannot be written"),
+        (["--policy", "fifo", "--plot", "jobs.xyz"], "must end in one of"),
         (["--policy", "tiresias", "--nodes", "2"], "row 2: least_nodes must be at most 2"),
     ],
 )
