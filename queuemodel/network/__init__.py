@@ -1,7 +1,9 @@
 """The language of closed queueing networks; no numerics."""
 
+from .jobclass import LARGEST_POPULATION, JobClass
 from .network import Network
+from .phasetype import PhaseType
 from .solution import Solution
-from .station import Station
+from .station import ForkJoin, Station
 
-__all__ = ["Network", "Solution", "Station"]
+__all__ = ["LARGEST_POPULATION", "ForkJoin", "JobClass", "Network", "PhaseType", "Solution", "Station"]

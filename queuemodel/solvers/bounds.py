@@ -17,8 +17,10 @@ class Bounds:
     upper: np.ndarray
 
     def __post_init__(self) -> None:
-        for array in (self.population, self.lower, self.upper):
+        for name in ("population", "lower", "upper"):
+            array = np.asarray(getattr(self, name))
             array.flags.writeable = False
+            object.__setattr__(self, name, array)
 
 
 def asymptotic_bounds(network: Network, population: int | np.ndarray) -> Bounds:

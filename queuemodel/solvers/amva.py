@@ -1,0 +1,148 @@
+"""What approximate mean-value analyses share: how long a customer stays, given the queues it meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..network import ForkJoin, Network, Solution
+from .lowering import Chains, chains_of
+
+MULTI_SERVER = ("suri", "seidmann")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """Arrays of a network: demands D, visits V, service times S and their scv, all (K, C); Z and N (C,)."""
+
+    network: Network
+    chains: Chains | None
+    D: np.ndarray
+    V: np.ndarray
+    S: np.ndarray
+    scv: np.ndarray
+    Z: np.ndarray
+    N: np.ndarray
+    delay: np.ndarray
+    servers: np.ndarray
+    fcfs: np.ndarray
+    curves: dict[int, np.ndarray]
+    multi_server: str
+
+    def residence(self, A: np.ndarray, U: np.ndarray) -> np.ndarray:
+        """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
+
+        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): who waits
+        is served before, who is in service needs his residual life, S (1 + scv) / 2. Several servers: waiting is
+        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007). Fork-join: the slowest of
+        the branches' services and the queue met at the busiest branch (Varki, 1999, for equal branches).
+        """
+        met = A.sum(axis=1)
+        R = self.D * (1.0 + met)
+        if self.fcfs.any():
+            S, D = self.S[:, :, None], self.D
+            residual = 0.5 * S * (1.0 + self.scv[:, :, None])
+            waiting = self.V * (S * np.maximum(A - U, 0.0) + residual * np.minimum(U, A)).sum(axis=1)
+            R = np.where(self.fcfs[:, None], D + waiting, R)
+        many = np.flatnonzero((self.servers > 1) & ~self.delay).tolist()
+        for k in many:
+            m = self.servers[k]
+            rho = np.minimum(U[k].sum(axis=0) / m, 1.0)
+            R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** (4.464 * (m**0.676 - 1.0))
+        for k, station in enumerate(self.network.stations):
+            if isinstance(station, ForkJoin):
+                R[k] = self.V[k] * (largest_mean(station.service_times, station.scv_of(None)) + self.S[k] * met[k])
+            elif k in self.curves:
+                n = 1.0 + met[k]
+                R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(self.curves[k]) + 1), self.curves[k])
+        R[self.delay] = self.D[self.delay]
+        return R
+
+    def solution(self, X: np.ndarray, R: np.ndarray, **about: Any) -> Solution:
+        """The solution of these throughputs (C,) and residence times (K, C)."""
+        if self.chains is None:
+            return Solution(self.network, int(self.N[0]), X, R.T.copy(), exact=False, **about)
+        return self.chains.solution(X, X * R, exact=False, **about)
+
+
+def model_of(network: Network, population: int | tuple[int, ...], multi_server: str = "suri") -> Model:
+    """The arrays of a network at a population."""
+    if multi_server not in MULTI_SERVER:
+        raise ModelError(f"multi_server must be one of {', '.join(MULTI_SERVER)}, got {multi_server!r}")
+    if isinstance(population, int):
+        chains = None
+        D, Z, N = network.service_demand[:, None], network.think_times, np.array([population])
+    else:
+        chains = chains_of(network, population)
+        D, Z, N = chains.D, chains.Z, chains.N
+    V, S, second = _visits(network)
+    delay = network.is_delay
+    servers = np.array([1.0 if s.is_delay else s.servers for s in network.stations])
+    fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations])
+    total = int(N.sum())
+    curves = {
+        k: np.array([s.rate(n) for n in range(1, total + 1)])
+        for k, s in enumerate(network.stations)
+        if s.rates is not None
+    }
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scv = np.where(S > 0, np.maximum(second / (S * S) - 1.0, 0.0), 1.0)
+    return Model(network, chains, D, V, S, scv, Z, N, delay, servers, fcfs, curves, multi_server)
+
+
+def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Visits, mean service times and second moments of chains, each (K, C)."""
+    K = len(network.stations)
+    V = np.reshape(network.visit_ratios, (K, -1))
+    S = np.reshape(network.service_times, (K, -1))
+    labels = network.class_names or [None]  # type: ignore[list-item]
+    second = np.array([[1.0 + s.scv_of(c) for c in labels] for s in network.stations]) * S * S
+    groups = [list(chain) for chain in network.chains]
+    visits = np.array([V[:, g].sum(axis=1) for g in groups]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times, squares = (
+            np.where(visits > 0, np.array([(V * x)[:, g].sum(axis=1) for g in groups]).T / visits, 0.0)
+            for x in (S, second)
+        )
+    return visits, times, squares
+
+
+def split_seidmann(model: Model) -> Model:
+    """Seidmann, Schweitzer and Shalev-Oren (1987): m servers are one m times as fast, and a delay for the rest."""
+    m = model.servers
+    rest = (model.D * ((m - 1.0) / m)[:, None]).sum(axis=0)
+    return replace(model, D=model.D / m[:, None], S=model.S / m[:, None], Z=model.Z + rest, servers=np.ones(len(m)))
+
+
+def rejoin_seidmann(model: Model, R: np.ndarray) -> np.ndarray:
+    """Residence times of the stations that were split."""
+    rest: np.ndarray = model.D * ((model.servers - 1.0) / model.servers)[:, None]
+    return R + rest
+
+
+def largest_mean(means: Any, scv: float = 1.0) -> float:
+    """Mean of the largest of independent gamma variables of given means (seconds) and common scv; exact to 1e-9.
+
+    For equal exponential ones it is the mean times the harmonic number 1 + 1/2 + ... + 1/B.
+    """
+    times = np.array([t for t in means if t > 0], dtype=float)
+    if not len(times) or scv == 0 or len(times) == 1:
+        return float(times.max(initial=0.0))
+    if scv == 1.0 and len(set(times.tolist())) == 1:
+        return float(times[0] * (1.0 / np.arange(1, len(times) + 1)).sum())
+    from scipy.integrate import quad
+    from scipy.special import gammainc
+
+    scale = float(times.max())
+    shape = 1.0 / scv
+
+    def tail(x: float) -> float:
+        return 1.0 - float(np.prod(gammainc(shape, shape * x / (times / scale))))
+
+    spread = max(1.0, scv)
+    edges = [0.0, 0.5, 1.0, 2.0, 5.0 * spread, 20.0 * spread, 200.0 * spread]
+    return scale * sum(quad(tail, a, b, epsabs=1e-12, epsrel=1e-12, limit=200)[0] for a, b in pairwise(edges))
