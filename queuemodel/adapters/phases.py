@@ -22,7 +22,8 @@ CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
 IDLE = 500  # us; a longer pause splits a computation in two
 NEGLIGIBLE = 0.005  # share of the computation that may be left out of the operations, smallest first
 MOST_COMPUTATIONS = 512
-LONGEST_GAP = 0.05  # s between two steps: more is not part of the first one
+LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
+SHORT_PAUSE = 5000  # us: ... unless it is this short
 
 # operations that wait instead of working
 WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
@@ -43,7 +44,13 @@ class TracedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A tensor sent from one task to another; ``start`` by the sender's clock, ``end`` by the receiver's."""
+    """
+    A tensor sent from one task to another.
+
+    ``start`` is by the sender's clock, ``end`` and ``requested`` (when the receiver asked for it) by the receiver's.
+    Without ``requested``, start is as TensorFlow's RecvTensor has it: max(request, start of sending) of the two
+    clocks, but at most 1 us before the end.
+    """
 
     tensor: str
     source: str
@@ -51,19 +58,24 @@ class Transfer:
     start: int
     end: int
     bytes: int
+    requested: int | None = None
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What was recorded of one step; ``where`` names the file in messages."""
+    """What was recorded of one step; ``where`` names the file in messages.
+
+    ``collection`` is how long the recorder may have held up the next step (us).
+    """
 
     where: str
     operations: list[TracedOperation]
     transfers: list[Transfer]
+    collection: float = 0
 
     @property
     def span(self) -> Interval:
-        events = [*self.operations, *self.transfers]
+        events: list[TracedOperation | Transfer] = [*self.operations, *self.transfers]
         return min(e.start for e in events), max(e.end for e in events)
 
 
@@ -122,8 +134,8 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
         A step lacks a worker, a parameter server or transfers between them, or clocks that cannot be matched.
     """
     worker, servers = _roles(traced)
-    traced = [_of_tasks(step, {worker, *servers}) for step in traced]
-    offsets = [{server: 0 for server in servers} for _ in traced]
+    traced = [_of_tasks(step, {worker, *servers}) for step in sorted(traced, key=lambda step: step.span[0])]
+    offsets = [dict.fromkeys(servers, 0) for _ in traced]
     for server in servers:
         for offset, value in zip(offsets, _clock_offsets(traced, worker, server), strict=True):
             offset[server] = value
@@ -158,11 +170,11 @@ def _roles(traced: Sequence[TracedStep]) -> tuple[str, list[str]]:
                 "whose variables live on a parameter server"
             )
     transfers = [transfer for step in traced for transfer in step.transfers]
-    tasks = {task for t in transfers for task in (t.source, t.destination)}
-    servers = sorted((t for t in tasks if t.startswith("ps:")), key=lambda t: int(t.partition(":")[2]))
-    if not servers or len(tasks) == len(servers):
+    ends = {task for t in transfers for task in (t.source, t.destination)}
+    servers = sorted((t for t in ends if t.startswith("ps:")), key=lambda t: int(t.partition(":")[2]))
+    if not servers or len(ends) == len(servers):
         raise DataError(
-            f"{traced[0].where}: transfers only among {', '.join(sorted(tasks))}; expected parameter servers in job "
+            f"{traced[0].where}: transfers only among {', '.join(sorted(ends))}; expected parameter servers in job "
             "'ps' and a worker in another job"
         )
     bytes_of: dict[str, int] = defaultdict(int)
@@ -219,26 +231,26 @@ def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> li
     bounds = []
     for step in traced:
         made = {(o.name, o.task): o.end for o in step.operations}
-        low = [
+        lows = [
             made[t.tensor, server] - t.end
             for t in step.transfers
             if t.source == server and t.destination == worker and (t.tensor, server) in made
         ]
-        high = [
+        highs = [
             t.end - made[t.tensor, worker]
             for t in step.transfers
             if t.source == worker and t.destination == server and (t.tensor, worker) in made
         ]
-        bounds.append((max(low, default=None), min(high, default=None)))
-    lows, highs = ([b for b in side if b is not None] for side in zip(*bounds, strict=True))
-    overall = (max(lows, default=None), min(highs, default=None))
-    if None in overall or overall[0] <= overall[1] + CLOCK_TOLERANCE:
-        return [_offset_within(*overall)] * len(traced)
-    for step, (low_bound, high_bound) in zip(traced, bounds, strict=True):  # the clocks drift
-        if low_bound is not None and high_bound is not None and low_bound > high_bound + CLOCK_TOLERANCE:
+        bounds.append((max(lows, default=None), min(highs, default=None)))
+    low = max((b for b, _ in bounds if b is not None), default=None)
+    high = min((b for _, b in bounds if b is not None), default=None)
+    if low is None or high is None or low <= high + CLOCK_TOLERANCE:
+        return [_offset_within(low, high)] * len(traced)
+    for step, (low, high) in zip(traced, bounds, strict=True):  # the clocks drift
+        if low is not None and high is not None and low > high + CLOCK_TOLERANCE:
             raise DataError(
                 f"{step.where}: the clocks of {worker} and {server} do not match: tensors arrive up to "
-                f"{(low_bound - high_bound) / 1e6:.6f} s before they were made whatever the offset; synchronize the "
+                f"{(low - high) / 1e6:.6f} s before they were made whatever the offset; synchronize the "
                 "hosts' clocks (NTP) and trace again"
             )
     return [_offset_within(*b) for b in bounds]
@@ -253,7 +265,7 @@ def _offset_within(low: int | None, high: int | None) -> int:
 
 def _on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
     """All times by the worker's clock; TensorFlow has mixed two in a transfer's start."""
-    if not any(offsets.values()):
+    if not any(offsets.values()) and all(t.requested is None for t in step.transfers):
         return step
     operations = [
         replace(o, start=o.start - shift, end=o.end - shift) if (shift := offsets.get(o.task, 0)) else o
@@ -265,8 +277,9 @@ def _on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
         ahead, behind = offsets.get(t.source, 0), offsets.get(t.destination, 0)
         end = t.end - behind
         earliest = made.get((t.tensor, t.source), step.span[0] - max(ahead, behind))
-        # TensorFlow records max(request, start of sending), at most 1 us before the end
-        if ahead <= behind:
+        if t.requested is not None:
+            start = max(t.start - ahead, t.requested - behind)
+        elif ahead <= behind:
             start = t.start - behind
         elif t.start < t.end - 1:
             start = t.start - ahead
@@ -279,15 +292,21 @@ def _on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
 # step times
 
 
-def _step_times(traced: Sequence[TracedStep]) -> list[int]:
-    """From start to start where the pause between two steps is plausible; else the step's span and the median pause."""
+def _step_times(traced: Sequence[TracedStep]) -> list[float]:
+    """
+    The step's span and the pause after it, less what collecting the trace took of the pause (us).
+
+    A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
+    """
     spans = [step.span for step in traced]
-    pauses = [after[0] - before[1] for before, after in zip(spans, spans[1:], strict=False)]
-    plausible = [pause for pause in pauses if 0 <= pause <= LONGEST_GAP * 1e6]
-    usual = round(median(plausible)) if plausible else 0
+    pauses: list[float | None] = []
+    for step, (start, end), following in zip(traced, spans, [*spans[1:], None], strict=True):
+        pause = following[0] - end if following else -1
+        plausible = 0 <= pause <= max(LONGEST_PAUSE * (end - start), SHORT_PAUSE)
+        pauses.append(max(pause - step.collection, pause / 4) if plausible else None)
+    usual = median([pause for pause in pauses if pause is not None] or [0])
     return [
-        end - start + (pause if pause is not None and 0 <= pause <= min(LONGEST_GAP * 1e6, 3 * usual + 1000) else usual)
-        for (start, end), pause in zip(spans, [*pauses, None], strict=True)
+        end - start + (usual if pause is None else pause) for (start, end), pause in zip(spans, pauses, strict=True)
     ]
 
 
@@ -355,7 +374,9 @@ class _Graph:
                     found.update(latest(executions[text, o.task], o.start, i))
                 elif match := RECEIVED.match(text):
                     key = match["tensor"], o.task
-                    found.update(received[key] if key in received else executions.get(key, []))
+                    arrived = received.get(key, [])  # the same name may also bring a control message
+                    in_time = [t for t in arrived if self.nodes[t].end <= o.start]
+                    found.update(in_time or arrived or executions.get(key, []))
             parents.append(sorted(found - {i}))
         for t in self.transfers:
             parents.append(latest(executions.get((t.tensor, t.source), []), t.end, -1))
@@ -378,15 +399,16 @@ class _Graph:
                     stack.extend((p, False) for p in self.parents[node] if state[p] == 0)
         return order
 
-    def _is_fetch(self, t: Transfer) -> bool:
-        return t.destination == self.worker
+    def _kind(self, t: Transfer) -> Kind | None:
+        """Fetch or push; None between servers (small change, such as an optimizer's step count)."""
+        return "fetch" if t.destination == self.worker else "push" if t.source == self.worker else None
 
     def parameters(self) -> dict[tuple[str, str], int]:
         """Bytes of each fetched parameter, by server and name: a parameter read twice counts once."""
         made = {(o.name, o.task): o for o in self.operations}
         sizes: dict[tuple[str, str], int] = {}
         for t in self.transfers:
-            if self._is_fetch(t) and t.bytes:
+            if self._kind(t) == "fetch" and t.bytes:
                 name, seen = t.tensor, set()
                 while (o := made.get((name, t.source))) and o.inputs and name not in seen:
                     seen.add(name)
@@ -394,10 +416,10 @@ class _Graph:
                 sizes[t.source, name] = max(t.bytes, sizes.get((t.source, name), 0))
         return sizes
 
-    def step(self, step_time: int) -> Step:
+    def step(self, step_time: float) -> Step:
         """Phases, bytes and operations."""
-        fetches = [t for t in self.transfers if self._is_fetch(t)]
-        pushes = [t for t in self.transfers if not self._is_fetch(t)]
+        fetches = [t for t in self.transfers if self._kind(t) == "fetch"]
+        pushes = [t for t in self.transfers if self._kind(t) == "push"]
         moved = {
             kind: union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
             for kind, transfers in (("fetch", fetches), ("push", pushes))
@@ -446,7 +468,8 @@ class _Graph:
         while computes and (computes[0].work <= spare or len(computes) > MOST_COMPUTATIONS):
             spare -= computes.pop(0).work
         for i, t in enumerate(self.transfers, len(self.operations)):
-            kind: Kind = "fetch" if self._is_fetch(t) else "push"
+            if (kind := self._kind(t)) is None:
+                continue
             server = self.servers[t.source if kind == "fetch" else t.destination]
             others.append(_Group(kind, t.tensor, server, [i], [(t.start, t.end)], t.bytes))
         return computes + others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +120,20 @@ class ThroughputCurve:
         if len(index) == 0:
             raise ModelError(f"curve: workers must be one of {_compact(self.workers)}, got {workers!r}")
         return float(self.steps_per_second[index[0]])
+
+    def faster(self, factor: float) -> ThroughputCurve:
+        """The same curve when everything, computation and communication, takes ``1 / factor`` of its time."""
+        return replace(
+            self,
+            steps_per_second=self.steps_per_second * factor,
+            lower=self.lower * factor,
+            upper=self.upper * factor,
+            single=self.single * factor,
+            residence_time=self.residence_time / factor,
+            think_time=self.think_time / factor,
+            bound_lower=self.bound_lower * factor,
+            bound_upper=self.bound_upper * factor,
+        )
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per number of workers."""

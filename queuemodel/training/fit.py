@@ -39,8 +39,9 @@ def fit(
     with this worker. The worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow
     overlaps computation with communication, so that this is less than the computation: only so does the model take as
     long for one worker as was measured (docs/explanation/model). From throughputs alone only the server's total demand
-    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, the profile's demands are scaled
-    to meet the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
+    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, the throughput of
+    one worker tells what tracing cost, and those of more how contention changes the servers' demands: they are scaled to
+    meet the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
 
     Parameters
     ----------
@@ -71,8 +72,9 @@ def fit(
         measured = [*data.throughputs, *throughputs]
         if not data.steps:
             return _from_throughputs(measured, data.job)
-        model = fit_steps(data, form=form, seed=seed)
-        return _calibrate(model, measured, seed=seed) if measured else model
+        model = _without_tracing(fit_steps(data, form=form, seed=seed), measured)
+        several = any(point.workers > 1 for point in measured)
+        return _calibrate(model, measured, seed=seed) if several else model
     measured = [*data, *throughputs]
     job = Job(batch_size=batch_size, parameter_bytes=int(parameter_bytes or 0), tensors=0)
     return _from_throughputs(measured, job)
@@ -88,14 +90,15 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> TrainingModel:
     """The model of the profiled steps alone."""
     steps = np.column_stack([profile.values(name) for name in ("fetch", "push", "update", "step_time")])
     pick = np.random.default_rng(seed).integers(0, len(steps), (RESAMPLES, len(steps)))
-    demands, draws = _demands(steps.mean(axis=0)), _demands(steps[pick].mean(axis=1))
+    servers = profile.cluster.parameter_servers
+    sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
+    demands, draws = (_demands(means, sizes, servers) for means in (steps.mean(axis=0), steps[pick].mean(axis=1)))
     compute = float(profile.values("compute").mean())
-    transferred = (float(profile.values("fetched_bytes").mean()), float(profile.values("pushed_bytes").mean()))
+    transferred = (float(sizes[0]), float(sizes[1]))
     hosts = list(profile.source.hosts.values())
     loopback = bool(hosts) and all(host.startswith(LOOPBACK) for host in hosts)
-    sizes = profile.job.shard_bytes
-    shards = tuple(s / sum(sizes) for s in sizes) if sum(sizes) else None
-    servers = profile.cluster.parameter_servers
+    shard_bytes = profile.job.shard_bytes
+    shards = tuple(s / sum(shard_bytes) for s in shard_bytes) if sum(shard_bytes) else None
     return TrainingModel(
         tuple(_step_parameters(profile, steps, demands, draws, compute, transferred)),
         demands,
@@ -121,9 +124,13 @@ def _tensor_bytes(profile: Profile) -> tuple[int, ...]:
     return ()
 
 
-def _demands(means: np.ndarray) -> np.ndarray:
+def _demands(means: np.ndarray, sizes: np.ndarray, servers: int) -> np.ndarray:
     """Demands (..., 4) of mean fetch, push, update and step times (..., 4), so that they add up to the step."""
-    busy, step = means[..., :3], means[..., 3]
+    busy, step = means[..., :3].copy(), means[..., 3]
+    if servers > 1 and sizes.all():
+        # One worker's link slows what several servers send at once; the faster direction shows what a link carries.
+        rate = (sizes / np.maximum(busy[..., :2], 1e-300)).max(axis=-1, keepdims=True)
+        busy[..., :2] = np.minimum(busy[..., :2], sizes / rate)
     total = busy.sum(axis=-1)
     # Transfers that overlap each other exceed the step: the stations then share it in proportion.
     busy = busy * np.minimum(1.0, step / np.maximum(total, 1e-300))[..., None]
@@ -182,6 +189,33 @@ def _step_parameters(
     return rows
 
 
+def tracing_overhead(step_time: float, measured: Sequence[Throughput], servers: int) -> float:
+    """How much longer a traced step of one worker took than an untraced one: 1 where no untraced one was measured."""
+    untraced = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
+    return step_time * float(np.mean(untraced)) if untraced else 1.0
+
+
+def _without_tracing(model: TrainingModel, measured: Sequence[Throughput]) -> TrainingModel:
+    """Shrink everything by what tracing cost, known from the throughput of one worker."""
+    overhead = tracing_overhead(float(model.demands.sum()), measured, model.parameter_servers)
+    if overhead == 1.0:
+        return model
+    seconds = [
+        replace(p, value=p.value / overhead, standard_error=p.standard_error / overhead) if p.unit == "s" else p
+        for p in model.parameters
+    ]
+    rates = [replace(p, value=p.value * overhead) if p.unit == "B/s" else p for p in seconds]
+    note = "traced over untraced step time; every demand is divided by it"
+    return replace(
+        model,
+        parameters=(*rates, Parameter("tracing overhead", overhead, "", standard_error=THROUGHPUT_ERROR, note=note)),
+        demands=model.demands / overhead,
+        draws=model.draws / overhead,
+        compute=model.compute / overhead,
+        measured=tuple((p.workers, p.parameter_servers, p.steps_per_second) for p in measured),
+    )
+
+
 def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -> TrainingModel:
     """Scale the servers' demands and the worker's time to meet measured throughputs as well."""
     from scipy.optimize import least_squares
@@ -214,7 +248,6 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
     factors = np.exp(logs[:, [0, 0, 0, 1]])
     demands = scaled(found.x).demands
     contention, spread = float(np.exp(found.x[0])), float(np.sqrt(covariance[0, 0]))
-    several = max(point.workers for point in measured) > 1
     parameters = [
         replace(p, value=p.value * contention) if p.name.endswith("demand") else p
         for p in model.parameters
@@ -227,7 +260,7 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         ),
         Parameter(
             "contention", contention, "", standard_error=contention * spread,
-            origin="measured" if several else "assumed", identified=several and spread < 0.5 * CONTENTION_SPREAD,
+            origin="measured", identified=spread < 0.5 * CONTENTION_SPREAD,
             note="factor on the servers' demands against one worker's profile",
         ),
     ]  # fmt: skip
@@ -236,7 +269,8 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         parameters=tuple(parameters),
         demands=demands,
         draws=model.draws.mean(axis=0) * factors,
+        misfit=float(np.sqrt(np.mean((residuals(found.x)[2:] * THROUGHPUT_ERROR) ** 2))),
         profiled_workers=max(model.profiled_workers, *(p.workers for p in measured)),
         measured=tuple((p.workers, p.parameter_servers, p.steps_per_second) for p in measured),
-        note="" if several else model.note,
+        note="",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ LINK_EFFICIENCY = 0.95
 #: Root mean square relative error beyond the profiled workers, over the measured series of docs/validation.
 MODEL_ERROR = 0.08
 
-MOST_WORKERS = 100_000
+MOST_WORKERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class TrainingModel:
         Bytes per second of each host's link when profiled; infinite on loopback, None when not known.
     profiled_workers : int
     measured : tuple of (workers, parameter servers, steps per second)
+    misfit : float
+        Root mean square relative difference from the throughputs that the model was fitted to.
     average : bool
         Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
     note : str
@@ -122,6 +125,7 @@ class TrainingModel:
     worker_speeds: tuple[float, ...] = ()
     profiled_workers: int = 1
     measured: tuple[tuple[int, int, float], ...] = ()
+    misfit: float = 0.0
     average: bool = False
     note: str = ""
 
@@ -149,23 +153,18 @@ class TrainingModel:
 
     def network(self) -> Network:
         """The closed network; its population is the number of workers."""
-        service_demand = self.service_demand(self.demands)
-        return Network(
-            [
-                Station(name, service_time=float(d))
-                for (name, _, _), d in zip(self.stations(), service_demand, strict=True)
-            ]
-            + [Station("worker", service_time=float(self.demands[THINK]), servers=math.inf)],
-            name=self.job.name,
-        )
+        named = zip(self.stations(), self.service_demand(self.demands), strict=True)
+        queues = [Station(name, service_time=float(demand)) for (name, _, _), demand in named]
+        worker = Station("worker", service_time=float(self.demands[THINK]), servers=math.inf)
+        return Network((*queues, worker), name=self.job.name)
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
         """Predict throughput against the number of workers.
 
         Mean-value analysis, exact for processor-sharing stations with any service distribution (Reiser and Lavenberg,
         1980; Baskett, Chandy, Muntz and Palacios, 1975). Under first-come-first-served the knee is sharper, see
-        `queuemodel.solvers.knee_throughput` (approximate). Unequal workers: Schweitzer's approximation (1979), with
-        processor sharing.
+        `queuemodel.solvers.knee_throughput` (approximate). Unequal workers: Bard's approximation (1979), corrected
+        to be exact when they are equal.
 
         Parameters
         ----------
@@ -195,7 +194,8 @@ class TrainingModel:
             X = np.median(drawn, axis=-1)
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
-        error = np.where(populations > self.profiled_workers, _quantile(confidence) * MODEL_ERROR, 0.0)
+        beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
+        error = _quantile(confidence) * beyond
         network = self.network()
         bounds = asymptotic_bounds(network, populations)
         at = np.searchsorted(populations, counts)
@@ -226,7 +226,7 @@ class TrainingModel:
 
     def _method(self) -> str:
         if self.worker_speeds:
-            return "mva (Schweitzer, unequal workers)"
+            return "mva (Bard, unequal workers)"
         return "mva (exact, processor sharing)" if self.discipline == "ps" else "mva (fcfs knee)"
 
     def _solve(
@@ -236,7 +236,10 @@ class TrainingModel:
         D, Z = self.service_demand(demands), demands[..., THINK]
         if self.worker_speeds:
             return self._solve_unequal(D, Z, populations)
-        X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
+        if self.parameter_servers > 1:
+            X, R = _parallel_servers(D, Z, self.parameter_servers, populations)
+        else:
+            X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
         if self.discipline == "fcfs":
             N = populations.reshape(-1, *[1] * (X.ndim - 1))
             X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=width)
@@ -248,24 +251,22 @@ class TrainingModel:
     def _solve_unequal(
         self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Every worker a class of its own; throughput-weighted residence times."""
-        X, R, think = [], [], []
+        """Every worker a class of its own: Bard's answer, corrected by its error for equal workers."""
+        rows = []
         for n in populations:
             speeds = np.array(self.worker_speeds[:n])
-            Zi = Z[..., None] + self.compute * (1.0 / speeds - 1.0)
-            Zi = np.maximum(Zi, 0.0)
-            Q = np.full((*D.shape[:-1], n, D.shape[-1]), 1.0 / (D.shape[-1] + 1))
-            for _ in range(10_000):
-                r = D[..., None, :] * (1.0 + Q.sum(axis=-2, keepdims=True) - Q)  # an arrival sees the others
-                x = 1.0 / (Zi + r.sum(axis=-1))
-                before, Q = Q, x[..., None] * r
-                if np.abs(Q - before).max() < 1e-10:
-                    break
+            Zi = np.maximum(Z[..., None] + self.compute * (1.0 / speeds - 1.0), 0.0)
+            x, r = _one_customer_classes(D, Zi)
             total = x.sum(axis=-1)
-            X.append(total)
-            R.append((x[..., None] * r).sum(axis=-2) / total[..., None])
-            think.append((x * Zi).sum(axis=-1) / total)
-        return np.array(X), np.array(R), np.array(think)
+            mean = (x * Zi).sum(axis=-1) / total
+            alike, _ = _one_customer_classes(D, np.repeat(mean[..., None], n, axis=-1))
+            exact, _ = mva_recursion(D, mean, np.zeros(D.shape[-1], dtype=bool), np.array([n]))
+            X = total * exact[0] / alike.sum(axis=-1)
+            R = (x[..., None] * r).sum(axis=-2) / total[..., None]
+            left = np.maximum(n / X - mean, 0.0)  # Little's law for the whole cycle
+            rows.append((X, R * (left / R.sum(axis=-1))[..., None], mean))
+        X, R, mean = (np.array(column) for column in zip(*rows, strict=True))
+        return X, R, mean
 
     def what_if(
         self,
@@ -334,7 +335,8 @@ class TrainingModel:
         totals = [sum(self.tensor_bytes[server::servers]) for server in range(servers)]
         if not all(totals):
             raise ModelError(
-                f"what_if: parameter_servers must be at most {len(self.tensor_bytes)}, the number of tensors, got {servers}"
+                f"what_if: parameter_servers must be at most the number of tensors, {len(self.tensor_bytes)}, "
+                f"got {servers}"
             )
         return tuple(total / sum(totals) for total in totals)
 
@@ -393,19 +395,58 @@ class TrainingModel:
         return html_table(self.to_rows(), caption=self._caption())
 
 
+def _parallel_servers(
+    D: np.ndarray, Z: np.ndarray, servers: int, populations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """X (n, ...) and R (n, ..., K) when each phase visits all servers at once, for demands D (..., K), servers first.
+
+    Mean-value analysis in which a phase takes as long as its slowest server, but at least as long as the worker's own
+    link needs for all of it (approximate: the largest of the means stands for the mean of the largest). The phase's
+    time is reported as its servers' residence times, in proportion.
+    """
+    D = D.reshape(*D.shape[:-1], servers, -1)
+    own = D.sum(axis=-2)
+    X = np.empty((len(populations), *D.shape[:-2]))
+    R = np.empty((len(populations), *D.shape))
+    Q = np.zeros(D.shape)
+    row = 0
+    for n in range(1, int(populations[-1]) + 1):
+        r = D * (1.0 + Q)
+        phase = np.maximum(own, r.max(axis=-2))
+        x = n / (Z + phase.sum(axis=-1))
+        Q = x[..., None, None] * r
+        if n == populations[row]:
+            X[row], R[row] = x, r * (phase / np.maximum(r.sum(axis=-2), 1e-300))[..., None, :]
+            row += 1
+    return X, R.reshape(*R.shape[:-2], -1)
+
+
+def _one_customer_classes(D: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Throughputs (..., N) and residence times (..., N, K) of N classes of one customer with think times Z (..., N)."""
+    K = D.shape[-1]
+    Q = np.full((*Z.shape, K), 1.0 / (K + 1))
+    for _ in range(10_000):
+        r = D[..., None, :] * (1.0 + Q.sum(axis=-2, keepdims=True) - Q)  # an arrival sees the others (Bard, 1979)
+        x = 1.0 / (Z + r.sum(axis=-1))
+        before, Q = Q, x[..., None] * r
+        if np.abs(Q - before).max() < 1e-10:
+            break
+    return x, r
+
+
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     """Increasing numbers of workers as an array, or a `ModelError`."""
-    counts = [workers] if isinstance(workers, numbers.Integral) else list(workers)  # type: ignore[arg-type]
-    whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) for n in counts)
-    if not counts or not whole or not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
+    given = list(itertools.islice(workers, MOST_WORKERS + 1)) if isinstance(workers, Iterable) else [workers]
+    counts = [int(n) for n in given if isinstance(n, numbers.Integral) and not isinstance(n, bool)]
+    if not counts or len(counts) < len(given) or not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
         raise ModelError(f"workers must be whole numbers, 1 to {MOST_WORKERS:,}, got {workers!r}")
-    if any(a >= b for a, b in zip(counts, counts[1:], strict=False)):
+    if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
 
 
 def largest_share(servers: int) -> float:
-    """Share of the busiest of several servers when tensor sizes are not known: P**-0.8, tensors being uneven (assumed)."""
+    """Share of the busiest of P servers when tensor sizes are not known: P**-0.8, as tensors are uneven (assumed)."""
     return float(servers**-0.8)
 
 

@@ -168,8 +168,11 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         _require_counts(self, workers=1, parameter_servers=1)
-        if not 0 < self.steps_per_second < math.inf:
-            raise DataError(f"steps_per_second must be finite and > 0, got {self.steps_per_second!r}")
+        if not 0 < self.steps_per_second <= 1e6:
+            raise DataError(
+                f"steps_per_second must be > 0 and at most a million, got {self.steps_per_second!r}; "
+                "give steps of all workers per second, not seconds or examples"
+            )
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from .profile import Job, Throughput
 #: Knee widths s with equal weight: service times of coefficient of variation about 0.1, 0.3 and 0.5 (assumed).
 WIDTHS = np.array([0.15, 0.25, 0.40])
 #: Relative errors of one measured throughput, with equal weight; Student's t of 4 degrees of freedom bears outliers.
-SIGMAS = np.array([0.01, 0.02, 0.04, 0.08])
+SIGMAS = np.array([0.015, 0.03, 0.06])
 DEGREES = 4.0
 #: Parameter bytes per second that one server's demand is expected to be worth, and the spread of its logarithm
 #: (assumed; a weak prior, used only when the size of the parameters is known).
@@ -42,7 +43,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
     N = np.array([p.workers for p in measured], dtype=float)
     y = np.log([p.steps_per_second for p in measured])
     share = np.array([largest_share(p.parameter_servers) for p in measured])
-    servers = int(np.bincount([p.parameter_servers for p in measured]).argmax())
+    servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
     rate, ratio, width, weight = _posterior(N, y, share, job.parameter_bytes)
     keep = (np.arange(DRAWS) + 0.5) / DRAWS
     order = np.argsort(ratio, kind="stable")
@@ -75,7 +76,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
                 identified=False, note="coefficients of variation of 0.1 to 0.5",
             ),
             *(
-                Parameter(name, math.nan, "s", origin="assumed", identified=False, note="not in throughputs: needs a profile")
+                Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
                 for name in ("transmit link demand", "receive link demand", "server update demand")
             ),
         ),
@@ -98,7 +99,8 @@ def _posterior(
     N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Flat grids of 1/R, total D/R and width, with their posterior weights."""
-    log_knee = np.linspace(0.0, math.log(200.0), 200)  # of the cycle over the demand of all servers
+    # cycle over the demand of all servers
+    log_knee = np.linspace(0.0, math.log(max(200.0, 10.0 * N.max())), 200)
     lowest = float(np.max(y - np.log(N))) - 0.35  # X(N) <= N / R bounds 1/R from below, up to noise
     highest = float(y[N.argmin()] + np.log(N.min())) + 0.35
     log_rate = np.linspace(lowest, max(highest, lowest + 0.7), 140)

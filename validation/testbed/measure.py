@@ -26,6 +26,7 @@ from .workload import TestbedError, Workload, read_workload
 START_LIMIT = 180.0  # seconds for all TensorFlow processes to start
 LATE = 0.05  # a run whose computations took this share longer than they should does not count
 CONTENDED_TRACES = 4  # traced steps of runs with several workers: they take long
+STALL = 2.0  # seconds; a run in which the whole machine stood still for longer does not count
 BUSY = 0.5  # share of the machine's processors; a run above it does not count
 
 
@@ -216,6 +217,7 @@ def _run(
         raise TestbedError(f"{starved[0]} finished fewer than two steps in {end - begin:.0f} s; measure for longer")
     late = max(a["late_mean_s"] for a in answers.values())
     late_share = late * 2 * len(workload.layers) / workload.compute_s if workload.compute_s else math.inf
+    stall = probe.stall(begin, end)
     row = {
         "workers": n,
         "ps": workload.parameter_servers,
@@ -226,7 +228,8 @@ def _run(
         "cpu_busy_own": round(own, 3),
         "late_mean_s": round(late, 6),
         "late_p99_s": round(max(a["late_p99_s"] for a in answers.values()), 6),
-        "counts": bool(own <= BUSY and late_share <= LATE),
+        "stall_s": round(stall, 3),
+        "counts": bool(own <= BUSY and late_share <= LATE and stall <= STALL),
     }
     return row, probe.summary(workload, begin, end)
 

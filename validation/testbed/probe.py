@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .network import PREFIX, SWITCH, inside
-from .workload import Workload
+from .workload import TestbedError, Workload
 
 BIN, SLOW = 0.02, 0.5  # seconds between two looks at the byte counters, and at queues and connections
 INTERVAL = 0.1  # seconds over which a link's rate is told by how many workers use it
@@ -59,12 +59,17 @@ class Probe(threading.Thread):
                 if time.time() >= next_slow:
                     next_slow = time.time() + SLOW
                     self.slow.append((time.time(), {h: _queues(h) for h in self.servers}))
-            except Exception:  # the cluster is being taken down
-                return
+            except (OSError, TestbedError):  # a look missed, or the cluster is being taken down
+                continue
 
     def stop(self) -> None:
         self._stop_now.set()
         self.join(5)
+
+    def stall(self, begin: float, end: float) -> float:
+        """The longest time (s) without a look at the links: the machine itself stood still."""
+        times = [begin, *(t for t, _ in self.bytes if begin <= t <= end), end]
+        return float(np.diff(times).max())
 
     def summary(self, workload: Workload, begin: float, end: float) -> dict[str, Any]:
         """Figures for the window from `begin` to `end`, by server and direction (as the server sees it)."""

@@ -2,5 +2,6 @@
 
 from .run_metadata import read_run_metadata
 from .traces import read_traces
+from .xplane import read_xplane
 
-__all__ = ["read_run_metadata", "read_traces"]
+__all__ = ["read_run_metadata", "read_traces", "read_xplane"]

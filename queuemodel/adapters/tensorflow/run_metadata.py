@@ -14,6 +14,10 @@ from ...files import read_bytes
 from ..phases import TracedOperation, TracedStep, Transfer
 from ._imports import require_tensorflow
 
+# what gathering a FULL_TRACE adds to the pause between two steps (us), measured on loopback (docs/explanation/phases)
+COLLECTION = 1200
+COLLECTION_PER_EVENT = 4.5
+
 TASK = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)")
 # "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."
 RECEIVED = re.compile(
@@ -38,10 +42,11 @@ def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
     paths = sorted(p for p in Path(folder).glob("*") if p.name.endswith((".pb", ".pb.gz")) and ".xplane." not in p.name)
     if not paths:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    return [decode_run_metadata(_unpacked(path), where=str(path)) for path in paths]
+    return [decode_run_metadata(unpacked(path), where=str(path)) for path in paths]
 
 
-def _unpacked(path: Path) -> bytes:
+def unpacked(path: Path) -> bytes:
+    """A file's contents, gunzipped where its name ends in .gz; `DataError` when damaged."""
     content = read_bytes(path)
     if not path.name.endswith(".gz"):
         return content
@@ -92,7 +97,8 @@ def _traced(step_stats: Any, where: str) -> TracedStep:
                 operations[TracedOperation(task, node.node_name, labelled["op"], inputs, start, end)] = None
             elif node.node_name not in ("RecvTensor", "_SOURCE", "_SINK"):
                 operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
-    return TracedStep(where, list(operations), [transfer for _, transfer in transfers])
+    collection = COLLECTION + COLLECTION_PER_EVENT * (len(operations) + len(transfers))
+    return TracedStep(where, list(operations), [transfer for _, transfer in transfers], collection)
 
 
 def _bytes(node: Any, received: re.Match[str]) -> int:

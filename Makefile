@@ -1,0 +1,36 @@
+# Two commands: `make demo` and `make test`. Each makes .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+
+.PHONY: demo test lint docs validate benchmark clean
+
+$(VENV)/.installed: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --upgrade pip
+	$(RUN)/python -m pip install --quiet --editable '.[tensorflow,notebook,docs,test]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(RUN)/queuemodel demo -o demo
+
+test: lint
+	$(RUN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/.installed
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+docs: $(VENV)/.installed
+	$(RUN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+validate: $(VENV)/.installed
+	$(RUN)/python -m validation
+
+benchmark: $(VENV)/.installed
+	$(RUN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo build docs/_build *.egg-info

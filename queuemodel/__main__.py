@@ -1,0 +1,5 @@
+"""``python -m queuemodel``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""HOST:PORT, from the command line or from TF_CONFIG."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ...errors import DataError
+
+
+def split_address(address: str, *, where: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
+    host, colon, port = address.strip().rpartition(":") if isinstance(address, str) else ("", "", "")
+    if (
+        not colon
+        or not host
+        or host.endswith(":")
+        or any(c in host for c in " /,")
+        or not port.isascii()
+        or not port.isdigit()
+    ):
+        raise DataError(f"{where}: must be HOST:PORT, such as 10.0.0.5:2222, got {address!r}")
+    if not 1 <= int(port) <= 65535:
+        raise DataError(f"{where}: the port must be 1 to 65535, got {port}")
+    return host, int(port)
+
+
+def servers_elsewhere(ps: str | None, worker: str | None) -> dict[str, str] | None:
+    """
+    Addresses of a parameter server and a worker that already run, or None: start them here.
+
+    Where neither is given, the first of each in the environment's TF_CONFIG are taken, if that is set.
+    """
+    if ps is None and worker is None:
+        return _from_environment()
+    if ps is None or worker is None:
+        missing, given = ("ps", "worker") if ps is None else ("worker", "ps")
+        raise DataError(f"{missing}: give both ps and worker, or neither to start them here; got only {given}")
+    for where, address in (("ps", ps), ("worker", worker)):
+        split_address(address, where=where)
+    if ps == worker:
+        raise DataError(f"worker: must not be the parameter server's address, got {worker!r} for both")
+    return {"ps": ps, "worker": worker}
+
+
+def _from_environment() -> dict[str, str] | None:
+    text = os.environ.get("TF_CONFIG", "").strip()
+    if not text:
+        return None
+    try:
+        cluster = json.loads(text).get("cluster", {})
+        found = {job: cluster[job][0] for job in ("ps", "worker") if cluster.get(job)}
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise DataError(
+            f"TF_CONFIG: not the JSON object that TensorFlow documents ({error}); unset or correct it"
+        ) from None
+    if len(found) < 2:
+        raise DataError(
+            f"TF_CONFIG: cluster needs at least one 'ps' and one 'worker', got {sorted(cluster)}; "
+            "unset it to profile here"
+        )
+    return servers_elsewhere(found["ps"], found["worker"])

@@ -1,0 +1,69 @@
+"""What every child process does first: listen to its parent, and keep its own output apart from the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from ...errors import QueueModelError
+
+#: Set once the parent asks for an orderly end.
+stopping = threading.Event()
+
+
+def attach() -> Callable[..., None]:
+    """
+    Follow the parent, and return a function that sends it a message.
+
+    Messages are lines of JSON on the original standard output; whatever else prints goes to standard error. Standard
+    input is a pipe from the parent: a line asks for an orderly end, and when it closes, the parent is gone however it
+    ended, so this process and all that it started are killed.
+    """
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    threading.Thread(target=_listen, args=(sys.stdin,), daemon=True).start()
+    lock = threading.Lock()
+
+    def say(**message: Any) -> None:
+        with lock:
+            print(json.dumps(message), file=channel, flush=True)
+
+    return say
+
+
+def _listen(stdin: TextIO) -> None:
+    for _ in stdin:
+        stopping.set()
+    os.killpg(0, signal.SIGKILL)
+
+
+def leave(say: Callable[..., None], run: Callable[[], None]) -> None:
+    """Run, report what went wrong in one line, and exit without TensorFlow's (sometimes endless) destructors."""
+    status = 0
+    try:
+        run()
+    except QueueModelError as error:
+        say(failed=str(error))
+        status = 1
+    except BaseException as error:  # SystemExit in a user's module too
+        traceback.print_exc()
+        say(failed=one_line(error))
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def one_line(error: BaseException) -> str:
+    """What happened and, where a user's own file is involved, where."""
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
+    return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text

@@ -1,0 +1,263 @@
+"""What can be profiled: the built-in models for a first try, and a user's own ``package.module:function``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ProfilingError
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+Built = tuple["keras.Model", "tf.data.Dataset"]
+EXAMPLES = 2048
+
+
+def mlp() -> Built:
+    """Images of 28 x 28, three dense layers: 5.3 MB of parameters, little computation."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((784,)),
+            layers.Dense(1024, activation="relu"),
+            layers.Dropout(0.2),
+            layers.Dense(512, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
+    return _classifier(model, "sgd"), _synthetic((784,), batch_size=64)
+
+
+def cnn() -> Built:
+    """Images of 32 x 32 in colour, three convolutions: 1.2 MB of parameters, much computation."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(256, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
+    return _classifier(model, "adam"), _synthetic((32, 32, 3), batch_size=32)
+
+
+def embedding() -> Built:
+    """Bags of 32 words out of 20,000: 5 MB of parameters fetched, few of them updated."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((32,), dtype="int32"),
+            layers.Embedding(20_000, 64),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
+    return _classifier(model, "adagrad"), _synthetic((32,), batch_size=128, words=20_000)
+
+
+def transformer() -> Built:
+    """Two small transformer blocks on sequences of 32 words: 3.6 MB of parameters in many tensors."""
+    import keras
+    from keras import layers
+
+    words = keras.Input((32,), dtype="int32")
+    x = layers.Embedding(4000, 128)(words)
+    for _ in range(2):
+        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32)(x, x))
+        x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
+    model = keras.Model(words, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
+    return _classifier(model, "adam"), _synthetic((32,), batch_size=32, words=4000)
+
+
+BUILT_IN: dict[str, Callable[[], Built]] = {f.__name__: f for f in (mlp, cnn, embedding, transformer)}
+
+
+def _classifier(model: keras.Model, optimizer: str) -> keras.Model:
+    import keras
+
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
+    return model
+
+
+def _synthetic(shape: Sequence[int], *, batch_size: int, words: int | None = None) -> tf.data.Dataset:
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(1)
+    x = rng.random((EXAMPLES, *shape), np.float32) if words is None else rng.integers(words, size=(EXAMPLES, *shape))
+    return tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
+
+
+# a user's own
+
+
+def model_name(model: str | Callable[[], Built]) -> str:
+    """
+    The name under which a child process finds ``model``.
+
+    Raises
+    ------
+    ProfilingError
+        Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
+    """
+    if callable(model):
+        module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
+        if module in (None, "__main__") or not function.isidentifier():
+            raise ProfilingError(
+                f"model: a child process must be able to import the function, got {module}:{function}; "
+                "put it at the top level of a module of its own"
+            )
+        return f"{module}:{function}"
+    if not isinstance(model, str) or not (
+        model in BUILT_IN or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", model)
+    ):
+        raise ProfilingError(f"model: must be 'package.module:function' or one of {', '.join(BUILT_IN)}, got {model!r}")
+    return model
+
+
+def function_of(name: str) -> Callable[[], Any]:
+    """Import what `model_name` named (raises ProfilingError)."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise
+        raise ProfilingError(
+            f"model {name!r}: no module named {error.name!r}; start from the folder that holds it, or install it"
+        ) from None
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        there = sorted(
+            k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name
+        )
+        raise ProfilingError(
+            f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
+        )
+    return function
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """A built, compiled model and its batches.
+
+    Attributes
+    ----------
+    model : keras.Model
+    dataset : tf.data.Dataset
+        Repeated, prefetched, all batches of one size.
+    batch : nested tf.Tensor
+        The first.
+    batch_size : int
+    dataset_size : int or None
+        Examples (in whole batches) of one epoch.
+    """
+
+    model: Any
+    dataset: Any
+    batch: Any
+    batch_size: int
+    dataset_size: int | None
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """What the profile's job records."""
+        sizes = [int(w.value.dtype.size) * int(w.shape.num_elements()) for w in self.model.weights]
+        return {
+            "name": name,
+            "batch_size": self.batch_size,
+            "parameter_bytes": sum(sizes),
+            "tensors": len(sizes),
+            "dataset_size": self.dataset_size,
+        }
+
+
+def load(name: str, *, batch_size: int | None) -> TrainingTask:
+    """
+    Call the function and check what it returns.
+
+    Raises
+    ------
+    ProfilingError
+        One line that says what is wrong with it.
+    """
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    result = function_of(name)()
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise _wrong(name, f"a pair (model, data set), got {type(result).__name__}")
+    model, dataset = result
+    if not isinstance(model, keras.Model):
+        raise _wrong(name, f"a Keras model first, got {type(model).__name__}")
+    if not isinstance(dataset, tf.data.Dataset):
+        raise _wrong(name, f"a tf.data.Dataset second, got {type(dataset).__name__}")
+    if not model.compiled or model.optimizer is None:
+        raise _wrong(name, "a compiled model, got one without optimizer and loss; call model.compile(...)")
+    dataset, batch, dataset_size = _batches(name, dataset, batch_size)
+    size = int(tf.nest.flatten(batch)[0].shape[0])
+    if not model.built:
+        model(keras.utils.unpack_x_y_sample_weight(batch)[0], training=False)
+    return TrainingTask(model, dataset, batch, size, dataset_size)
+
+
+def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any, int | None]:
+    import tensorflow as tf
+
+    specs = tf.nest.flatten(dataset.element_spec)
+    if not isinstance(dataset.element_spec, tuple) or len(dataset.element_spec) not in (2, 3):
+        raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches, got {dataset.element_spec}")
+    if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
+        raise _wrong(name, "a data set of dense tensors; make ragged and sparse ones dense with .map(...)")
+    if any(spec.shape.rank == 0 for spec in specs):
+        raise _wrong(name, "a data set of batches, got single examples; call .batch(...)")
+    batches = int(dataset.cardinality())
+    try:
+        first = int(next(tf.shape(tf.nest.flatten(batch)[0])[0] for batch in dataset.take(1)))
+    except StopIteration:
+        raise _wrong(name, "a data set with at least one batch, got an empty one") from None
+    if batch_size is not None:
+        dataset = dataset.rebatch(batch_size, drop_remainder=False)
+    size = batch_size or first
+    if size == 0:
+        raise _wrong(name, "batches of at least one example, got an empty batch")
+    whole = dataset.filter(lambda *batch: tf.equal(tf.shape(tf.nest.flatten(batch)[0])[0], size))
+    try:
+        batch = next(iter(whole.take(1)))
+    except StopIteration:
+        raise ProfilingError(
+            f"model {name!r}: batch size {size} is more than its data set holds; ask for less"
+        ) from None
+    return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
+
+
+def _wrong(name: str, expected: str) -> ProfilingError:
+    return ProfilingError(f"model {name!r}: its function must return {expected}")
+
+
+def extend_path(entries: Sequence[str]) -> None:
+    """Let a child import what its parent could."""
+    sys.path.extend(entry for entry in entries if entry not in sys.path)

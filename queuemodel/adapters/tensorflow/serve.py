@@ -1,0 +1,65 @@
+"""A TensorFlow server for live profiling: ``python -m queuemodel.adapters.tensorflow.serve --job ps ...``."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import click
+
+from ...errors import QueueModelError
+from ._imports import require_tensorflow
+from .addresses import split_address
+from .children import attach, leave
+
+
+@click.command()
+@click.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="What this process is.")
+@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
+@click.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
+@click.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
+@click.option("--follow", is_flag=True, hidden=True, help="End when standard input closes.")
+def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
+    """Run a TensorFlow server until it is stopped.
+
+    Example, on two hosts: `--job ps --ps ps-1:2222 --worker gpu-1:2222` on ps-1, `--job worker` with the same
+    addresses on gpu-1; then `queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222` anywhere.
+    """
+    cluster = {"ps": ps.split(","), "worker": worker.split(",")}
+    if follow:
+        say = attach()
+        leave(say, lambda: _serve(job, task, cluster, say))
+    try:
+        _serve(
+            job, task, cluster, lambda **_: click.echo(f"{job}:{task} serves at {cluster[job][task]}; Ctrl-C ends it")
+        )
+    except QueueModelError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
+def _serve(job, task, cluster, ready) -> None:
+    from ...errors import ProfilingError
+
+    for name, addresses in cluster.items():
+        for address in addresses:
+            split_address(address, where=f"--{name}")
+    if task >= len(cluster[job]):
+        raise ProfilingError(f"--task: {job} has {len(cluster[job])} address(es), got task {task}; count from 0")
+    tensorflow = require_tensorflow()
+    try:
+        server = tensorflow.distribute.Server(cluster, job_name=job, task_index=task)
+    except tensorflow.errors.OpError as error:
+        raise ProfilingError(
+            f"{job} {cluster[job][task]}: cannot listen there: {str(error).splitlines()[0]}; "
+            "use a free port of an address of this host"
+        ) from None
+    ready(ready=True)
+    del server
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    serve()

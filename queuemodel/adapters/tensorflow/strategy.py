@@ -1,0 +1,126 @@
+"""The coordinator's process in TensorFlow 2 style: a `ParameterServerStrategy` trains on servers that `live` names."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import ProfilingError
+from .children import attach, leave, stopping
+from .models import TrainingTask, extend_path, function_of, load
+
+AHEAD = 10  # steps scheduled at a time
+SHORTEST_TRACE, LONGEST_TRACE = 0.5, 5.0  # seconds of one recording: what an interruption may lose
+EDGES = 3  # steps of a recording that are cut off
+
+
+def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+    extend_path(settings["path"])
+    function_of(settings["model"])  # before TensorFlow takes its seconds
+    import tensorflow as tf
+
+    say(doing="connecting")
+    cluster = tf.train.ClusterSpec({"ps": [settings["ps"]], "worker": [settings["worker"]]})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    say(doing="building the model")
+    with strategy.scope():
+        task = load(settings["model"], batch_size=settings["batch_size"])
+        task.model.optimizer.build(task.model.trainable_variables)
+    say(job=task.facts(settings["model"]), framework_version=tf.__version__)
+    step = _step(strategy, task)
+    try:
+        batches = iter(coordinator.create_per_worker_dataset(task.dataset))
+    except tf.errors.OpError as error:
+        raise ProfilingError(
+            "the data set cannot be sent to the worker, as TensorFlow 2 does "
+            f"({str(error).splitlines()[0][:200]}); make it of tensors or files instead of Python functions"
+        ) from None
+
+    def run(count: int, kind: str) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            coordinator.schedule(step, args=(batches,))
+        coordinator.join()
+        seconds = time.perf_counter() - start
+        for _ in range(count if kind else 0):
+            say(step=kind, seconds=seconds / count)
+        return seconds / count
+
+    _train(run, settings, say)
+
+
+def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
+    import keras
+    import tensorflow as tf
+
+    model = task.model
+
+    def train(batch: Any) -> tf.Tensor:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    return tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)
+
+
+def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:
+    """Warm up, then trace, then time untraced steps."""
+    seconds = _run_all(run, settings["warmup"], "warmup") or run(1, "warmup")
+    missing = settings["steps"]
+    while missing > 0 and not stopping.is_set():
+        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds))
+        traced = _trace(run, settings, length)
+        seconds = length / traced
+        whole = min(max(traced - EDGES, 1), missing)
+        missing -= whole
+        for _ in range(whole):
+            say(step="traced")
+    _run_all(run, settings["untraced_steps"], "untraced")
+
+
+def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
+    """Run that many steps, a few at a time; return the seconds per step of the last ones."""
+    seconds = 0.0
+    for done in range(0, count, AHEAD):
+        if not stopping.is_set():
+            seconds = run(min(AHEAD, count - done), kind)
+    return seconds
+
+
+def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> int:
+    """Train while both servers record themselves; return the steps done meanwhile."""
+    import tensorflow as tf
+
+    servers = ",".join(f"grpc://{settings[job]}" for job in ("worker", "ps"))
+    failed: list[Exception] = []
+
+    def trace() -> None:
+        try:
+            tf.profiler.experimental.client.trace(servers, settings["traces"], round(1000 * seconds))
+        except Exception as error:
+            failed.append(error)
+
+    tracer = threading.Thread(target=trace)
+    tracer.start()
+    steps = 0
+    start = time.perf_counter()
+    while tracer.is_alive():
+        run(1, "")
+        steps += time.perf_counter() < start + seconds
+    if failed:
+        raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
+    return max(steps, 1)
+
+
+if __name__ == "__main__":
+    say = attach()
+    leave(say, lambda: main(json.loads(sys.argv[1]), say))

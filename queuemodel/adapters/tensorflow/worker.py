@@ -1,0 +1,117 @@
+"""The worker's process in graph style: a session trains on the server that `live` started or was given."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .children import attach, leave, stopping
+from .models import TrainingTask, extend_path, function_of, load
+
+
+def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+    extend_path(settings["path"])
+    function_of(settings["model"])  # before TensorFlow takes its seconds
+    import tensorflow as tf
+
+    from .worker_graph import build
+
+    tf1 = tf.compat.v1
+    target = f"grpc://{settings['worker']}"
+    if settings["own_server"]:
+        cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
+        server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
+        target = server.target
+    say(doing="building the model")
+    task = load(settings["model"], batch_size=settings["batch_size"])
+    say(job=task.facts(settings["model"]), framework_version=tf.__version__)
+    step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
+    config = tf1.ConfigProto(
+        device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
+        allow_soft_placement=True,
+    )
+    say(doing="connecting")
+    session = tf1.Session(target, graph=step.graph, config=config)
+    step.initialize(session)
+    try:
+        _train(session, step, _feeds(task, step), settings, say)
+    finally:
+        with contextlib.suppress(tf.errors.OpError):  # the server may be what failed
+            session.run(step.release)
+
+
+def _feeds(task: TrainingTask, step: Any) -> Iterator[dict]:
+    import tensorflow as tf
+
+    for batch in task.dataset:
+        yield {place: part.numpy() for place, part in zip(step.placeholders, tf.nest.flatten(batch), strict=True)}
+
+
+def _train(session: Any, step: Any, feeds: Iterator[dict], settings: dict[str, Any], say: Callable[..., None]) -> None:
+    """Warm up, then trace steps one after the other, then time untraced ones."""
+    import tensorflow as tf
+
+    tf1 = tf.compat.v1
+    options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
+    fetches = [step.loss, step.step]
+
+    def timed(kind: str, **arguments: Any) -> None:
+        start = time.perf_counter()
+        session.run(fetches, next(feeds), **arguments)
+        if not arguments:
+            say(step=kind, seconds=time.perf_counter() - start)
+
+    for _ in _until_stopped(settings["warmup"]):
+        timed("warmup")
+    with _Writer(Path(settings["traces"]), say) as writer:
+        for _ in _until_stopped(settings["steps"]):
+            metadata = tf1.RunMetadata()
+            timed("traced", options=options, run_metadata=metadata)
+            writer.put(metadata)
+    for _ in _until_stopped(settings["untraced_steps"]):
+        timed("untraced")
+
+
+def _until_stopped(count: int) -> Iterator[int]:
+    return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
+
+
+class _Writer:
+    """Writes traces in the background, each file whole or not at all, and tells when one is there."""
+
+    def __init__(self, folder: Path, say: Callable[..., None]) -> None:
+        self.folder, self.say = folder, say
+        self.traces: queue.SimpleQueue = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> _Writer:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.traces.put(None)
+        self.thread.join()
+
+    def put(self, metadata: Any) -> None:
+        self.traces.put(metadata)
+
+    def _write(self) -> None:
+        for number, metadata in enumerate(iter(self.traces.get, None)):
+            partial = self.folder / f"step_{number:05d}.partial"
+            partial.write_bytes(metadata.SerializeToString())
+            os.replace(partial, self.folder / f"step_{number:05d}.pb")
+            self.say(step="traced")
+
+
+if __name__ == "__main__":
+    say = attach()
+    leave(say, lambda: main(json.loads(sys.argv[1]), say))

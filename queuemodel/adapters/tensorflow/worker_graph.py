@@ -1,0 +1,195 @@
+"""A Keras model's training step as a TensorFlow 1 graph: parameters and updates on the server, the rest on the worker.
+
+Keras 3 has no sessions. Its step is therefore traced twice, as functions: forward and backward as a function of the
+parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's update as a function
+of the gradients. The two bodies are imported into one graph, on the worker's and on the server's device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ...errors import ProfilingError
+
+tf1 = tf.compat.v1
+WORKER = "/job:worker/task:0"
+SERVER = "/job:ps/task:0/device:CPU:0"
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """One training step in a graph.
+
+    Attributes
+    ----------
+    graph : tf.Graph
+    placeholders : list of tf.Tensor
+        One per component of a batch.
+    loss : tf.Tensor
+    step : tf.Operation
+        A whole step, until the server has applied the updates.
+    initializers : list of (operation, placeholder, value)
+        Gives the variables on the server their first values.
+    release : tf.Operation
+        Frees the variables on the server.
+    """
+
+    graph: tf.Graph
+    placeholders: list[tf.Tensor]
+    loss: tf.Tensor
+    step: tf.Operation
+    initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]
+    release: tf.Operation
+
+    def initialize(self, session: Any) -> None:
+        """Send every variable's first value to the server, one at a time (a message holds at most 2 GB)."""
+        for operation, placeholder, value in self.initializers:
+            session.run(operation, {placeholder: value})
+
+
+def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
+    """Put the training step of a compiled model into a graph.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Built and compiled.
+    batch_spec : nested tf.TensorSpec
+        Of ``(x, y)`` or ``(x, y, sample_weight)``.
+    container : str
+        Names the variables' place on the server, so that no other job shares them.
+    """
+    model.optimizer.build(model.trainable_variables)
+    variables = list(model.variables)
+    forward, changed = _trace_worker(model, variables, batch_spec)
+    update = _trace_update(model, forward.structured_outputs["gradients"])
+    stored = [*variables, *model.optimizer.variables]
+    first_values = [variable.value.numpy() for variable in stored]
+    graph = tf.Graph()
+    with graph.as_default(), graph.container(container):
+        handles = {}
+        initializers = []
+        for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
+            handle, assign, first = _server_variable(variable, i)
+            handles[id(variable.value.handle)] = handle
+            initializers.append((assign, first, value))
+        with tf.device(SERVER):
+            values = [
+                tf.raw_ops.ReadVariableOp(
+                    resource=handles[id(v.value.handle)], dtype=v.value.dtype, name="read/" + _name(v, i)
+                )
+                for i, v in enumerate(variables)
+            ]
+        with tf.device(WORKER):
+            placeholders = [tf1.placeholder(spec.dtype, spec.shape) for spec in tf.nest.flatten(batch_spec)]
+            outputs, _ = _imported(forward, [*values, *placeholders], {}, "worker")
+        result = tf.nest.pack_sequence_as(forward.structured_outputs, outputs, expand_composites=True)
+        gradients = [g for gradient in result["gradients"] for g in _components(gradient)]
+        with tf.device(SERVER):
+            _, updates = _imported(update, gradients, handles, "update")
+            assigns = [
+                tf.raw_ops.AssignVariableOp(resource=handles[id(variables[i].value.handle)], value=value)
+                for i, value in zip(changed, result["state"], strict=True)
+            ]
+            step = tf.group(*updates, *assigns, name="step")
+            release = tf.group(*(tf.raw_ops.DestroyResourceOp(resource=handle) for handle in handles.values()))
+    return StepGraph(graph, placeholders, result["loss"], step, initializers, release)
+
+
+def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple[Any, list[int]]:
+    """Trace loss, gradients and changed state (dropout's seeds, moving averages) as a function of values."""
+    place = {id(v): i for i, v in enumerate(variables)}
+    trainable = [place[id(v)] for v in model.trainable_variables]
+    changed: list[int] = []
+
+    def forward_backward(values: list[tf.Tensor], batch: Any) -> dict[str, Any]:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        state = keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True)))
+        parameters = [values[i] for i in trainable]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(parameters)
+            with state:
+                loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
+        now = [state.get_current_value(v) for v in variables]
+        changed[:] = [i for i, value in enumerate(now) if value is not None and value is not values[i]]
+        gradients = tape.gradient(loss, parameters)
+        return {"loss": loss, "gradients": gradients, "state": [now[i] for i in changed]}
+
+    specs = [tf.TensorSpec(v.shape, v.value.dtype) for v in variables]
+    function = tf.function(forward_backward, autograph=False, jit_compile=False)
+    return function.get_concrete_function(specs, batch_spec), changed
+
+
+def _trace_update(model: keras.Model, gradients: list) -> Any:
+    """Trace the optimizer's update as a function of the gradients' components."""
+    trained = [(v, g) for v, g in zip(model.trainable_variables, gradients, strict=True) if g is not None]
+    if not trained:
+        raise ProfilingError(
+            "the model has no trainable parameter that its loss depends on, so there is nothing to train"
+        )
+
+    def apply(*components: tuple[tf.Tensor, ...]) -> None:
+        whole = [
+            parts[0]
+            if len(parts) == 1
+            else tf.IndexedSlices(*parts, dense_shape=tf.constant(tuple(v.shape), parts[1].dtype))
+            for (v, _), parts in zip(trained, components, strict=True)
+        ]
+        model.optimizer.apply(whole, [v for v, _ in trained])
+
+    specs = [tuple(tf.TensorSpec(c.shape, c.dtype) for c in _components(g)) for _, g in trained]
+    return tf.function(apply, autograph=False, jit_compile=False).get_concrete_function(*specs)
+
+
+def _components(gradient: Any) -> tuple[tf.Tensor, ...]:
+    if gradient is None:
+        return ()
+    return (gradient.values, gradient.indices) if isinstance(gradient, tf.IndexedSlices) else (gradient,)
+
+
+def _name(variable: Any, index: int) -> str:
+    return f"{index}_{variable.path}".replace("/", "_")
+
+
+def _server_variable(variable: Any, index: int) -> tuple[tf.Tensor, tf.Operation, tf.Tensor]:
+    dtype, name = variable.value.dtype, _name(variable, index)
+    with tf.device(SERVER):
+        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=variable.shape, shared_name=name, name=name)
+        first = tf1.placeholder(dtype, variable.shape)
+        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=first)
+    return handle, assign, first
+
+
+def _imported(
+    function: Any, inputs: list[tf.Tensor], handles: dict[int, tf.Tensor], name: str
+) -> tuple[list[tf.Tensor], list[tf.Operation]]:
+    """Import a traced function's body where we are; return its outputs and its side effects."""
+    body = function.graph
+    definition = body.as_graph_def()
+    returned = {tensor.op.name for tensor in body.outputs}
+    for node in definition.node:
+        node.device = ""
+        node.attr.pop("_class", None)  # colocation with the eager variables
+        if node.name in returned:  # a function's results wait for all its side effects: a step's need not
+            node.input[:] = [source for source in node.input if not source.startswith("^")]
+    captured = [handles[id(value)] if id(value) in handles else _constant(value) for value, _ in body.captures]
+    arguments = {
+        inner.name: outer for inner, outer in zip(body.inputs, [*inputs, *captured], strict=True) if inner.consumers()
+    }
+    elements = [*(t.name for t in body.outputs), *(operation.name for operation in body.control_outputs)]
+    found = tf1.import_graph_def(definition, input_map=arguments, return_elements=elements, name=name)
+    return found[: len(body.outputs)], found[len(body.outputs) :]
+
+
+def _constant(value: Any) -> tf.Tensor:
+    if value.dtype == tf.resource:
+        raise ProfilingError(
+            "the model uses a variable or a lookup table that is not among model.variables, which graph style cannot "
+            "place; create variables with add_weight, look words up in the data set, or use style='strategy'"
+        )
+    return tf.constant(value.numpy())

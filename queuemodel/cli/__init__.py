@@ -1,0 +1,83 @@
+"""The command line: a thin skin over the API."""
+
+import contextlib
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import click
+
+from .. import __version__
+from ..errors import QueueModelError, QueueModelWarning
+
+#: Command to the module that holds it, imported when the command is used: help stays instant.
+COMMANDS = {
+    "demo": "demo",
+    "import-trace": "import_trace",
+    "plan": "predict",
+    "predict": "predict",
+    "profile": "profile",
+    "serve": "profile",
+    "solve": "solve",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{COMMANDS[name]}", __name__)
+        return getattr(module, name.replace("-", "_"))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Throughput of distributed training against node count, from a two-node profile.
+
+    \b
+    queuemodel demo                                          try it on this machine
+    queuemodel profile cnn -o cnn.json                       profile a real parameter server and worker
+    queuemodel import-trace traces/ --batch-size 32 -o p.json
+    queuemodel predict cnn.json --workers 1:32 --plot cnn.png
+    queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
+    queuemodel solve network.json --population 1:100
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one line on standard error, never a traceback."""
+    warnings.showwarning = _show_warning
+    status: int | None = 0
+    try:
+        status = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except click.exceptions.Exit as request:
+        status = request.exit_code
+    except click.ClickException as error:
+        _say(f"error: {error.format_message()}")
+        status = error.exit_code
+    except QueueModelError as error:
+        _say(f"error: {error}")
+        status = 1
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        status = 130
+    except BrokenPipeError:  # the reader of our output went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(message: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"queuemodel: {message}", file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *args: object, **kwargs: object) -> None:
+    if issubclass(category, QueueModelWarning):
+        _say(f"warning: {message}")

@@ -1,0 +1,60 @@
+"""``queuemodel solve``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from ..network import Network
+from ..solvers import asymptotic_bounds, saturation_population
+from ..solvers import solve as solve_network
+from ..tables import text_table
+from .options import COUNTS, csv_text, format_option
+
+
+@click.command()
+@click.argument("network", type=click.Path(dir_okay=False))
+@click.option("--population", type=COUNTS, required=True, help="Customers: 8, 1:100 or 1,2,4,8.")
+@format_option
+def solve(network: str, population: Sequence[int], output_format: str) -> None:
+    """Solve the closed network written down in a JSON file (exact mean-value analysis).
+
+    \b
+    Example:
+      queuemodel solve network.json --population 1:100 --format csv
+    where network.json holds
+      {"format": "queuemodel-network", "version": 1, "think_time": 1.0,
+       "stations": [{"name": "server", "service_time": 0.2}]}
+    """
+    model = Network.load(network)
+    solution = solve_network(model, population=population[-1])
+    bounds = asymptotic_bounds(model, list(population))
+    rows = []
+    for n, low, high in zip(population, bounds.lower, bounds.upper, strict=True):
+        at = solution.at(n)
+        row = {
+            "population": n,
+            "throughput": at.throughput,
+            "bound_lower": float(low),
+            "bound_upper": float(high),
+            "cycle_time": at.cycle_time,
+        }
+        for station in at.to_rows():
+            for measure in ("utilization", "queue_length", "residence_time"):
+                row[f"{measure}[{station['station']}]"] = station[measure]
+        rows.append(row)
+    if output_format == "json":
+        saturation = saturation_population(model)
+        document = {
+            "name": model.name,
+            "solver": solution.solver,
+            "exact": solution.exact,
+            "bottleneck": solution.bottleneck,
+            "saturation_population": saturation if saturation < float("inf") else None,
+            **{name: [row[name] for row in rows] for name in rows[0]},
+        }
+        click.echo(json.dumps(document, indent=1))
+    else:
+        click.echo(csv_text(rows) if output_format == "csv" else text_table(rows))

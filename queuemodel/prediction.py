@@ -1,0 +1,80 @@
+"""One question, every method: throughput against node count from whatever was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from .errors import ModelError
+from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
+from .training.fit import tracing_overhead
+
+Method = Literal["auto", "mva", "trace"]
+
+
+def predict(
+    data: Profile | Sequence[Throughput],
+    *,
+    workers: int | Iterable[int] = range(1, 33),
+    method: Method = "auto",
+    throughputs: Sequence[Throughput] = (),
+    form: Literal["links", "single"] = "links",
+    confidence: float = 0.9,
+    seed: int = 0,
+    progress: bool = False,
+    **changes: Any,
+) -> ThroughputCurve:
+    """Predict throughput against the number of workers.
+
+    Parameters
+    ----------
+    data : Profile, or sequence of Throughput
+    workers : iterable of int
+    method : {"auto", "mva", "trace"}
+        ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
+        the simulation when the profile holds operations, is not calibrated by throughputs of several workers and no
+        change is asked for that it cannot simulate.
+    throughputs : sequence of Throughput
+        Measured besides the profile.
+    form : {"links", "single"}
+        Of the closed network.
+    confidence : float
+        Probability of the interval.
+    seed : int
+    progress : bool
+        Show a progress bar on standard error.
+    **changes
+        What-ifs, see `TrainingModel.what_if`.
+
+    Raises
+    ------
+    ModelError
+        For an unknown method, or a simulation that the profile or the changes do not allow.
+    """
+    if method not in ("auto", "mva", "trace"):
+        raise ModelError(f"predict: method must be 'auto', 'mva' or 'trace', got {method!r}")
+    changes = {name: value for name, value in changes.items() if value is not None}
+    profile = data if isinstance(data, Profile) else None
+    traced = profile is not None and any(step.operations for step in profile.steps)
+    measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
+    simulable = set(changes) <= {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
+    if method == "trace" and not traced:
+        raise ModelError("predict: method 'trace' needs a profile with recorded operations; import one from traces")
+    if method == "trace" and not simulable:
+        raise ModelError(f"predict: method 'trace' cannot change {sorted(changes)}; use method 'mva'")
+    calibrated = any(point.workers > 1 for point in measured)
+    if profile and (method == "trace" or (method == "auto" and traced and simulable and not calibrated)):
+        from .traces import trace_curve
+
+        curve = trace_curve(profile, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
+        step_time = float(profile.values("step_time").mean())
+        return curve.faster(tracing_overhead(step_time, measured, profile.cluster.parameter_servers))
+    model = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
+    return model.throughput(workers, confidence=confidence)
+
+
+def load(path: str | os.PathLike[str]) -> Profile | list[Throughput]:
+    """Read a profile (JSON) or measured throughputs (a file whose name ends in .csv)."""
+    return read_throughputs(path) if Path(path).suffix.lower() == ".csv" else Profile.load(path)

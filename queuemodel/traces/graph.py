@@ -1,0 +1,125 @@
+"""From a profile's recorded operations to the packed graphs that the simulator runs."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import DataError
+from ..training.operations import Operation
+from ..training.profile import Profile
+from .state import Steps
+
+KINDS = {"fetch": 0, "compute": 1, "push": 2, "update": 3}
+
+
+def pack(
+    profile: Profile,
+    *,
+    tensor_bytes: tuple[float, float] = (0.0, 0.0),
+    ranks: Sequence[np.ndarray] | None = None,
+    servers: Sequence[np.ndarray] | None = None,
+) -> Steps:
+    """
+    Turn every recorded step into a graph of operations with durations freed from waiting.
+
+    Parameters
+    ----------
+    profile : Profile
+        With operations in its steps.
+    tensor_bytes : (float, float)
+        Bytes that each fetched and each pushed tensor costs besides its own.
+    ranks : sequence of ndarray, optional
+        Per step and operation: whom its connection serves first (lowest); first come, first served without.
+    servers : sequence of ndarray, optional
+        Per step and operation: its server, instead of the recorded one.
+
+    Raises
+    ------
+    DataError
+        When a step has no operations.
+    """
+    columns: dict[str, list] = {name: [] for name in ("kind", "size", "duration", "delay", "server", "rank", "degree")}
+    first, next_first, following = [0], [0], []
+    for number, step in enumerate(profile.steps):
+        operations = step.operations
+        if not operations:
+            raise DataError(
+                f"profile {profile.job.name!r}: step {number} has no operations, which a simulation needs; "
+                "import traces that record them (queuemodel import-trace)"
+            )
+        order = arrival_order(operations)
+        place = {int(i): position for position, i in enumerate(order)}
+        waits = causes(operations)
+        successors: list[list[int]] = [[] for _ in operations]
+        for i in order:
+            operation, (after, delay) = operations[i], waits[i]
+            kind = KINDS[operation.kind]
+            columns["kind"].append(kind)
+            columns["size"].append(operation.bytes + tensor_bytes[kind // 2] if kind in (0, 2) else 0.0)
+            columns["duration"].append(operation.end - operation.start if kind in (1, 3) else 0.0)
+            columns["delay"].append(delay)
+            columns["server"].append(operation.server if servers is None else servers[number][i])
+            columns["rank"].append(0.0 if ranks is None else ranks[number][i])
+            columns["degree"].append(len(after))
+            for earlier in after:
+                successors[place[earlier]].append(place[int(i)])
+        for successor in successors:
+            following += successor
+            next_first.append(len(following))
+        first.append(first[-1] + len(operations))
+    integers = {"kind", "server", "degree"}
+    return Steps(
+        first=np.array(first),
+        next_first=np.array(next_first),
+        next=np.array(following, np.int64),
+        pause=_pauses(profile),
+        **{name: np.array(values, np.int64 if name in integers else float) for name, values in columns.items()},
+    )
+
+
+def arrival_order(operations: Sequence[Operation]) -> list[int]:
+    """Indices of a step's operations with the fetches first, in the order in which they arrived."""
+    return sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
+
+
+def causes(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
+    """
+    What each operation waited for, and how many seconds passed between that and its start.
+
+    A computation that was ready, but began only when another one had ended, waited for that one too: it needed the
+    same processor. (Updates queue in the simulation, so there the other one only takes its part of the time away.)
+    Fetches that wait for nothing were asked for together, when the first of them was; what follows until they arrive
+    is transmission.
+    """
+    asked = min((o.start for o in operations if o.kind == "fetch" and not o.after), default=0.0)
+    ends: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    for i, operation in enumerate(operations):
+        ends.setdefault((operation.kind, operation.server), []).append((operation.end, i))
+    for same in ends.values():
+        same.sort()
+    found = []
+    for operation in operations:
+        after = list(dict.fromkeys(operation.after))
+        ready = max((operations[j].end for j in after), default=0.0)
+        if operation.kind == "fetch" and not after:
+            found.append((after, asked))
+            continue
+        if operation.kind in ("compute", "update") and after:
+            same = ends[operation.kind, operation.server]
+            before = bisect.bisect_right(same, (operation.start, len(operations))) - 1
+            if before >= 0 and ready < same[before][0] < operation.end and operations[same[before][1]] is not operation:
+                ready = same[before][0]
+                if operation.kind == "compute":
+                    after.append(same[before][1])
+        found.append((after, max(0.0, operation.start - ready)))
+    return found
+
+
+def _pauses(profile: Profile) -> np.ndarray:
+    """Seconds from each step's last operation to the next step; the median where the record ends."""
+    pauses = np.array([step.step_time - max(o.end for o in step.operations) for step in profile.steps])
+    known = pauses[pauses > 0]
+    return np.where(pauses > 0, pauses, np.median(known) if len(known) else 0.0)

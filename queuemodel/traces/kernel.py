@@ -1,0 +1,383 @@
+"""The simulator's inner loop, compiled by numba when `simulate` first needs it (import it only there).
+
+Workers, servers, recorded steps and their operations are numbered. A *flow* is one connection in one direction: flow
+``[0, w, k]`` carries server ``k``'s parameters to worker ``w``, flow ``[1, w, k]`` the worker's gradients back.
+Everything that changes lives in the arrays of a `State` (state.py), which the functions share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .state import (
+    ASYNC,
+    BEGIN,
+    BUSY,
+    COMPUTE,
+    DELIVERED,
+    DONE,
+    DROPPED,
+    END,
+    FETCH,
+    FETCH_SPAN,
+    LAG,
+    LOGGED,
+    PER_SERVER,
+    PUSH,
+    PUSH_SPAN,
+    READY,
+    ROUND,
+    SEQUENCE,
+    SNAPSHOTS,
+    STEP_TIME,
+    STEPS,
+    STRIDE,
+    SYNC,
+    TIME,
+    TIMERS,
+)
+
+# BBR (Cardwell et al., ACM Queue 2016): probes a quarter above its estimate once in eight round trips, and takes the
+# largest rate of the last ten for its estimate
+GAIN, CYCLE = 1.25, 8
+FULL = 0.98  # a link's load from which on a queue stands before it
+SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
+TICK = 0.02  # seconds between two looks at growing rates
+
+
+@njit(cache=True)
+def _swap(key, sequence, value, i, j):
+    key[i], key[j] = key[j], key[i]
+    sequence[i], sequence[j] = sequence[j], sequence[i]
+    value[i], value[j] = value[j], value[i]
+
+
+@njit(cache=True)
+def _precedes(key, sequence, i, j):
+    return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
+
+
+@njit(cache=True)
+def heap_push(key, sequence, value, n, new_key, new_sequence, new_value):
+    """Put an entry on the heap of ``n`` entries ordered by (key, sequence)."""
+    key[n], sequence[n], value[n] = new_key, new_sequence, new_value
+    while n and _precedes(key, sequence, n, (n - 1) // 2):
+        _swap(key, sequence, value, n, (n - 1) // 2)
+        n = (n - 1) // 2
+
+
+@njit(cache=True)
+def heap_pop(key, sequence, value, n):
+    """Take the first of the heap's ``n`` entries away and return its value."""
+    n -= 1
+    _swap(key, sequence, value, 0, n)
+    i = 0
+    while True:
+        least = i
+        for child in (2 * i + 1, 2 * i + 2):
+            if child < n and _precedes(key, sequence, child, least):
+                least = child
+        if least == i:
+            return value[n]
+        _swap(key, sequence, value, i, least)
+        i = least
+
+
+@njit(cache=True)
+def share(serving, weight, limit, links, rate, load):
+    """
+    Weighted max-min fair rates of one direction's flows by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
+
+    A flow gets at most ``limit`` times its weight; ``links`` are the servers' capacities, then the workers'. Notes each
+    link's ``load``: the weights of its flows together, over its capacity.
+    """
+    W, K = serving.shape
+    left, wanted = links.copy(), np.zeros(K + W)
+    for w in range(W):
+        for k in range(K):
+            rate[w, k] = 0.0
+            if serving[w, k] >= 0:
+                wanted[k] += weight[w, k]
+                wanted[K + w] += weight[w, k]
+    load[:] = wanted / links
+    while True:
+        tightest, level = -1, limit
+        for link in range(K + W):
+            if wanted[link] > 1e-9 * links[link] and left[link] < level * wanted[link] * (1 - 1e-12):
+                tightest, level = link, left[link] / wanted[link]
+        for w in range(W):
+            for k in range(K):
+                if serving[w, k] >= 0 and rate[w, k] == 0.0 and (tightest < 0 or tightest == k or tightest == K + w):
+                    rate[w, k] = level * weight[w, k]
+                    left[k] -= rate[w, k]
+                    left[K + w] -= rate[w, k]
+                    wanted[k] -= weight[w, k]
+                    wanted[K + w] -= weight[w, k]
+        if tightest < 0:
+            return
+
+
+@njit(cache=True)
+def remember(s, rules, seconds, d):
+    """
+    Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
+
+    Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate.
+    Round trips are long while packets wait on a full link, and while their acknowledgements wait behind the data that
+    goes the other way: a flow that has shared a link goes on at that rate for a while when it has it to itself.
+    """
+    W, K = s.serving[d].shape
+    for w in range(W):
+        for k in range(K):
+            if s.rate[d, w, k] == 0.0:
+                continue
+            own, back = max(s.load[d, k], s.load[d, K + w]), max(s.load[1 - d, k], s.load[1 - d, K + w])
+            trip = SHORT_TRIP + rules.loaded_trip * ((own > FULL) + (back > FULL))
+            estimate = s.estimate[d, w, k]
+            probed = own + (GAIN - 1) * estimate / min(s.links[d, k], s.links[d, K + w])
+            s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
+
+
+@njit(cache=True)
+def reshare(s, rules, now, d):
+    """Bring the flows of direction ``d`` up to date and set their rates anew."""
+    W, K = s.serving[d].shape
+    remembers = rules.loaded_trip > 0.0
+    if remembers:
+        remember(s, rules, now - s.shared[d], d)
+    s.shared[d] = now
+    for w in range(W):
+        for k in range(K):
+            if s.serving[d, w, k] >= 0:
+                s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
+            s.since[d, w, k] = now
+    share(s.serving[d], s.estimate[d], 1.0 if remembers else np.inf, s.links[d], s.rate[d], s.load[d])
+    s.tick[d] = np.inf
+    for w in range(W):
+        for k in range(K):
+            if s.serving[d, w, k] >= 0:
+                s.finish[d, w, k] = now + max(0.0, s.chunk_left[d, w, k]) / s.rate[d, w, k]
+                if remembers and s.estimate[d, w, k] < 0.999 * min(s.links[d, k], s.links[d, K + w]):
+                    s.tick[d] = now + TICK
+    s.dirty[d] = 0
+
+
+@njit(cache=True)
+def set_timer(s, when, value):
+    n = s.count[TIMERS]
+    heap_push(s.timer_time, s.timer_sequence, s.timer_value, n, when, s.count[SEQUENCE], value)
+    s.count[TIMERS] += 1
+    s.count[SEQUENCE] += 1
+
+
+@njit(cache=True)
+def serve_next(steps, s, rules, now, d, w, k):
+    """Begin the next chunk of a flow that has just fallen idle, if anything waits."""
+    n = s.queued[d, w, k]
+    if n == 0:
+        s.serving[d, w, k] = -1
+        s.finish[d, w, k] = np.inf
+        s.dirty[d] = 1
+        return
+    i = heap_pop(s.queue_rank[d, w, k], s.queue_sequence[d, w, k], s.queue_op[d, w, k], n)
+    s.queued[d, w, k] = n - 1
+    if s.serving[d, w, k] < 0:
+        s.dirty[d] = 1
+    s.serving[d, w, k] = i
+    size = min(s.left[w, i], rules.chunk)
+    if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
+        s.ready[w, i, BEGIN] = now
+    s.left[w, i] -= size
+    s.chunk_left[d, w, k] = size
+    s.since[d, w, k] = now
+    if not s.dirty[d]:
+        s.finish[d, w, k] = now + size / s.rate[d, w, k]
+
+
+@njit(cache=True)
+def enqueue(s, d, w, k, i):
+    n = s.queued[d, w, k]
+    heap_push(
+        s.queue_rank[d, w, k], s.queue_sequence[d, w, k], s.queue_op[d, w, k], n, s.rank[w, i], s.count[SEQUENCE], i
+    )
+    s.count[SEQUENCE] += 1
+    s.queued[d, w, k] = n + 1
+
+
+@njit(cache=True)
+def begin(steps, s, rules, now, w, i):
+    """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
+    at = steps.first[s.record[w]] + i
+    kind, k = steps.kind[at], steps.server[at]
+    s.ready[w, i, READY] = now
+    if kind in (FETCH, PUSH):
+        d = 0 if kind == FETCH else 1
+        s.left[w, i] = steps.size[at]
+        if kind == PUSH and s.pushed[w] < 0:
+            s.pushed[w] = now
+        enqueue(s, d, w, k, i)
+        if s.serving[d, w, k] < 0:
+            serve_next(steps, s, rules, now, d, w, k)
+        return
+    start, seconds = now, steps.duration[at]
+    if kind == COMPUTE:
+        seconds *= s.slow[w]
+        s.totals[BUSY] += seconds
+    else:
+        start = max(now, s.server_free[k])
+        s.server_free[k] = start + seconds
+        s.totals[PER_SERVER + 3 * k + 2] += seconds
+    s.ready[w, i, BEGIN] = start
+    set_timer(s, start + seconds, 2 * (w * s.missing.shape[1] + i))
+
+
+@njit(cache=True)
+def count_step(s, now, w):
+    """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
+    lag = s.count[DONE] - s.seen[w]
+    s.count[DONE] += 1
+    s.totals[TIME], s.totals[STEPS] = now, s.count[DONE]
+    s.totals[STEP_TIME] += now - s.begun[w]
+    s.totals[FETCH_SPAN] += s.fetched[w] - s.begun[w]
+    s.totals[PUSH_SPAN] += now - s.pushed[w] if s.pushed[w] >= 0 else 0.0
+    s.totals[LAG] += lag
+    s.lags[min(lag, len(s.lags) - 1)] += 1
+    if s.count[DONE] % s.count[STRIDE]:
+        return
+    s.snapshots[s.count[SNAPSHOTS]] = s.totals
+    s.count[SNAPSHOTS] += 1
+    if s.count[SNAPSHOTS] == len(s.snapshots):
+        half = len(s.snapshots) // 2
+        for row in range(half):
+            s.snapshots[row] = s.snapshots[2 * row + 1]
+        s.count[SNAPSHOTS] = half
+        s.count[STRIDE] *= 2
+
+
+@njit(cache=True)
+def end_step(steps, s, rules, now, w):
+    """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
+    pause = steps.pause[s.record[w]]
+    W = len(s.step)
+    first = 2 * s.missing.size  # timer values from here on begin steps
+    s.taken[w] += 1
+    if rules.mode == SYNC and s.step[w] < s.count[ROUND]:  # too late: its gradients are dropped
+        s.totals[DROPPED] += 1
+        s.step[w] = s.count[ROUND]
+        set_timer(s, now + pause, first + w)
+        return
+    count_step(s, now, w)
+    s.waiting[w] = True
+    if rules.mode == SYNC:
+        s.count[DELIVERED] += 1
+        if s.count[DELIVERED] < W - rules.backup:
+            return
+        s.count[DELIVERED] = 0
+        s.count[ROUND] += 1
+        allowed, pause = s.count[ROUND], pause + rules.apply
+    else:
+        s.step[w] += 1
+        if rules.mode == ASYNC:
+            s.waiting[w] = False
+            set_timer(s, now + pause, first + w)
+            return
+        allowed = s.step.min() + rules.bound
+    for v in range(W):
+        if s.waiting[v] and (rules.mode == SYNC or s.step[v] <= allowed):
+            s.waiting[v] = False
+            if rules.mode == SYNC:
+                s.step[v] = allowed
+            set_timer(s, now + pause, first + v)
+
+
+@njit(cache=True)
+def finish(steps, s, rules, now, w, i):
+    """End operation ``i`` of worker ``w`` and begin what waited for it."""
+    base = steps.first[s.record[w]]
+    at = base + i
+    if steps.kind[at] == FETCH:
+        s.fetched[w] = now
+        s.totals[PER_SERVER + 3 * steps.server[at]] += steps.size[at]
+    elif steps.kind[at] == PUSH:
+        s.totals[PER_SERVER + 3 * steps.server[at] + 1] += steps.size[at]
+    if rules.log_from <= s.taken[w] < rules.log_to and s.count[LOGGED] < len(s.log):
+        row = s.count[LOGGED]
+        s.log[row, 0], s.log[row, 1], s.log[row, 2], s.log[row, 3] = w, s.taken[w], s.record[w], i
+        s.log_times[row, READY], s.log_times[row, BEGIN] = s.ready[w, i, READY], s.ready[w, i, BEGIN]
+        s.log_times[row, END] = now
+        s.count[LOGGED] += 1
+    for e in range(steps.next_first[at], steps.next_first[at + 1]):
+        j = steps.next[e]
+        s.missing[w, j] -= 1
+        if s.missing[w, j] == 0:
+            delay = steps.delay[base + j]
+            if delay > 0.0:
+                set_timer(s, now + delay, 2 * (w * s.missing.shape[1] + j) + 1)
+            else:
+                begin(steps, s, rules, now, w, j)
+    s.unfinished[w] -= 1
+    if s.unfinished[w] == 0:
+        end_step(steps, s, rules, now, w)
+
+
+@njit(cache=True)
+def begin_step(steps, s, rules, now, w, rng):
+    """Draw a recorded step for worker ``w`` and begin it."""
+    r = rng.integers(0, len(steps.pause))
+    base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
+    s.record[w] = r
+    s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
+    s.fetched[w], s.pushed[w] = now, -1.0
+    s.slow[w] = rules.slowdown[w]
+    if rules.straggler_probability > 0.0 and rng.random() < rules.straggler_probability:
+        s.slow[w] *= rules.straggler_slowdown
+    for i in range(n):
+        s.missing[w, i] = steps.degree[base + i]
+        s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+        if steps.degree[base + i] == 0:
+            set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
+
+
+@njit(cache=True)
+def end_chunk(steps, s, rules, now, d, w, k):
+    """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
+    i = s.serving[d, w, k]
+    if s.left[w, i] > 0.0:
+        enqueue(s, d, w, k, i)
+    else:
+        finish(steps, s, rules, now, w, i)
+    serve_next(steps, s, rules, now, d, w, k)
+
+
+@njit(cache=True)
+def run(steps, s, rules, rng, target):
+    """Go on until ``target`` steps are done (counted from the state's start)."""
+    limit, W, K = s.missing.shape[1], s.serving.shape[1], s.serving.shape[2]
+    due = s.finish.reshape(-1)
+    now = 0.0
+    while s.count[DONE] < target:
+        flow = due.argmin()
+        tick = 0 if s.tick[0] <= s.tick[1] else 1
+        if s.tick[tick] < due[flow] and (s.count[TIMERS] == 0 or s.tick[tick] < s.timer_time[0]):
+            now = s.tick[tick]
+            s.dirty[tick] = 1
+        elif s.count[TIMERS] and s.timer_time[0] <= due[flow]:
+            now = s.timer_time[0]
+            value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, s.count[TIMERS])
+            s.count[TIMERS] -= 1
+            if value >= 2 * W * limit:
+                begin_step(steps, s, rules, now, value - 2 * W * limit, rng)
+            elif value % 2:
+                begin(steps, s, rules, now, value // 2 // limit, value // 2 % limit)
+            else:
+                finish(steps, s, rules, now, value // 2 // limit, value // 2 % limit)
+        else:
+            now = due[flow]
+            if now == np.inf:
+                return False  # nothing can happen any more
+            end_chunk(steps, s, rules, now, flow // (W * K), flow // K % W, flow % K)
+        for d in range(2):
+            if s.dirty[d]:
+                reshare(s, rules, now, d)
+    return True

@@ -1,0 +1,149 @@
+"""What the links of the profiled hosts really carry, recovered from the recorded transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import DataError
+from ..tables import text_table
+from ..training.operations import Operation
+from ..training.profile import Profile
+
+#: Recorded ends scatter by about this (seconds): threads wake up late, a lost packet holds up those behind it.
+SCATTER = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a host's link, as its recorded transfers show it.
+
+    Attributes
+    ----------
+    rate : float
+        Payload bytes per second, all protocol overhead paid.
+    tensor_time : float
+        Seconds that each tensor takes besides its bytes.
+    start_time : float
+        Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once.
+    rate_error, tensor_time_error : float
+        Standard errors (jackknife over steps); NaN with a single step.
+    transfers : int
+        How many transfers these rest on.
+    """
+
+    rate: float
+    tensor_time: float
+    start_time: float
+    rate_error: float
+    tensor_time_error: float
+    transfers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Both directions, seen from the servers: they transmit parameters and receive gradients."""
+
+    transmit: Link
+    receive: Link
+
+    def __repr__(self) -> str:
+        rows = [
+            {"link": name, **{field: getattr(link, field) for field in Link.__slots__}}
+            for name, link in (("transmit", self.transmit), ("receive", self.receive))
+        ]
+        return text_table(rows)
+
+
+def estimate_links(profile: Profile) -> Links:
+    """
+    Recover the transmission itself from recorded transfers.
+
+    A recorded interval starts when the tensor is asked for, so it contains waiting for the others. Within a busy period
+    of the link, the ``i``-th tensor to arrive does so after ``start_time + i * tensor_time + bytes so far / rate``.
+    These three are fitted to all arrivals at once, robustly (Huber), because a packet that is lost and sent again holds
+    up what came after it without costing capacity.
+
+    Raises
+    ------
+    DataError
+        When the profile has no recorded transfers.
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> from queuemodel.traces import estimate_links
+    """
+    directions = []
+    for kind in ("fetch", "push"):
+        steps = [[o for o in step.operations if o.kind == kind and o.bytes > 0] for step in profile.steps]
+        if not any(steps):
+            raise DataError(
+                f"profile {profile.job.name!r}: its steps need recorded {kind} operations with bytes, got none; "
+                "import traces taken with FULL_TRACE"
+            )
+        directions.append(_fit(steps))
+    return Links(*directions)
+
+
+def _busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
+    """Transfers in order of arrival, split where the link fell idle."""
+    period: list[Operation] = []
+    until = 0.0
+    for transfer in sorted(transfers, key=lambda o: o.start):
+        if period and transfer.start > until:
+            yield period
+            period = []
+        period.append(transfer)
+        until = max(until, transfer.end)
+    if period:
+        yield period
+
+
+def _fit(steps: list[list[Operation]]) -> Link:
+    rows = []  # step, 1, tensors so far, bytes so far, seconds since the period's start, weight
+    for number, transfers in enumerate(steps):
+        for period in _busy_periods(transfers):
+            start, so_far = min(o.start for o in period), 0
+            for i, transfer in enumerate(sorted(period, key=lambda o: o.end), 1):
+                so_far += transfer.bytes
+                rows.append((number, 1.0, i, so_far, transfer.end - start, i == len(period)))
+    table = np.array(rows)
+    start, tensor, byte = _robust_line(table)
+    numbers = np.unique(table[:, 0])
+    without = np.array([_robust_line(table[table[:, 0] != n]) for n in numbers]) if len(numbers) > 1 else None
+    spread = (
+        np.sqrt((len(numbers) - 1) / len(numbers) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+        if without is not None
+        else np.full(3, np.nan)
+    )
+    return Link(
+        rate=1 / byte,
+        tensor_time=tensor,
+        start_time=start,
+        rate_error=spread[2] / byte**2,
+        tensor_time_error=spread[1],
+        transfers=len(table),
+    )
+
+
+def _robust_line(table: np.ndarray) -> tuple[float, float, float]:
+    """Start, seconds per tensor (at least 0) and seconds per byte, by iteratively reweighted least squares."""
+    x, y, last = table[:, 1:4], table[:, 4], table[:, 5]
+    scale = np.array([1.0, max(x[:, 1].max(), 1), max(x[:, 2].max(), 1)])
+    weight = 1 + len(y) * last / max(last.sum(), 1)  # all of a period's bytes are there at its end, whatever was late
+    columns = [0, 1, 2] if np.linalg.matrix_rank(x / scale) == 3 else [2]
+    for _ in range(2):
+        factor = np.ones(len(y))
+        for _ in range(30):
+            w = np.sqrt(weight * factor)[:, None]
+            solution = np.linalg.lstsq(x[:, columns] / scale[columns] * w, y * w[:, 0], rcond=None)[0]
+            miss = np.abs(y - x[:, columns] / scale[columns] @ solution)
+            factor = SCATTER / np.maximum(miss, SCATTER)
+        result = dict(zip(columns, solution / scale[columns], strict=True))
+        if result.get(1, 0.0) >= 0:
+            break
+        columns = [c for c in columns if c != 1]
+    return result.get(0, 0.0), result.get(1, 0.0), result[2]

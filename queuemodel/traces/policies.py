@@ -1,0 +1,120 @@
+"""In which order a connection serves the tensors queued on it."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import numpy as np
+
+from ..errors import ModelError
+from ..training.operations import Operation
+from ..training.profile import Profile
+from .links import Links
+
+Policy = Literal["tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"]
+
+#: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).
+WINDOW = 65_535
+
+
+def check_policy(policy: str) -> None:
+    if policy not in get_args(Policy):
+        raise ModelError(f"simulate: policy must be one of {', '.join(get_args(Policy))}, got {policy!r}")
+
+
+def chunk_bytes(policy: Policy) -> float:
+    """How much of a tensor is sent before the next one may have its turn."""
+    return WINDOW if policy == "multiplexed" else math.inf
+
+
+def ranks(profile: Profile, policy: Policy, links: Links) -> list[np.ndarray] | None:
+    """
+    Per step and operation, whom its connection serves first (the lowest); None for first come, first served.
+
+    Orders are computed once, on the first step, and hold for the parameters of all steps by name; gradients are always
+    sent as they become ready.
+    """
+    if policy in ("tensorflow", "random", "multiplexed"):
+        return None
+    operations = profile.steps[0].operations
+    fetches = [i for i, o in enumerate(operations) if o.kind == "fetch"]
+    if policy in ("in-order", "reverse"):
+        order = by_first_use(operations, fetches)
+        if policy == "reverse":
+            order.reverse()
+        rank = {operations[i].name: float(position) for position, i in enumerate(order)}
+    elif policy == "tic":
+        rank = _tic(operations, fetches)
+    else:
+        rank = _tac(operations, fetches, links.transmit.rate)
+    return [
+        np.array([rank.get(o.name, 0.0) if o.kind == "fetch" else 0.0 for o in step.operations])
+        for step in profile.steps
+    ]
+
+
+def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:
+    """Which parameters each operation needs, directly or not: shape (operations, fetches)."""
+    needs = np.zeros((len(operations), len(fetches)), bool)
+    needs[fetches, range(len(fetches))] = True
+    for i, operation in enumerate(operations):  # earlier operations come first in the list
+        for earlier in operation.after:
+            needs[i] |= needs[earlier]
+    return needs
+
+
+def by_first_use(operations: list[Operation], fetches: list[int]) -> list[int]:
+    """Fetches in the order in which the computation first needs them, as far as the graph says."""
+    needs = _needs(operations, fetches)
+    computes = [i for i, o in enumerate(operations) if o.kind == "compute"]
+    amount = np.array([needs[i].sum() for i in computes])
+    first = [
+        min((int(n), position) for position, (i, n) in enumerate(zip(computes, amount, strict=True)) if needs[i, f])
+        if needs[computes, f].any()
+        else (len(fetches) + 1, len(computes))
+        for f in range(len(fetches))
+    ]
+    return [fetches[f] for f in sorted(range(len(fetches)), key=lambda f: (first[f], f))]
+
+
+def _properties(
+    needs: np.ndarray, times: np.ndarray, open_: np.ndarray, transfer: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """P and M+ of the parameters still open (TicTac, algorithm 1): computation that each alone unlocks, and least
+    transmission among the operations that need it together with others."""
+    wanted = needs & open_
+    amount, total = wanted.sum(axis=1), wanted @ transfer
+    P = (wanted & (amount == 1)[:, None]).T @ times
+    shared = wanted[amount > 1]
+    M_plus = np.where(shared, total[amount > 1][:, None], math.inf).min(axis=0, initial=math.inf)
+    return P, M_plus
+
+
+def _tic(operations: list[Operation], fetches: list[int]) -> dict[str, float]:
+    """Timing-independent order: least M+ first, each transmission counted as 1 (Hashemi et al., MLSys 2019)."""
+    others = [i for i, o in enumerate(operations) if o.kind == "compute"]
+    needs = _needs(operations, fetches)[others]
+    ones = np.ones(len(fetches))
+    _, M_plus = _properties(needs, np.zeros(len(others)), ones.astype(bool), ones)
+    return {operations[i].name: float(M_plus[f]) for f, i in enumerate(fetches)}
+
+
+def _tac(operations: list[Operation], fetches: list[int], rate: float) -> dict[str, float]:
+    """Timing-aware order: one by one the parameter whose early arrival saves most (Hashemi et al., MLSys 2019)."""
+    others = [i for i, o in enumerate(operations) if o.kind == "compute"]
+    needs = _needs(operations, fetches)[others]
+    times = np.array([operations[i].end - operations[i].start for i in others])
+    transfer = np.array([operations[i].bytes / rate for i in fetches])
+    open_ = np.ones(len(fetches), bool)
+    rank: dict[str, float] = {}
+    while open_.any():
+        P, M_plus = _properties(needs, times, open_, transfer)
+        best, *others_open = np.flatnonzero(open_).tolist()
+        for f in others_open:
+            one, other = min(P[best], transfer[f]), min(P[f], transfer[best])
+            if one < other or (one == other and M_plus[f] < M_plus[best]):
+                best = f
+        rank[operations[fetches[best]].name] = float(len(rank))
+        open_[best] = False
+    return rank

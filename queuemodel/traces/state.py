@@ -1,0 +1,95 @@
+"""What the compiled loop works on: packed steps, the cluster's rules, and arrays for everything that changes."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+
+FETCH, COMPUTE, PUSH, UPDATE = range(4)
+ASYNC, SYNC, BOUNDED = range(3)
+
+#: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step.
+Steps = namedtuple("Steps", "first kind size duration delay server rank degree next_first next pause")
+#: What the cluster is like; `chunk` in bytes, times in seconds.
+Rules = namedtuple(
+    "Rules",
+    "slowdown chunk shuffle mode backup bound apply straggler_probability straggler_slowdown loaded_trip "
+    "log_from log_to",
+)
+State = namedtuple(
+    "State",
+    "count timer_time timer_sequence timer_value "
+    "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
+    "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish "
+    "estimate links load dirty tick shared "
+    "server_free totals snapshots lags log log_times",
+)
+#: Meaning of `State.count`.
+SEQUENCE, TIMERS, SNAPSHOTS, STRIDE, DONE, ROUND, DELIVERED, LOGGED = range(8)
+#: Running totals, then per server: payload bytes sent, payload bytes received, seconds of updates.
+TIME, STEPS, STEP_TIME, FETCH_SPAN, BUSY, PUSH_SPAN, LAG, DROPPED, PER_SERVER = range(9)
+#: Columns of `State.log_times`: when the operation was ready, began and ended; of `State.ready`, the first two.
+READY, BEGIN, END = range(3)
+
+#: Kept rows of totals: when they are full, every second one goes, so that memory does not grow with the run.
+KEPT = 4096
+
+
+def new_state(steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarray, logged: int = 0) -> State:
+    """
+    All workers about to begin their first step, worker ``w`` at ``starts[w]`` seconds.
+
+    ``links`` has shape (2, servers + workers): bytes per second of the servers' links, then of the workers', first in
+    the direction of the parameters, then in that of the gradients.
+    """
+    W, K, limit = workers, links.shape[1] - workers, int(np.diff(steps.first).max())
+    timers = W * (limit + 1)
+    flow, queue = (2, W, K), (2, W, K, limit)
+    integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
+    count = integers(8)
+    count[[SEQUENCE, TIMERS, STRIDE]] = W, W, 1
+    order = np.argsort(starts, kind="stable")
+    timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
+    timer_time[:W], timer_sequence[:W], timer_value[:W] = starts[order], order, 2 * W * limit + order  # sorted: a heap
+    return State(
+        count=count,
+        timer_time=timer_time,
+        timer_sequence=timer_sequence,
+        timer_value=timer_value,
+        step=integers(W),
+        taken=integers(W),
+        waiting=np.zeros(W, np.bool_),
+        record=integers(W),
+        begun=floats(W),
+        unfinished=integers(W),
+        seen=integers(W),
+        fetched=floats(W),
+        pushed=floats(W),
+        slow=floats(W),
+        missing=integers(W, limit),
+        left=floats(W, limit),
+        rank=floats(W, limit),
+        ready=floats(W, limit, 2),
+        queued=integers(*flow),
+        queue_rank=floats(*queue),
+        queue_sequence=integers(*queue),
+        queue_op=integers(*queue),
+        serving=np.full(flow, -1),
+        rate=floats(*flow),
+        since=floats(*flow),
+        chunk_left=floats(*flow),
+        finish=np.full(flow, np.inf),
+        estimate=np.broadcast_to(np.minimum(links[:, None, :K], links[:, K:, None]), flow).copy(),
+        links=np.ascontiguousarray(links, float),
+        load=floats(2, K + W),
+        dirty=integers(2),
+        tick=np.full(2, np.inf),
+        shared=floats(2),
+        server_free=floats(K),
+        totals=floats(PER_SERVER + 3 * K),
+        snapshots=floats(KEPT, PER_SERVER + 3 * K),
+        lags=integers(max(64, 16 * W)),
+        log=integers(logged, 4),
+        log_times=floats(logged, 3),
+    )

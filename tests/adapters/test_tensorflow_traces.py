@@ -1,0 +1,243 @@
+"""Reading recorded traces: the truth about them is known; and every way in which a trace can be bad."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuemodel import DataError, MissingDependencyError
+from queuemodel.adapters.tensorflow import read_run_metadata, read_traces
+from queuemodel.adapters.tensorflow._imports import require_tensorflow
+
+DATA = Path(__file__).parent.parent / "data"
+pytest.importorskip("tensorflow")
+require_tensorflow()
+from tensorflow.core.protobuf import config_pb2  # noqa: E402
+
+SERIES = ["alexnet-60", "resnet50-60"]
+XPLANE_BYTES = (256 * 512 + 512 + 512 * 128 + 128) * 4
+
+
+@pytest.fixture(scope="module", params=SERIES)
+def series(request):
+    folder = DATA / request.param
+    return read_traces(folder / "trace", batch_size=1, name=request.param), folder
+
+
+def test_bytes_are_exactly_those_of_the_model(series):
+    profile, folder = series
+    model_bytes = json.loads((folder / "job.json").read_text())["model_bytes"]
+    assert profile.job.parameter_bytes == model_bytes
+    assert profile.job.shard_bytes == [model_bytes]
+    assert {s.fetched_bytes for s in profile.steps} == {model_bytes}
+
+
+def test_pushed_bytes_are_those_really_sent(series):
+    profile, _ = series
+    # resnet50's equal gradients are one node of the graph, sent once; in its step 6 the recorder lost three of them
+    assert {s.pushed_bytes for s in profile.steps} == {
+        {"alexnet-60": 3047988, "resnet50-60": 1110216}[profile.job.name]
+    }
+
+
+def test_the_link_is_found_again_in_the_transfers(series):
+    profile, folder = series
+    bandwidth = json.loads((folder / "job.json").read_text())["bandwidth_mbit"] * 1e6 / 8
+    for step in profile.steps:
+        assert step.fetched_bytes / step.fetch == pytest.approx(bandwidth, rel=0.06)  # headers take 3 to 5 %
+        assert step.fetched_bytes / step.fetch < bandwidth
+
+
+def test_computation_is_what_was_emulated(series):
+    profile, folder = series
+    compute = json.loads((folder / "job.json").read_text())["compute_s"]
+    assert profile.values("compute").mean() == pytest.approx(compute, rel=0.06)
+
+
+def test_step_time_is_that_of_the_untraced_run_within_the_sampling_error(series):
+    profile, folder = series
+    untraced = np.diff(json.loads((folder / "steps_n1_w0.json").read_text()))
+    traced = profile.values("step_time")
+    error = np.hypot(untraced.std(ddof=1) / len(untraced) ** 0.5, untraced.std(ddof=1) / len(traced) ** 0.5)
+    assert abs(traced.mean() - untraced.mean()) < 3 * error
+
+
+def test_the_operations_keep_the_computation_and_their_order(series):
+    profile, _ = series
+    for step in profile.steps:
+        kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
+        assert kept == pytest.approx(step.compute, rel=0.006)
+        assert len({(o.kind, o.name) for o in step.operations}) == len(step.operations) < 150
+        assert sum(o.bytes for o in step.operations if o.kind == "fetch") == step.fetched_bytes
+        for o in step.operations:
+            assert all(o.start >= step.operations[a].end - 1e-4 for a in o.after)
+
+
+def test_a_layer_waits_for_its_tensor_and_the_layer_before():
+    (step, *_) = read_traces(DATA / "alexnet-60" / "trace", batch_size=1).steps
+    waits = {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
+    assert waits["compute", "conv1_fwd"] == {"conv1_0/read"}
+    assert waits["compute", "conv2_fwd"] == {"conv1_fwd", "conv2_0/read"}
+    assert waits["compute", "fc6_bwd"] == {"fc7_bwd"}
+    assert waits["push", "Fill_2"] == {"fc6_bwd"}
+    assert waits["update", "AssignSub_2"] == {"Fill_2"}
+
+
+@pytest.mark.parametrize(("servers", "shards"), [(1, [XPLANE_BYTES]), (2, [786_432, 2_560])])
+def test_a_recorded_xplane(servers, shards):
+    profile = read_traces(DATA / f"xplane-{servers}ps", batch_size=32, parameter_bytes=XPLANE_BYTES)
+    assert (profile.source.method, profile.cluster.parameter_servers) == ("xplane", servers)
+    assert (profile.job.shard_bytes, profile.job.tensors) == (shards, 4)
+    assert len(profile.steps) == 11
+    for step in profile.steps:
+        assert step.fetched_bytes == step.pushed_bytes == XPLANE_BYTES
+        assert step.compute < step.step_time < 0.02
+        operations = {(o.kind, o.name): o for o in step.operations}
+        assert operations["fetch", "MatMul/ReadVariableOp"].bytes == 256 * 512 * 4
+        assert operations["fetch", "MatMul_1/ReadVariableOp"].bytes == 512 * 128 * 4
+        update = operations["update", "AssignSubVariableOp"]
+        assert [step.operations[a].name for a in update.after] == ["mul"]
+        for o in step.operations:
+            assert all(o.start >= step.operations[a].end - 2e-4 for a in o.after)
+
+
+def test_an_xplane_without_all_sizes_asks_for_them():
+    with pytest.raises(DataError, match=r"sizes of 2 of .*give parameter_bytes"):
+        read_traces(DATA / "xplane-1ps", batch_size=32)
+
+
+@pytest.mark.parametrize("task", ["worker0", "ps0"])
+def test_an_xplane_of_one_task_is_refused(tmp_path, task):
+    name = f"{task}.xplane.pb.gz"
+    (tmp_path / name).write_bytes((DATA / "xplane-1ps" / name).read_bytes())
+    with pytest.raises(DataError, match="only one task"):
+        read_traces(tmp_path, batch_size=32)
+
+
+def test_a_damaged_xplane_is_named(tmp_path):
+    content = gzip.decompress((DATA / "xplane-1ps" / "ps0.xplane.pb.gz").read_bytes())
+    (tmp_path / "a.xplane.pb").write_bytes(content[:-7])
+    with pytest.raises(DataError, match=r"a\.xplane\.pb: not an XSpace proto, or truncated"):
+        read_traces(tmp_path, batch_size=32)
+    (tmp_path / "a.xplane.pb").write_bytes(b"\x0a\x00")  # a plane without events
+    with pytest.raises(DataError, match=r"a\.xplane\.pb: no tensor sent to another task"):
+        read_traces(tmp_path, batch_size=32)
+
+
+# hand-made protos
+
+
+def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True):
+    """One fetch of 2,000,000 bytes in 10 ms, 5 ms of computation."""
+    metadata = config_pb2.RunMetadata()
+    for task in tasks:
+        device = metadata.step_stats.dev_stats.add(device=f"/job:{task}/replica:0/task:0/device:CPU:0")
+        if task == "worker":
+            device.node_stats.add(
+                node_name="y",
+                timeline_label="y = MatMul(w_S1, ^c:1)",
+                all_start_micros=11_000,
+                all_end_rel_micros=5_000,
+            )
+            if recv:
+                node = device.node_stats.add(
+                    node_name="RecvTensor",
+                    timeline_label="[1.9MB] [1600.000000Mb/s] edge_1_w from /job:ps/replica:0/task:0/device:CPU:0 "
+                    "to /job:worker/replica:0/task:0/device:CPU:0",
+                    all_start_micros=1_000,
+                    all_end_rel_micros=10_000,
+                )
+                if allocation:
+                    node.output.add().tensor_description.allocation_description.requested_bytes = 2_000_000
+        else:
+            device.node_stats.add(
+                node_name="w", timeline_label="w = VariableV2()", all_start_micros=900, all_end_rel_micros=1
+            )
+    return metadata.SerializeToString()
+
+
+@pytest.mark.parametrize("allocation", [True, False])
+def test_bytes_come_from_the_allocation_or_from_rate_and_duration(tmp_path, allocation):
+    (tmp_path / "0.pb").write_bytes(hand_made(allocation=allocation))
+    (step,) = read_traces(tmp_path, batch_size=1).steps
+    assert step.fetched_bytes == 2_000_000
+    assert (step.fetch, step.compute) == pytest.approx((0.010, 0.005))
+    assert [o.after for o in step.operations] == [[], [0]]
+
+
+def test_rate_and_duration_recover_recorded_sizes(tmp_path):
+    for path in sorted((DATA / "alexnet-60" / "trace").iterdir()):
+        metadata = config_pb2.RunMetadata.FromString(gzip.decompress(path.read_bytes()))
+        for device in metadata.step_stats.dev_stats:
+            for node in device.node_stats:
+                node.ClearField("output")
+        (tmp_path / path.name.removesuffix(".gz")).write_bytes(metadata.SerializeToString())
+    assert {s.fetched_bytes for s in read_traces(tmp_path, batch_size=1).steps} == {3047988}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("0.pb", b"", r"0\.pb: the file is empty"),
+        ("0.pb", b"hello, this is no proto", r"0\.pb: not a RunMetadata proto, or truncated"),
+        ("0.pb", hand_made()[:-3], r"0\.pb: not a RunMetadata proto, or truncated"),
+        ("0.pb.gz", gzip.compress(hand_made())[:-12], r"0\.pb\.gz: damaged gzip file"),
+        ("0.pb.gz", b"\x00" * 30 + b"x", r"0\.pb\.gz: damaged gzip file"),
+        ("0.pb.gz", gzip.compress(b"hello, this is no proto"), r"0\.pb\.gz: not a RunMetadata proto"),
+        (
+            "0.pb",
+            config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).SerializeToString(),
+            "no operations",
+        ),
+        ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
+        ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
+        ("readme.txt", b"x", "no RunMetadata traces"),
+    ],
+)
+def test_a_bad_trace_is_one_clear_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_traces(tmp_path, batch_size=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_bad_step_among_good_ones_is_named(tmp_path):
+    for name in ("0.pb", "1.pb"):
+        (tmp_path / name).write_bytes(hand_made())
+    (tmp_path / "2.pb").write_bytes(hand_made(recv=False))
+    with pytest.raises(DataError, match=r"2\.pb: no RecvTensor"):
+        read_traces(tmp_path, batch_size=1)
+
+
+def test_absent_folders_and_absurd_arguments(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere: not a folder"):
+        read_traces(tmp_path / "nowhere", batch_size=1)
+    with pytest.raises(DataError, match="no RunMetadata traces"):
+        read_run_metadata(tmp_path)
+    (tmp_path / "0.pb").write_bytes(hand_made())
+    with pytest.raises(DataError, match="batch_size"):
+        read_traces(tmp_path, batch_size=0)
+    with pytest.raises(DataError, match="bandwidth"):
+        read_traces(tmp_path, batch_size=1, bandwidth=-1)
+    with pytest.raises(DataError, match="parameter_bytes"):
+        read_traces(tmp_path, batch_size=1, parameter_bytes=0)
+
+
+def test_without_tensorflow_one_line_names_the_extra(monkeypatch, tmp_path):
+    (tmp_path / "0.pb").write_bytes(hand_made())
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[tensorflow\]'"):
+        read_traces(tmp_path, batch_size=1)
+
+
+def test_reading_says_nothing_and_importing_the_adapter_does_not_import_tensorflow():
+    code = (
+        "import sys; import queuemodel.adapters.tensorflow as a; assert 'tensorflow' not in sys.modules; "
+        f"a.read_run_metadata({str(DATA / 'alexnet-60' / 'trace')!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

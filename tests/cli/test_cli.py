@@ -1,0 +1,228 @@
+"""The command line as its user types it: what it prints, what it refuses, and what it leaves alone."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.cli import COMMANDS, main
+
+STEP = qm.Step(
+    step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6, pushed_bytes=10**6
+)
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def profile(tmp_path):
+    path = tmp_path / "profile.json"
+    qm.Profile(
+        source=qm.Source(framework="test"),
+        job=qm.Job(batch_size=32, parameter_bytes=2 * 10**6, tensors=4, dataset_size=32_000),
+        steps=[STEP] * 4,
+    ).save(path)
+    return path
+
+
+@pytest.fixture
+def throughputs(tmp_path):
+    path = tmp_path / "throughputs.csv"
+    path.write_text("workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n")
+    return path
+
+
+def refused(result, *parts):
+    code, out, err = result
+    assert code not in (0, None)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("queuemodel: error: ")
+    for part in parts:
+        assert str(part) in err
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_help_has_an_example(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"queuemodel {command}" in out.split("Options:")[0].split("Usage:")[1].split("\n", 1)[1]
+
+
+def test_help_lists_the_commands(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(command in out for command in COMMANDS)
+
+
+def test_predict_json_has_the_promised_fields(run, profile):
+    code, out, err = run("predict", profile, "--workers", "1:8", "--format", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["workers"] == list(range(1, 9))
+    for name in ("steps_per_second", "lower", "upper", "examples_per_second", "efficiency"):
+        assert len(document[name]) == 8
+    assert np.all(np.array(document["lower"]) <= document["steps_per_second"])
+    assert np.all(np.array(document["steps_per_second"]) <= document["upper"])
+    assert document["bottleneck"] == "transmit link"
+    assert document["saturation_workers"] == pytest.approx(0.75 / 0.2)
+    assert document["steps_per_second"][0] == pytest.approx(1 / 0.75)
+    assert document["examples_per_second"][0] == pytest.approx(32 / 0.75)
+
+
+def test_predict_table_and_csv_agree(run, profile):
+    _, table, _ = run("predict", profile, "--workers", "1,2,4")
+    _, text, _ = run("predict", profile, "--workers", "1,2,4", "--format", "csv")
+    lines = text.strip().split("\n")
+    assert lines[0].startswith("workers,steps_per_second,lower,upper")
+    assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "4"]
+    assert "steps per second" in table
+
+
+def test_predict_what_ifs(run, profile):
+    def saturated(*arguments):
+        _, out, _ = run("predict", profile, "--workers", "200", "--format", "json", *arguments)
+        return json.loads(out)["steps_per_second"][0]
+
+    plain = saturated()
+    assert saturated("--bandwidth", "10Gbit/s") > 5 * plain
+    assert saturated("--parameter-servers", 2) > 1.5 * plain
+    assert saturated("--batch-size", 64) == pytest.approx(plain, rel=0.02)
+
+
+def test_predict_from_throughputs_and_from_both(run, profile, throughputs):
+    code, out, _ = run("predict", throughputs, "--workers", "1:16", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["steps_per_second"][-1] == pytest.approx(6.1, rel=0.05)
+    _, out, _ = run("predict", profile, "--throughputs", throughputs, "--workers", "1:16", "--format", "json")
+    assert json.loads(out)["profiled_workers"] == 8
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_predict_draws(run, profile, tmp_path, suffix):
+    picture = tmp_path / f"curve.{suffix}"
+    code, _, _ = run("predict", profile, "--plot", picture)
+    assert code == 0
+    assert picture.stat().st_size > 1000
+
+
+def test_plan(run, profile):
+    arguments = ("plan", profile, "--epochs", 10, "--deadline", "1h", "--price", 2, "--min-efficiency", 0.5)
+    code, out, _ = run(*arguments, "--format", "json")
+    assert code == 0
+    deadline, cheapest, both, efficient = json.loads(out)["choices"]
+    assert deadline["time"] <= 3600 < 10 * 1000 * 0.75  # one worker is too slow
+    assert cheapest["cost"] <= both["cost"]
+    assert efficient["workers"] > 1
+    assert "cheapest" in run(*arguments)[1]
+    assert run(*arguments, "--format", "csv")[1].startswith("goal,")
+
+
+def test_solve(run, tmp_path):
+    file = tmp_path / "network.json"
+    qm.Network([qm.Station("server", service_time=0.3)], think_time=2.0).save(file)
+    code, out, _ = run("solve", file, "--population", "1:20", "--format", "json")
+    assert code == 0
+    solved = json.loads(out)
+    truth = qm.solve(qm.Network.load(file), population=20)
+    assert solved["throughput"] == pytest.approx(truth.throughputs.tolist())
+    assert solved["utilization[server]"][-1] == pytest.approx(truth.utilization[0])
+    assert run("solve", file, "--population", "1:3")[1].count("\n") == 5
+    assert run("solve", file, "--population", "1:3", "--format", "csv")[1].count("\n") == 4
+
+
+@pytest.mark.parametrize("workers", ["0", "0:3", "5:3", "-1", "a", "1:2:3", "1.5", "", "nan", "1:999999999"])
+def test_bad_workers(run, profile, workers):
+    refused(run("predict", profile, "--workers", workers), "workers")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--bandwidth", "fast"), ("--bandwidth", "-1Gbit/s"), ("--bandwidth", "0"), ("--parameter-servers", "0"),
+        ("--batch-size", "-3"), ("--accelerator-speed", "0"), ("--accelerator-speed", "nan"), ("--confidence", "2"),
+        ("--format", "xml"), ("--method", "magic"), ("--method", "trace"), ("--no-such-option",),
+    ],
+)  # fmt: skip
+def test_bad_options(run, profile, arguments):
+    refused(run("predict", profile, *arguments))
+
+
+@pytest.mark.parametrize(
+    "command", [("predict",), ("plan", "--epochs", "1", "--deadline", "1h"), ("solve", "--population", "3")]
+)
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"format": "x"}', "\x00"])
+def test_damaged_files(run, tmp_path, command, text):
+    file = tmp_path / "damaged.json"
+    file.write_text(text)
+    refused(run(command[0], file, *command[1:]), file)
+    refused(run(command[0], tmp_path / "missing.json", *command[1:]), "missing.json", "No such file")
+
+
+def test_unwritable_plots_are_refused_before_any_work(run, profile, tmp_path):
+    refused(run("predict", profile, "--plot", tmp_path / "no" / "curve.png"), "there is no folder")
+    refused(run("predict", profile, "--plot", tmp_path / "curve.doc"), "must end in")
+    refused(run("predict", profile, "--plot", tmp_path), "is a directory")
+
+
+def test_failure_leaves_earlier_output_alone(run, profile, tmp_path):
+    picture = tmp_path / "curve.png"
+    picture.write_bytes(b"earlier")
+    refused(run("predict", tmp_path / "missing.json", "--plot", picture))
+    assert picture.read_bytes() == b"earlier"
+
+
+def test_plan_without_a_question(run, profile):
+    refused(run("plan", profile), "at least one of")
+    refused(run("plan", profile, "--deadline", "1h"), "epochs")
+    refused(run("plan", profile, "--epochs", "1", "--deadline", "soon"), "soon")
+
+
+def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
+    target = tmp_path / "p.json"
+    target.write_text("earlier")
+    refused(run("import-trace", tmp_path / "nowhere", "--batch-size", 1, "-o", target), "nowhere")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused(run("import-trace", empty, "--batch-size", 1, "-o", target), "empty")
+    refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
+    refused(run("import-trace", empty, "--batch-size", 1, "-o", tmp_path / "no" / "p.json"), "there is no folder")
+    assert target.read_text() == "earlier"
+
+
+def test_closed_pipe_is_no_error(profile):
+    command = f"{sys.executable} -m queuemodel predict {profile} --workers 1:2000 --format csv | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("workers,")
+    assert done.stderr == ""
+
+
+def test_absent_tensorflow_is_one_line(tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('hidden by the test')\n")
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    (traces / "step.pb").write_bytes(b"\n\x02\n\x00")
+    done = subprocess.run(
+        [sys.executable, "-m", "queuemodel", "import-trace", traces, "--batch-size", "1", "-o", tmp_path / "p.json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "queuemodel[tensorflow]" in done.stderr

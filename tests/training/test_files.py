@@ -1,0 +1,212 @@
+"""Profiles and CSVs: what is written is read back, what is wrong is one clear line, nothing is lost."""
+
+import json
+import math
+import os
+
+import pytest
+
+import queuemodel as qm
+from queuemodel.files import write_atomically
+from queuemodel.units import parse_bandwidth, parse_duration, parse_size
+
+STEP = {
+    "step_time": 0.8, "fetch": 0.2, "compute": 0.5, "push": 0.1, "update": 0.01,
+    "fetched_bytes": 2_000_000, "pushed_bytes": 1_000_000, "overlap": 0.05,
+}  # fmt: skip
+DOCUMENT = {
+    "format": "queuemodel-profile",
+    "version": 1,
+    "source": {"framework": "tensorflow"},
+    "cluster": {"workers": 1, "parameter_servers": 1, "bandwidth": None},
+    "job": {"batch_size": 32, "parameter_bytes": 2_000_000, "tensors": 8},
+    "steps": [STEP, STEP],
+}
+
+
+def changed(path, value):
+    document = json.loads(json.dumps(DOCUMENT))
+    *parents, last = path
+    place = document
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    return document
+
+
+def test_round_trip(tmp_path):
+    profile = qm.Profile.from_json(json.dumps(DOCUMENT))
+    profile.save(tmp_path / "p.json")
+    assert qm.Profile.load(tmp_path / "p.json") == profile
+    assert profile.values("fetch").tolist() == [0.2, 0.2]
+    assert len(profile.to_frame()) == 2
+    assert "step_time" in repr(profile)
+    assert "<table" in profile._repr_html_()
+
+
+def test_operations_survive(tmp_path):
+    operations = [
+        qm.Operation("fetch", "w", 0.0, 0.2, 2_000_000),
+        qm.Operation("compute", "c", 0.2, 0.7, after=[0]),
+    ]
+    step = qm.Step(**STEP, operations=operations)
+    profile = qm.Profile(
+        source=qm.Source(framework="x"), job=qm.Job(batch_size=1, parameter_bytes=2_000_000, tensors=1), steps=[step]
+    )
+    profile.save(tmp_path / "p.json")
+    assert qm.Profile.load(tmp_path / "p.json").steps[0].operations == operations
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (("steps", 1, "step_time"), 700_000.0, "microseconds"),
+        (("steps", 1, "step_time"), 0, "step_time"),
+        (("steps", 1, "step_time"), -0.5, "-0.5"),
+        (("steps", 1, "fetch"), -0.1, "fetch must be >= 0"),
+        (("steps", 1, "push"), 5.0, "push must not exceed step_time"),
+        (("steps", 1, "compute"), "0.5", "compute"),
+        (("steps", 1, "fetched_bytes"), -1, "fetched_bytes"),
+        (("steps", 1, "pushed_bytes"), 1.5, "pushed_bytes"),
+        (("steps", 1, "what"), 1, "unknown field `what`"),
+        (("steps",), [], "at least one step"),
+        (("job", "batch_size"), 0, "batch_size must be a whole number of at least 1, got 0"),
+        (("job", "shard_bytes"), [1, 2], "shard_bytes"),
+        (("job", "dataset_size"), 0, "dataset_size"),
+        (("cluster", "workers"), 0, "workers"),
+        (("cluster", "bandwidth"), 0, "bandwidth"),
+        (("version",), 2, "newer queuemodel"),
+        (("version",), 0, "version"),
+        (("format",), "other", "format must be"),
+        (("throughputs",), [{"workers": 0, "steps_per_second": 1.0}], "workers"),
+        (("throughputs",), [{"workers": 1, "steps_per_second": -1.0}], "steps_per_second"),
+    ],
+)
+def test_bad_profiles_name_file_field_and_value(tmp_path, path, value, field):
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(changed(path, value)))
+    with pytest.raises(qm.DataError) as error:
+        qm.Profile.load(file)
+    assert str(file) in str(error.value)
+    assert field in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00\x01", json.dumps(DOCUMENT)[:-40], '{"steps": NaN}'])
+def test_damaged_profiles_are_one_clear_line(tmp_path, text):
+    file = tmp_path / "profile.json"
+    file.write_text(text)
+    with pytest.raises(qm.DataError, match=r"profile\.json") as error:
+        qm.Profile.load(file)
+    assert "\n" not in str(error.value)
+
+
+def test_values_made_in_python_are_checked_as_well():
+    with pytest.raises(qm.DataError, match="step_time"):
+        qm.Step(**(STEP | {"step_time": math.nan}))
+    with pytest.raises(qm.DataError, match="start and end"):
+        qm.Operation("fetch", "w", 0.3, 0.2)
+    with pytest.raises(qm.DataError, match="before it"):
+        qm.Step(**STEP, operations=[qm.Operation("compute", "c", 0.0, 0.1, after=[0])])
+
+
+def test_missing_and_unreadable_files():
+    with pytest.raises(qm.DataError, match="No such file"):
+        qm.Profile.load("nowhere.json")
+    with pytest.raises(qm.DataError, match="directory"):
+        qm.Profile.load(".")
+
+
+def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
+    target = tmp_path / "p.json"
+    target.write_text("before")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(qm.DataError, match="No space left"):
+        write_atomically(target, "after")
+    monkeypatch.undo()
+    assert target.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
+    write_atomically(target, "after")
+    assert target.read_text() == "after"
+    with pytest.raises(qm.DataError, match="cannot be written"):
+        write_atomically(tmp_path / "missing" / "p.json", "x")
+
+
+def test_throughputs_csv(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("workers, steps_per_second,parameter_servers\n1,2.5,1\n4, 8.0,2\n")
+    first, second = qm.read_throughputs(file)
+    assert (first.workers, first.steps_per_second, first.parameter_servers) == (1, 2.5, 1)
+    assert (second.workers, second.steps_per_second, second.parameter_servers) == (4, 8.0, 2)
+    file.write_text("\ufeffsteps_per_second,workers\n2.5,1\n")
+    assert qm.read_throughputs(file)[0].parameter_servers == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("workers,steps_per_second\n", "no measurements"),
+        ("workers\n1\n", "column 'steps_per_second' is missing"),
+        ("workers,steps_per_second,extra\n1,2,3\n", "unknown column 'extra'"),
+        ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
+        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be a number, got 'fast'"),
+        ("workers,steps_per_second\n1,nan\n", "got nan"),
+        ("workers,steps_per_second\n1,inf\n", "got inf"),
+        ("workers,steps_per_second\n1,-2\n", "got -2"),
+        ("workers,steps_per_second\n1.5,2\n", "got '1.5'"),
+        ("workers,steps_per_second\n1\n", "line 2: expected 2 values"),
+        ("workers,steps_per_second\n1,2,3\n", "line 2: expected 2 values"),
+    ],
+)
+def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(qm.DataError) as error:
+        qm.read_throughputs(file)
+    assert str(file) in str(error.value)
+    assert message in str(error.value)
+
+
+def test_binary_is_not_a_csv(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(qm.DataError, match="not text"):
+        qm.read_throughputs(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parse_bandwidth, "10Gbit/s", 1.25e9),
+        (parse_bandwidth, "1.25 GB/s", 1.25e9),
+        (parse_bandwidth, "800Mbps", 1e8),
+        (parse_bandwidth, "60 Mbit/s", 7.5e6),
+        (parse_bandwidth, "1000", 1000.0),
+        (parse_size, "25 MB", 25e6),
+        (parse_size, "4MiB", 4 * 2**20),
+        (parse_duration, "90min", 5400.0),
+        (parse_duration, "2 h", 7200.0),
+        (parse_duration, "250ms", 0.25),
+        (parse_duration, "1.5", 1.5),
+    ],
+)
+def test_human_units(parse, text, value):
+    assert parse(text) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_bandwidth, "10G"), (parse_bandwidth, "fast"), (parse_bandwidth, "-1Gbit/s"), (parse_bandwidth, "0"),
+        (parse_bandwidth, "nan"), (parse_bandwidth, "1e999"), (parse_bandwidth, "10 MB"), (parse_bandwidth, ""),
+        (parse_size, "3 apples"), (parse_size, "10MB/s"), (parse_duration, "5 fortnights"), (parse_duration, "-3h"),
+        (parse_duration, "1:30"),
+    ],
+)  # fmt: skip
+def test_bad_units_are_refused(parse, text):
+    with pytest.raises(qm.DataError, match="like"):
+        parse(text)

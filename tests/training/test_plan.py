@@ -1,0 +1,128 @@
+"""Plans against brute force on known curves."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuemodel as qm
+
+
+def curve(x, *, spread=0.1, servers=1, batch_size=10, dataset_size=36_000):
+    x = np.array(x, dtype=float)
+    return qm.ThroughputCurve(
+        np.arange(1, len(x) + 1),
+        x,
+        x * (1 - spread),
+        x * (1 + spread),
+        single=float(x[0]),
+        batch_size=batch_size,
+        parameter_servers=servers,
+        dataset_size=dataset_size,
+    )
+
+
+SATURATING = curve([1.0, 2.0, 2.9, 3.6, 4.0, 4.1, 4.1, 4.1])
+
+
+def only(plan):
+    (choice,) = plan.choices
+    return choice
+
+
+def test_deadline_takes_the_smallest_number():
+    # 10 epochs of 36,000 examples in steps of 10: 36,000 steps, 10 h with one worker
+    choice = only(qm.plan(SATURATING, epochs=10, deadline=3600 * 36_000 / 3600 / 3.0))
+    assert choice.workers == 4
+    assert choice.time == pytest.approx(36_000 / 3.6)
+    assert (choice.workers_low, choice.workers_high) == (3, 4)
+    assert choice.time_low < choice.time < choice.time_high
+
+
+def test_impossible_deadline_has_no_answer_and_says_so():
+    choice = only(qm.plan(SATURATING, epochs=10, deadline=60))
+    assert choice.workers is None
+    assert choice.workers_high is None
+    assert "-" in repr(qm.plan(SATURATING, epochs=10, deadline=60))
+
+
+def test_deadline_that_only_the_optimistic_end_meets_is_open_above():
+    choice = only(qm.plan(SATURATING, epochs=10, deadline=36_000 / 4.3))
+    assert choice.workers is None
+    assert choice.workers_low == 5  # 1.1 x 4.0 = 4.4
+    assert choice.workers_high is None
+
+
+def test_cheapest_counts_the_servers_too():
+    choice = only(qm.plan(SATURATING, epochs=10, price_per_node_hour=2.0))
+    costs = [36_000 / x / 3600 * 2.0 * (n + 1) for n, x in zip(range(1, 9), SATURATING.steps_per_second, strict=True)]
+    assert choice.workers == 1 + int(np.argmin(costs))
+    assert choice.cost == pytest.approx(min(costs))
+    assert choice.cost_low < choice.cost < choice.cost_high
+
+
+def test_cheapest_within_a_deadline():
+    both = qm.plan(SATURATING, epochs=10, price_per_node_hour=2.0, deadline=36_000 / 3.8)
+    assert [c.workers for c in both.choices] == [5, 3, 5]
+
+
+@pytest.mark.parametrize(("floor", "workers"), [(1.0, 2), (0.9, 4), (0.8, 5), (0.5, 8)])
+def test_efficiency_takes_the_largest_number(floor, workers):
+    assert only(qm.plan(SATURATING, min_efficiency=floor)).workers == workers
+
+
+@pytest.mark.parametrize(("floor", "workers"), [(1.0, 2), (0.5, 4), (0.3, 5), (0.05, 6)])
+def test_marginal_speedup_stops_at_the_first_that_adds_less(floor, workers):
+    assert only(qm.plan(SATURATING, min_marginal_speedup=floor)).workers == workers
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.floats(60.0, 1e5))
+def test_no_smaller_number_meets_the_deadline(x, deadline):
+    choice = only(qm.plan(curve(x), epochs=1, deadline=deadline))
+    meets = [n for n, v in enumerate(x, start=1) if 3600 / v <= deadline]
+    assert choice.workers == (meets[0] if meets else None)
+
+
+def test_rows_and_json():
+    plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
+    assert [row["workers"] for row in plan.to_rows()] == [None, 4]
+    assert json.loads(plan.to_json())["choices"][0]["workers"] is None
+    assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
+    assert "<table" in plan._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "at least one"),
+        ({"deadline": 3600}, "needs epochs"),
+        ({"price_per_node_hour": 1.0}, "needs epochs"),
+        ({"epochs": 0, "deadline": 1}, "epochs"),
+        ({"epochs": 1, "deadline": -1}, "deadline"),
+        ({"epochs": math.nan, "deadline": 1}, "epochs"),
+        ({"epochs": 1, "price_per_node_hour": math.inf}, "price_per_node_hour"),
+        ({"min_efficiency": 1.5}, "min_efficiency"),
+        ({"min_marginal_speedup": 0}, "min_marginal_speedup"),
+        ({"epochs": 1, "deadline": 1, "dataset_size": 0}, "dataset_size"),
+    ],
+)
+def test_bad_questions_are_one_clear_line(arguments, message):
+    with pytest.raises(qm.ModelError, match=message):
+        qm.plan(SATURATING, **arguments)
+
+
+def test_curve_measures():
+    assert SATURATING.at(3) == 2.9
+    np.testing.assert_allclose(SATURATING.efficiency[:2], [1.0, 1.0])
+    np.testing.assert_allclose(SATURATING.marginal_speedup[:3], [1.0, 1.0, 0.9])
+    np.testing.assert_allclose(SATURATING.examples_per_second, 10 * SATURATING.steps_per_second)
+    assert SATURATING.epoch_time()[0] == pytest.approx(3600)
+    with pytest.raises(qm.ModelError, match=r"one of 1\.\.8"):
+        SATURATING.at(9)
+    with pytest.raises(qm.ModelError, match="dataset_size"):
+        curve([1.0], dataset_size=None).epoch_time()
+    with pytest.raises(ValueError, match="read-only"):
+        SATURATING.steps_per_second[0] = 2.0

@@ -1,0 +1,62 @@
+"""The accuracy that the project claims, held against every measured series, and controls that it could fail."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
+
+from validation.series import compare_cloud, compare_testbed, read_testbed, series_folders
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return [(folder, read_testbed(folder)) for folder in series_folders()]
+
+
+@pytest.fixture(scope="module")
+def mva(profiles):
+    return [compare_testbed(folder, profile, "mva") for folder, profile in profiles]
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    return list(compare_cloud())
+
+
+def mean_error(comparisons):
+    return np.mean([c.error for c in comparisons])
+
+
+def test_testbed_from_one_workers_traces(mva):
+    assert len(mva) >= 2
+    assert mean_error(mva) <= 0.08
+    assert max(c.error for c in mva) <= 0.15
+
+
+def test_cloud_beyond_the_fitted_workers(cloud):
+    assert len(cloud) == 6
+    assert mean_error(cloud) <= 0.08
+
+
+def test_intervals_cover_most_measurements(mva, cloud):
+    assert np.mean([c.coverage for c in mva]) >= 0.75
+    assert np.mean([c.coverage for c in cloud]) >= 0.75
+
+
+@pytest.mark.parametrize("factor", [0.85, 1.15])
+def test_a_model_that_is_wrong_would_be_noticed(mva, cloud, factor):
+    for comparisons in (mva, cloud):
+        wrong = [
+            dataclasses.replace(
+                c, curve=dataclasses.replace(c.curve, steps_per_second=factor * c.curve.steps_per_second)
+            )
+            for c in comparisons
+        ]
+        assert mean_error(wrong) > 0.08
+
+
+def test_better_than_a_straight_line(cloud):
+    line = [np.abs(c.workers * c.curve.measured[0][1] / c.measured - 1).mean() for c in cloud]
+    assert np.mean(line) > 3 * mean_error(cloud)

@@ -1,0 +1,78 @@
+"""Predict every measured series and write the table and the plot of predicted against measured into docs/.
+
+python -m validation
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from queuemodel import QueueModelError
+from queuemodel.files import write_atomically
+from queuemodel.plotting import plot_validation, save_figure
+
+from .series import Comparison, compare_cloud, compare_testbed, read_testbed, series_folders
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+HEAD = """# Predicted against measured
+
+Written by `make validate` (`python -m validation`); the data and where they come from: `validation/data/README.md` and
+`validation/testbed/README.md`. Errors are of steps per second, relative to the measurement; a series' error is the mean
+of their absolute values. *Covered* is the share of measurements inside the 90 % interval.
+
+Testbed series are predicted from the traces of one worker alone, once by mean-value analysis of the fitted network and
+once by simulation of the recorded operations, and judged on all measured numbers of workers. We measured those marked
+*ours* with `python -m validation.testbed`. Cloud series are fitted on 1 to 4 workers, and judged on 5 to 8.
+
+![Predicted against measured throughput](images/validation.png)
+
+"""
+
+
+def table(comparisons: Sequence[Comparison]) -> str:
+    """A Markdown table with one row per series and one for all."""
+    lines = ["| series | method | errors | mean absolute error | covered |", "|---|---|---|---|---|"]
+    for c in comparisons:
+        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.workers, c.errors, strict=True))
+        lines.append(f"| {c.name} | {c.method} | {errors} | {100 * c.error:.1f} % | {100 * c.coverage:.0f} % |")
+    total, worst = np.mean([c.error for c in comparisons]), max(c.error for c in comparisons)
+    covered = np.mean([c.coverage for c in comparisons])
+    lines.append(f"| **all** | | worst {100 * worst:.1f} % | **{100 * total:.1f} %** | {100 * covered:.0f} % |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write docs/validation.md and its picture; print the tables."""
+    try:
+        profiles = [(folder, read_testbed(folder)) for folder in tqdm(series_folders(), desc="reading traces")]
+        groups = {
+            f"Testbed, {title}": [compare_testbed(f, p, method) for f, p in tqdm(profiles, desc=title)]
+            for title, method in (("mean-value analysis", "mva"), ("trace-driven simulation", "trace"))
+        }
+        groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
+        body = "".join(f"## {title}\n\n{table(comparisons)}\n" for title, comparisons in groups.items())
+        every = [c for comparisons in groups.values() for c in comparisons]
+        rows = [
+            {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}
+            for title, comparisons in groups.items()
+            for c in comparisons
+            for n, m, p in zip(c.workers, c.measured, c.predicted, strict=True)
+        ]
+        save_figure(plot_validation(rows), DOCS / "images" / "validation.png")
+        write_atomically(DOCS / "validation.md", HEAD + body)
+    except QueueModelError as error:
+        print(f"validation: {error}", file=sys.stderr)
+        return 1
+    print(body)
+    print(f"{len(every)} comparisons; wrote {DOCS / 'validation.md'} and its picture")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The measured series, and how each is predicted."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuemodel import Profile, Throughput, ThroughputCurve
+from queuemodel.prediction import Method, predict
+
+HERE = Path(__file__).parent
+TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
+CLOUD = HERE / "data" / "cloud_async_ps.json"
+
+#: Cloud series are fitted on this many workers at most, and judged on more.
+FITTED_WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One series: what was measured where it counts, and what was predicted there."""
+
+    group: str
+    name: str
+    method: str
+    workers: np.ndarray
+    measured: np.ndarray
+    curve: ThroughputCurve
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """Steps per second at `workers`."""
+        return np.array([self.curve.at(int(n)) for n in self.workers])
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Relative errors."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def error(self) -> float:
+        """Mean absolute relative error."""
+        return float(np.abs(self.errors).mean())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the measurements inside the interval."""
+        at = np.searchsorted(self.curve.workers, self.workers)
+        return float(((self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])).mean())
+
+
+def series_folders() -> list[Path]:
+    """Folders with traces of one worker of an asynchronous job on equal machines, and measured throughputs."""
+    folders = [
+        folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()
+    ]
+    return [folder for folder in folders if _is_plain(json.loads((folder / "job.json").read_text()))]
+
+
+def _is_plain(job: dict[str, Any]) -> bool:
+    special = ("slow_worker", "slow_link", "order", "slow_workers", "host_mbit")
+    return job.get("mode", "async") == "async" and not any(job.get(name) for name in special)
+
+
+def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
+    """Predict a testbed series from its one-worker traces alone."""
+    rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
+    rows.sort(key=lambda row: row["workers"])
+    workers = np.array([row["workers"] for row in rows])
+    curve = predict(profile, workers=workers.tolist(), method=method)
+    name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
+    return Comparison("testbed", name, method, workers, np.array([row["steps_per_s"] for row in rows]), curve)
+
+
+def read_testbed(folder: Path) -> Profile:
+    """The profile of a series' traces, through the command line's own path: import, save, load."""
+    from queuemodel.adapters.tensorflow import read_traces
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "profile.json"
+        read_traces(folder / "trace", batch_size=1, name=folder.name).save(path)
+        return Profile.load(path)
+
+
+def compare_cloud(fitted_workers: int = FITTED_WORKERS) -> Iterator[Comparison]:
+    """Predict each cloud series beyond the workers it is fitted on, from throughputs alone."""
+    for series in json.loads(CLOUD.read_text())["series"]:
+        servers = int(series["name"].rsplit("-", 1)[1].removesuffix("ps"))
+        workers, x = np.array(series["workers"]), np.array(series["x"])
+        known = [
+            Throughput(workers=int(n), steps_per_second=float(v), parameter_servers=servers)
+            for n, v in zip(workers, x, strict=True)
+            if n <= fitted_workers
+        ]
+        curve = predict(known, workers=workers.tolist())
+        judged = workers > fitted_workers
+        yield Comparison("cloud", series["name"], "throughputs", workers[judged], x[judged], curve)
