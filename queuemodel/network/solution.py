@@ -43,7 +43,7 @@ class Solution:
     class_populations : tuple of int
         Customers per class, C of them; empty without classes.
     class_throughputs : ndarray, shape (C,), optional
-        Cycles per second of each class.
+        Cycles per second of each class; classes that customers switch between share theirs.
     class_residence_times : ndarray, shape (K, C), optional
         Seconds per cycle of each class at each station.
     busy : ndarray, shape (population, K) or (1, K), optional
@@ -187,7 +187,10 @@ class Solution:
     def class_rows(self) -> list[dict[str, Any]]:
         """One row per class: population, throughput and cycle time."""
         names = self.network.class_names or ["all"]
-        counts = self.class_populations or (self.population,)
+        counts = list(self.class_populations) or [self.population]
+        for chain in self.network.chains:
+            for c in chain:
+                counts[c] = sum((self.class_populations or (self.population,))[i] for i in chain)
         return [
             {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
             for name, n, x in zip(names, counts, self.class_throughput, strict=True)

@@ -45,11 +45,9 @@ class Chains:
         total = float(X.sum())
         R = Q.sum(axis=1) / total
         classes, lengths = np.zeros(len(network.classes)), np.zeros(self.share.shape)
-        at, V = network._reference_index, network.visit_ratios
         for c, chain in enumerate(network.chains):
             members = list(chain)
-            part = V[at, members] if len(members) > 1 else np.ones(1)
-            classes[members] = X[c] * part
+            classes[members] = X[c]  # customers that switch classes are in all of them in each cycle
             lengths[:, members] = Q[:, [c]] * self.share[:, members]
         with np.errstate(invalid="ignore", divide="ignore"):
             per_class = np.where(classes > 0, lengths / classes, 0.0)

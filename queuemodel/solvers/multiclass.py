@@ -124,7 +124,7 @@ def _refuse(options: list[tuple[str, float, float]], memory: int, C: int, total:
     name, work, size = min(options, key=lambda o: max(o[1] / MOST_WORK, o[2] / memory))
     raise ModelError(
         f"{name}: {C} different classes with {total:,} customers need {size:.3g} bytes (limit {memory:.3g}) and "
-        f"{work:.3g} station steps (limit {MOST_WORK:.3g}); take an approximate solver, Linearizer() or BardSchweitzer()"
+        f"{work:.3g} station steps (limit {MOST_WORK:.3g}); take an approximate solver: Linearizer(), BardSchweitzer()"
     )
 
 
