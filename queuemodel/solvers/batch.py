@@ -109,8 +109,11 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     )
 
 
-def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
-    D, Z, N = number_array(demands, "demands"), number_array(think_time, "think_time"), number_array(population, "population")
+def _checked(
+    demands: Any, think_time: Any, population: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
+    D, Z = number_array(demands, "demands"), number_array(think_time, "think_time")
+    N = number_array(population, "population")
     if D.ndim < 1 or not D.size:
         raise ModelError(f"batch: demands must have shape (..., K) with at least one station, got shape {D.shape}")
     for what, values in (("demands", D), ("think_time", Z)):

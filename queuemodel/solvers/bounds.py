@@ -164,7 +164,8 @@ def bottleneck_switches(network: Network) -> list[BottleneckSwitch]:
         raise ModelError(f"bottleneck switches: two classes are needed, got {len(network.classes)}")
     servers = np.array([s.servers for s in network.stations])
     D = network.service_demand / servers[:, None]  # delays become 0
-    at, share, switches = int(np.lexsort((D[:, 0], D[:, 1]))[-1]), 0.0, []
+    switches: list[BottleneckSwitch] = []
+    at, share = int(np.lexsort((D[:, 0], D[:, 1]))[-1]), 0.0
     slope = D[:, 0] - D[:, 1]
     while True:
         steeper = np.flatnonzero(slope > slope[at] + 1e-15 * np.abs(slope).max(initial=1e-300))
@@ -225,8 +226,8 @@ def _demands(network: Network, population: int | np.ndarray) -> tuple[np.ndarray
     for station in network.stations:
         if station.servers != 1 and not station.is_delay:
             raise ModelError(
-                f"bounds: station {station.name!r} has {station.servers:g} servers; these bounds are for single servers, "
-                "use asymptotic_bounds"
+                f"bounds: station {station.name!r} has {station.servers:g} servers; these bounds are for single "
+                "servers, use asymptotic_bounds"
             )
     if why := why_not_product_form(network):
         raise ModelError(f"bounds: {why}; these bounds are for product form, use asymptotic_bounds")

@@ -121,8 +121,8 @@ class _Chain:
                     j = self.states[after] = len(self.states)
                     if j >= self.most:
                         raise ModelError(
-                            f"Markov chain: more than {self.most:,} states at population {sum(self.counts)}; take fewer "
-                            "customers, most_states=..., ApproximateMVA or Simulation"
+                            f"Markov chain: more than {self.most:,} states at population {sum(self.counts)}; take "
+                            "fewer customers, most_states=..., ApproximateMVA or Simulation"
                         )
                     todo.append(after)
                 if i != j:
@@ -198,13 +198,13 @@ def _place(station: Any, labels: list[Any], total: int) -> Any:
 
     speeds = [0.0] + [float(n) if station.is_delay else station.rate(n) for n in range(1, total + 1)]
     if isinstance(station, ForkJoin):
-        shapes = [
+        tasks = [
             PhaseType.exponential(t) if station.scv == 1 else PhaseType.from_moments(mean=t, scv=station.scv_of(None))
             for t in station.service_times
             if t > 0
         ]
-        return Branches(shapes)
-    shapes = []
+        return Branches(tasks)
+    shapes: list[PhaseType | None] = []
     for label in labels:
         mean = station.service_time
         mean = mean.get(label, 0.0) if not isinstance(mean, float) else mean

@@ -135,7 +135,7 @@ def _by_moments(network: Network, N: int) -> Sensitivity:
     x = float(X[-1])
     with np.errstate(divide="ignore", invalid="ignore"):
         dX_dD = np.where(D > 0, x * (before_Q - Q[-1]) / D, np.nan)
-    for k in np.flatnonzero(D == 0):  # a demand of nothing meets whoever is there: none
+    for k in np.flatnonzero(D == 0).tolist():  # a demand of nothing meets whoever is there: none
         dX_dD[k] = -x * (x - before_X) if network.stations[k].is_delay else np.nan
     dX_dZ = x * (before_X - x)
     dR_dD, dR_dZ = _residence_derivatives(work, Q[-1], dX_dD, dX_dZ, R[-1])

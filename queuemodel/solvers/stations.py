@@ -22,7 +22,7 @@ class Ordered:
 
     def __init__(self, shapes: list[PhaseType | None], speeds: list[float], servers: float, lifo: bool) -> None:
         self.shapes, self.speeds, self.servers, self.lifo = shapes, speeds, servers, lifo
-        self.exits = [None if s is None else s.exit_rates.tolist() for s in shapes]
+        self.exits: list[list[float]] = [[] if s is None else s.exit_rates.tolist() for s in shapes]
         self.empty: State = ()
 
     def _served(self, n: int) -> range:
@@ -51,8 +51,8 @@ class Ordered:
         speed = self.speeds[n] / len(served)
         for at in served:
             c, i = state[at]
-            if self.exits[c][i] > 0:  # type: ignore[index]
-                rate = speed * self.exits[c][i]  # type: ignore[index]
+            if self.exits[c][i] > 0:
+                rate = speed * self.exits[c][i]
                 moves += [(rate * p, after, c) for p, after in self._without(state, at)]
             for j, rate in enumerate(self.shapes[c].T[i]):  # type: ignore[union-attr]
                 if j != i and rate > 0:

@@ -1,4 +1,4 @@
-"""Many single-class networks at once: the inner loop runs across models, so that the processor does several at a time."""
+"""Many single-class networks at once: the inner loop runs across models, which the processor does several at a time."""
 
 import numpy as np
 from numba import njit
@@ -33,22 +33,26 @@ def solve(D, Z, N, X, last, last_R):
     K, M = D.shape
     keep = X.shape[0] > 0
     d, Q, R = np.zeros((K, BLOCK)), np.zeros((K, BLOCK)), np.zeros((K, BLOCK))
-    total, xs = np.ones(BLOCK), np.ones(BLOCK)
+    z, total, xs = np.ones(BLOCK), np.ones(BLOCK), np.ones(BLOCK)
     for start in range(0, M, BLOCK):
         width = min(BLOCK, M - start)
-        Q[:, :] = 0.0
-        d[:, :width] = D[:, start : start + width]
-        z = np.ones(BLOCK)
-        z[:width] = Z[start : start + width]
-        own = N[start : start + width]
-        first, ends = own.min(), own.max()
+        for k in range(K):
+            for i in range(BLOCK):
+                Q[k, i] = 0.0
+        first, ends = N[start], N[start]
+        for i in range(width):
+            z[i] = Z[start + i]
+            first, ends = min(first, N[start + i]), max(ends, N[start + i])
+            for k in range(K):
+                d[k, i] = D[k, start + i]
         for n in range(1, ends + 1):
             _step(float(n), K, d, z, Q, R, total, xs)
             if keep:
-                X[n - 1, start : start + width] = xs[:width]
+                for i in range(width):
+                    X[n - 1, start + i] = xs[i]
             if n >= first:
                 for i in range(width):
-                    if own[i] == n:
+                    if N[start + i] == n:
                         last[start + i] = xs[i]
                         for k in range(K):
                             last_R[k, start + i] = R[k, i]
