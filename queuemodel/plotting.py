@@ -11,7 +11,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def plot_throughput(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('workers', 'throughput (steps/s)')
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()
     N, X = curve.workers, curve.steps_per_second
     points = [tuple(map(float, point)) for point in (*curve.measured, *measured)]
     for point in points:
@@ -94,13 +94,40 @@ def plot_throughput(
     return ax
 
 
+def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw several curves of one job, such as what-ifs, each with its band; the keys are their labels.
+
+    Raises
+    ------
+    ModelError
+        When there is no curve.
+    """
+    if not curves:
+        raise ModelError("plot_comparison: at least one curve is needed, got none")
+    ax = ax or new_axes()
+    for index, (name, curve) in enumerate(curves.items()):
+        color = COLORS[index % len(COLORS)]
+        ax.fill_between(curve.workers, curve.lower, curve.upper, color=color, alpha=0.15, linewidth=0)
+        ax.plot(curve.workers, curve.steps_per_second, color=color, label=name, **_points(len(curve.workers)))
+    last = max(int(curve.workers[-1]) for curve in curves.values())
+    ax.set_xlim(0, last + max(0.5, 0.02 * last))
+    ax.set_ylim(0, None)
+    ax.set_xlabel("workers")
+    ax.set_ylabel("throughput (steps/s)")
+    _whole_numbers(ax)
+    _legend(ax)
+    _tidy(ax)
+    return ax
+
+
 def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     """Draw where the time of one step goes as workers are added: the worker itself, then each station.
 
     The dark part of a station is service, the light part on top of it waiting for other workers. Stations of the same
-    kind on several servers are added up. A curve whose method has no stations is drawn as the step time alone.
+    kind on several servers are added up, what is thinner than a line is left out. A curve whose method has no stations
+    is drawn as the step time alone.
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()
     N = curve.workers
     for name, seconds, bottom, color, alpha in _layers(curve):
         if len(N) <= MOST_BARS:
@@ -121,7 +148,7 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     """
     from matplotlib.ticker import PercentFormatter
 
-    ax = _axes(ax)
+    ax = ax or new_axes()
     alone = curve.workers * curve.single
     _shade_profiled(ax, curve)
     if curve.bound_upper.size:
@@ -153,11 +180,11 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
         When there is no row, or one lacks a value > 0.
     """
     for row in rows:
-        if not {"series", "measured", "predicted"} <= row.keys() or not min(row["measured"], row["predicted"]) > 0:
+        if "series" not in row or not all(0 < row.get(key, 0) < math.inf for key in ("measured", "predicted")):
             raise ModelError(f"plot_validation: rows need series, and measured and predicted > 0, got {row!r}")
     if not rows:
         raise ModelError("plot_validation: at least one row is needed, got none")
-    ax = _axes(ax)
+    ax = ax or new_axes()
     values = [row[key] for row in rows for key in ("measured", "predicted")]
     least, most = min(values) / 1.3, max(values) * 1.3
     if wide := max(values) > 20 * min(values):
@@ -188,7 +215,7 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
 
 def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
     """Draw a network's throughput against its population, with asymptotic and balanced-job bounds."""
-    ax = _axes(ax)
+    ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)
     loose, tight = asymptotic_bounds(network, N), balanced_job_bounds(network, N)
@@ -213,7 +240,7 @@ def svg_image(draw: Callable[[], Axes]) -> str:
 
     Examples
     --------
-    >>> svg_image(lambda: new_axes())[:36]
+    >>> svg_image(new_axes)[:36]
     '<img alt="plot" src="data:image/svg+'
     """
     data = base64.b64encode(_render(draw(), ".svg")).decode()
@@ -235,9 +262,12 @@ def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
 
 
 def _render(axes: Axes, suffix: str) -> bytes:
-    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(suffix)  # the same figure gives the same file
+    from matplotlib import rc_context
+
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(suffix)
     buffer = io.BytesIO()
-    _figure(axes).savefig(buffer, format=suffix[1:], dpi=150, metadata={dated: None} if dated else None)
+    with rc_context({"svg.hashsalt": "queuemodel"}):  # the same figure gives the same file; no argument for it
+        _figure(axes).savefig(buffer, format=suffix[1:], dpi=150, metadata={dated: None} if dated else None)
     return buffer.getvalue()
 
 
@@ -249,8 +279,7 @@ def _figure(axes: Axes) -> Figure:
 
 
 def new_axes() -> Axes:
-    if ax is not None:
-        return ax
+    """Axes of a new figure of the usual size, outside pyplot's list of figures."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(6.4, 4.2), layout="constrained").subplots()
@@ -345,7 +374,7 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
         layers.append((name, service, bottom, color, 1.0))
         layers.append((f"{name}, waiting", residence - service, bottom + service, color, 0.4))
         bottom = bottom + residence
-    return layers
+    return [layer for layer in layers if layer[1].max() > 0.002 * step.max()]  # thinner than a line
 
 
 def _finish(ax: Axes, curve: ThroughputCurve, *, legend_reversed: bool = False) -> None:
@@ -366,7 +395,7 @@ def _whole_numbers(ax: Axes) -> None:
 
 
 def _legend(ax: Axes, *, reverse: bool = False) -> None:
-    ax.legend(frameon=False, fontsize="small", reverse=reverse)
+    ax.legend(fontsize="small", reverse=reverse, framealpha=0.85, edgecolor="none")
 
 
 def _tidy(ax: Axes) -> None:

@@ -66,7 +66,7 @@ def predict(
         raise ModelError(f"predict: method 'trace' cannot change {sorted(changes)}; use method 'mva'")
     calibrated = any(point.workers > 1 for point in measured)
     if profile and (method == "trace" or (method == "auto" and traced and simulable and not calibrated)):
-        from .traces import trace_curve
+        from .traces.curve import trace_curve
 
         curve = trace_curve(profile, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
         step_time = float(profile.values("step_time").mean())

@@ -19,7 +19,8 @@ from ..training.profile import Step
 Interval = tuple[int, int]
 
 CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
-IDLE = 500  # us; a longer pause splits a computation in two
+IDLE = 500  # us; a longer pause splits a computation in two, ...
+JOINED = 100  # us; ... and so does waiting for something else that ended this long after it began
 NEGLIGIBLE = 0.005  # share of the computation that may be left out of the operations, smallest first
 MOST_COMPUTATIONS = 512
 LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
@@ -337,6 +338,7 @@ class _Graph:
         self.origin = step.span[0]
         self.operations, self.transfers = step.operations, step.transfers
         self.nodes: list[TracedOperation | Transfer] = [*step.operations, *step.transfers]
+        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if self._kind(t) == "push" and t.bytes)
         self.parents = self._parents()
         self.order = self._topological()
         self.ancestors = [0] * len(self.nodes)  # of a node, those that are transfers, as bits
@@ -444,8 +446,8 @@ class _Graph:
         )
 
     def _updates(self, node: int) -> bool:
-        """Whether a server's operation works on what a worker sent."""
-        return self.ancestors[node] != 0 and not WAITING.fullmatch(self.operations[node].op)
+        """Whether a server's operation works on what the worker sent."""
+        return self.ancestors[node] & self.payload != 0 and not WAITING.fullmatch(self.operations[node].op)
 
     def _groups(self) -> list[_Group]:
         """Transfers one by one, the operations of worker and servers merged; what is left out is in no group."""
@@ -455,14 +457,13 @@ class _Graph:
                 together[o.task, self.ancestors[i], self.descendants[i]].append(i)
         computes, others = [], []
         for (task, _, _), members in together.items():
-            for busy in _split(union((self.nodes[i].start, self.nodes[i].end) for i in members)):
-                start, end = busy[0][0], busy[-1][1]
-                inside = [i for i in members if start <= self.nodes[i].start and self.nodes[i].end <= end]
-                name = self.operations[max(inside, key=lambda i: self.nodes[i].end - self.nodes[i].start)].name
+            for part in self._parts(members):
+                name = self.operations[max(part, key=lambda i: self.nodes[i].end - self.nodes[i].start)].name
+                busy = union((self.nodes[i].start, self.nodes[i].end) for i in part)
                 if task == self.worker:
-                    computes.append(_Group("compute", name, 0, inside, busy))
+                    computes.append(_Group("compute", name, 0, part, busy))
                 else:
-                    others.append(_Group("update", name, self.servers[task], inside, busy))
+                    others.append(_Group("update", name, self.servers[task], part, busy))
         spare = NEGLIGIBLE * sum(group.work for group in computes)
         computes.sort(key=lambda group: group.work)
         while computes and (computes[0].work <= spare or len(computes) > MOST_COMPUTATIONS):
@@ -473,6 +474,20 @@ class _Graph:
             server = self.servers[t.source if kind == "fetch" else t.destination]
             others.append(_Group(kind, t.tensor, server, [i], [(t.start, t.end)], t.bytes))
         return computes + others
+
+    def _parts(self, members: list[int]) -> list[list[int]]:
+        """Cut what belongs together at long pauses, and where it goes on only after something else has ended."""
+        parts: list[list[int]] = []
+        began = ended = 0
+        own = set(members)
+        for i in sorted(members, key=lambda i: (self.nodes[i].start, self.nodes[i].end)):
+            awaited = max((self.nodes[p].end for p in self.parents[i] if p not in own), default=0)
+            if not parts or self.nodes[i].start > ended + IDLE or awaited > began + JOINED:
+                parts.append([])
+                began, ended = self.nodes[i].start, 0
+            parts[-1].append(i)
+            ended = max(ended, self.nodes[i].end)
+        return parts
 
     def _contracted(self) -> list[Operation]:
         groups = self._groups()
@@ -509,16 +524,6 @@ class _Graph:
                 )
             )
         return operations
-
-
-def _split(busy: list[Interval]) -> list[list[Interval]]:
-    """Cut a union at its longer pauses."""
-    parts = [[busy[0]]]
-    for interval in busy[1:]:
-        if interval[0] - parts[-1][-1][1] > IDLE:
-            parts.append([])
-        parts[-1].append(interval)
-    return parts
 
 
 def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:

@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except QueueModelError as error:
         _say(f"error: {error}")
         status = 1
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+    except (click.Abort, KeyboardInterrupt) as interrupt:
+        _say(str(interrupt) or "interrupted")
         status = 130
     except BrokenPipeError:  # the reader of our output went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,7 +22,7 @@ def demo(model: str, steps: int, output: str) -> None:
     Example:
       queuemodel demo -o demo
     """
-    from ..adapters.tensorflow import profile_live
+    from ..adapters.tensorflow.live import profile_live
     from ..plotting import save_figure
 
     folder = Path(output)

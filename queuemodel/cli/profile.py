@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..adapters.tensorflow.serve import serve
+from .options import DURATION
 
 __all__ = ["profile", "serve"]
 
@@ -18,7 +19,7 @@ __all__ = ["profile", "serve"]
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
 @click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
-@click.option("--time-limit", default=600.0, show_default=True, metavar="SECONDS", help="For everything.")
+@click.option("--time-limit", type=DURATION, default="10min", show_default=True, help="For everything.")
 @click.option("--batch-size", type=int, help="Examples per step.  [default: the data set's]")
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")

@@ -63,7 +63,7 @@ def to_jmva(network: Network, *, population: int | None = None) -> str:
         raise ModelError("jmva: a network without classes needs population=..., which such a file must say")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("jmva: classes that customers switch between cannot be written; such files have visits only")
-    counts = network.populations.tolist() if network.classes else [population]
+    counts: list[Any] = network.populations.tolist() if network.classes else [population]
     names = network.class_names or ["customers"]
     model = ElementTree.Element("model", {"jaba": "false", "solutionMethod": "analytical"})
     if network.name:
@@ -78,7 +78,7 @@ def to_jmva(network: Network, *, population: int | None = None) -> str:
     for k, station in enumerate(network.stations):
         _write_station(stations, station, names, network.class_names, V[k].tolist(), sum(counts))
     if think:
-        element = ElementTree.SubElement(stations, "delaystation", name=_free_name(network))
+        element = ElementTree.SubElement(stations, "delaystation", name=_free_name(network), servers="1")
         _write_numbers(element, names, network.think_times.tolist(), [1.0] * len(names))
     references = ElementTree.SubElement(parameters, "ReferenceStation", number=str(len(names)))
     reference = _free_name(network) if think else network.names[network._reference_index]
@@ -110,7 +110,7 @@ def _write_station(
         values: list[Any] = [";".join(repr(t / r) for r in rates) for t in times]
     else:
         kind = "delaystation" if s.is_delay else "listation"
-        extra = {} if s.is_delay else {"servers": str(int(s.servers))}
+        extra = {"servers": "1" if s.is_delay else str(int(s.servers))}
         element = ElementTree.SubElement(stations, kind, {"name": s.name, **extra})
         values = times
     _write_numbers(element, names, values, visits)
@@ -120,7 +120,8 @@ def _write_numbers(element: ElementTree.Element, names: list[str], times: list[A
     for group, one, values in (("servicetimes", "servicetime", times), ("visits", "visit", visits)):
         parent = ElementTree.SubElement(element, group)
         for name, value in zip(names, values, strict=True):
-            ElementTree.SubElement(parent, one, customerclass=name).text = value if isinstance(value, str) else repr(value)
+            text = value if isinstance(value, str) else repr(value)
+            ElementTree.SubElement(parent, one, customerclass=name).text = text
 
 
 def _network(model: ElementTree.Element) -> Network:
@@ -138,8 +139,9 @@ def _network(model: ElementTree.Element) -> Network:
     total = sum(c.population for c in classes)
     known = {"listation", "delaystation", "ldstation"}
     group = parameters.find("stations")
-    stations = [_station(element, [c.name for c in classes], total) for element in (group if group is not None else [])
-                if _known(element.tag, known)]  # fmt: skip
+    names = [c.name for c in classes]
+    members = [] if group is None else [element for element in group if _known(element.tag, known)]
+    stations = [_station(element, names, total) for element in members]
     return Network(stations, classes=classes, name=_title(model))
 
 
@@ -171,7 +173,7 @@ def _station(element: ElementTree.Element, names: list[str], total: int) -> Stat
     return Station(
         name,
         service_time={c: times.get(c, 0.0) for c in names},
-        visit_ratio={c: visits.get(c, 0.0) if times.get(c, 0.0) > 0 or element.tag != "ldstation" else 0.0 for c in names},
+        visit_ratio={c: visits.get(c, 0.0) for c in names},
         servers=math.inf if element.tag == "delaystation" else servers,
         rates=rates if element.tag == "ldstation" else None,
     )

@@ -248,8 +248,13 @@ class Solution:
         tables = [text_table(self.to_rows())]
         if self.network.classes:
             tables.insert(0, text_table(self.class_rows()))
-        return "\n".join([self._caption(), *([self.reason] if self.reason else []), *tables])
+        return "\n".join([self._caption(), *([self.reason] if self._worth_saying else []), *tables])
+
+    @property
+    def _worth_saying(self) -> bool:
+        """Whether the reason says more than the usual choice would."""
+        return bool(self.reason) and self.solver != "exact MVA"
 
     def _repr_html_(self) -> str:
         classes = html_table(self.class_rows(), caption="") if self.network.classes else ""
-        return html_table(self.to_rows(), caption=f"{self._caption()} {self.reason}".strip()) + classes
+        return html_table(self.to_rows(), caption=f"{self._caption()} {self.reason if self._worth_saying else ''}".strip()) + classes

@@ -54,7 +54,7 @@ class Ordered:
             if self.exits[c][i] > 0:
                 rate = speed * self.exits[c][i]
                 moves += [(rate * p, after, c) for p, after in self._without(state, at)]
-            for j, rate in enumerate(self.shapes[c].T[i]):  # type: ignore[union-attr]
+            for j, rate in enumerate(self.shapes[c].T[i]):
                 if j != i and rate > 0:
                     moves.append((speed * rate, self._tidy([*state[:at], (c, j), *state[at + 1 :]]), -1))
         return moves

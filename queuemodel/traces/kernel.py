@@ -38,6 +38,9 @@ from .state import (
     TIMERS,
 )
 
+#: Nothing here creates arrays, so nothing needs counted references, whose upkeep would double the time.
+compiled = njit(cache=True, error_model="numpy", _nrt=False)
+
 # BBR (Cardwell et al., ACM Queue 2016): probes a quarter above its estimate once in eight round trips, and takes the
 # largest rate of the last ten for its estimate
 GAIN, CYCLE = 1.25, 8
@@ -46,61 +49,65 @@ SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
 TICK = 0.02  # seconds between two looks at growing rates
 
 
-@njit(cache=True)
+@compiled
+def _precedes(key, sequence, i, j):
+    return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
+
+
+@compiled
 def _swap(key, sequence, value, i, j):
     key[i], key[j] = key[j], key[i]
     sequence[i], sequence[j] = sequence[j], sequence[i]
     value[i], value[j] = value[j], value[i]
 
 
-@njit(cache=True)
-def _precedes(key, sequence, i, j):
-    return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
+@compiled
+def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
+    """Put an entry on the heap of ``n`` entries from index ``base`` on, ordered by (key, sequence)."""
+    i = n
+    key[base + i], sequence[base + i], value[base + i] = new_key, new_sequence, new_value
+    while i and _precedes(key, sequence, base + i, base + (i - 1) // 2):
+        _swap(key, sequence, value, base + i, base + (i - 1) // 2)
+        i = (i - 1) // 2
 
 
-@njit(cache=True)
-def heap_push(key, sequence, value, n, new_key, new_sequence, new_value):
-    """Put an entry on the heap of ``n`` entries ordered by (key, sequence)."""
-    key[n], sequence[n], value[n] = new_key, new_sequence, new_value
-    while n and _precedes(key, sequence, n, (n - 1) // 2):
-        _swap(key, sequence, value, n, (n - 1) // 2)
-        n = (n - 1) // 2
-
-
-@njit(cache=True)
-def heap_pop(key, sequence, value, n):
+@compiled
+def heap_pop(key, sequence, value, base, n):
     """Take the first of the heap's ``n`` entries away and return its value."""
     n -= 1
-    _swap(key, sequence, value, 0, n)
+    _swap(key, sequence, value, base, base + n)
     i = 0
     while True:
-        least = i
-        for child in (2 * i + 1, 2 * i + 2):
-            if child < n and _precedes(key, sequence, child, least):
-                least = child
-        if least == i:
-            return value[n]
-        _swap(key, sequence, value, i, least)
-        i = least
+        child = 2 * i + 1
+        if child >= n:
+            return value[base + n]
+        if child + 1 < n and _precedes(key, sequence, base + child + 1, base + child):
+            child += 1
+        if not _precedes(key, sequence, base + child, base + i):
+            return value[base + n]
+        _swap(key, sequence, value, base + i, base + child)
+        i = child
 
 
-@njit(cache=True)
-def share(serving, weight, limit, links, rate, load):
+@compiled
+def share(serving, weight, limit, links, rate, load, left, wanted):
     """
     Weighted max-min fair rates of one direction's flows by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
 
     A flow gets at most ``limit`` times its weight; ``links`` are the servers' capacities, then the workers'. Notes each
-    link's ``load``: the weights of its flows together, over its capacity.
+    link's ``load``: the weights of its flows together, over its capacity. ``left`` and ``wanted`` are scratch space.
     """
     W, K = serving.shape
-    left, wanted = links.copy(), np.zeros(K + W)
+    for link in range(K + W):
+        left[link], wanted[link] = links[link], 0.0
     for w in range(W):
         for k in range(K):
             rate[w, k] = 0.0
             if serving[w, k] >= 0:
                 wanted[k] += weight[w, k]
                 wanted[K + w] += weight[w, k]
-    load[:] = wanted / links
+    for link in range(K + W):
+        load[link] = wanted[link] / links[link]
     while True:
         tightest, level = -1, limit
         for link in range(K + W):
@@ -118,7 +125,7 @@ def share(serving, weight, limit, links, rate, load):
             return
 
 
-@njit(cache=True)
+@compiled
 def remember(s, rules, seconds, d):
     """
     Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
@@ -139,7 +146,7 @@ def remember(s, rules, seconds, d):
             s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
 
 
-@njit(cache=True)
+@compiled
 def reshare(s, rules, now, d):
     """Bring the flows of direction ``d`` up to date and set their rates anew."""
     W, K = s.serving[d].shape
@@ -152,7 +159,8 @@ def reshare(s, rules, now, d):
             if s.serving[d, w, k] >= 0:
                 s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
             s.since[d, w, k] = now
-    share(s.serving[d], s.estimate[d], 1.0 if remembers else np.inf, s.links[d], s.rate[d], s.load[d])
+    limit = 1.0 if remembers else np.inf
+    share(s.serving[d], s.estimate[d], limit, s.links[d], s.rate[d], s.load[d], s.left_over, s.wanted)
     s.tick[d] = np.inf
     for w in range(W):
         for k in range(K):
@@ -163,15 +171,22 @@ def reshare(s, rules, now, d):
     s.dirty[d] = 0
 
 
-@njit(cache=True)
+@compiled
 def set_timer(s, when, value):
     n = s.count[TIMERS]
-    heap_push(s.timer_time, s.timer_sequence, s.timer_value, n, when, s.count[SEQUENCE], value)
+    heap_push(s.timer_time, s.timer_sequence, s.timer_value, 0, n, when, s.count[SEQUENCE], value)
     s.count[TIMERS] += 1
     s.count[SEQUENCE] += 1
 
 
-@njit(cache=True)
+@compiled
+def queue_base(s, d, w, k):
+    """Where a flow's queue begins in the arrays of all queues."""
+    _, W, K = s.queued.shape
+    return ((d * W + w) * K + k) * s.missing.shape[1]
+
+
+@compiled
 def serve_next(steps, s, rules, now, d, w, k):
     """Begin the next chunk of a flow that has just fallen idle, if anything waits."""
     n = s.queued[d, w, k]
@@ -180,7 +195,7 @@ def serve_next(steps, s, rules, now, d, w, k):
         s.finish[d, w, k] = np.inf
         s.dirty[d] = 1
         return
-    i = heap_pop(s.queue_rank[d, w, k], s.queue_sequence[d, w, k], s.queue_op[d, w, k], n)
+    i = heap_pop(s.queue_rank, s.queue_sequence, s.queue_op, queue_base(s, d, w, k), n)
     s.queued[d, w, k] = n - 1
     if s.serving[d, w, k] < 0:
         s.dirty[d] = 1
@@ -195,17 +210,15 @@ def serve_next(steps, s, rules, now, d, w, k):
         s.finish[d, w, k] = now + size / s.rate[d, w, k]
 
 
-@njit(cache=True)
+@compiled
 def enqueue(s, d, w, k, i):
-    n = s.queued[d, w, k]
-    heap_push(
-        s.queue_rank[d, w, k], s.queue_sequence[d, w, k], s.queue_op[d, w, k], n, s.rank[w, i], s.count[SEQUENCE], i
-    )
+    n, rank, base = s.queued[d, w, k], s.rank[w, i], queue_base(s, d, w, k)
+    heap_push(s.queue_rank, s.queue_sequence, s.queue_op, base, n, rank, s.count[SEQUENCE], i)
     s.count[SEQUENCE] += 1
     s.queued[d, w, k] = n + 1
 
 
-@njit(cache=True)
+@compiled
 def begin(steps, s, rules, now, w, i):
     """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
     at = steps.first[s.record[w]] + i
@@ -232,7 +245,7 @@ def begin(steps, s, rules, now, w, i):
     set_timer(s, start + seconds, 2 * (w * s.missing.shape[1] + i))
 
 
-@njit(cache=True)
+@compiled
 def count_step(s, now, w):
     """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
     lag = s.count[DONE] - s.seen[w]
@@ -245,17 +258,19 @@ def count_step(s, now, w):
     s.lags[min(lag, len(s.lags) - 1)] += 1
     if s.count[DONE] % s.count[STRIDE]:
         return
-    s.snapshots[s.count[SNAPSHOTS]] = s.totals
+    for column in range(len(s.totals)):
+        s.snapshots[s.count[SNAPSHOTS], column] = s.totals[column]
     s.count[SNAPSHOTS] += 1
     if s.count[SNAPSHOTS] == len(s.snapshots):
         half = len(s.snapshots) // 2
         for row in range(half):
-            s.snapshots[row] = s.snapshots[2 * row + 1]
+            for column in range(len(s.totals)):
+                s.snapshots[row, column] = s.snapshots[2 * row + 1, column]
         s.count[SNAPSHOTS] = half
         s.count[STRIDE] *= 2
 
 
-@njit(cache=True)
+@compiled
 def end_step(steps, s, rules, now, w):
     """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
     pause = steps.pause[s.record[w]]
@@ -282,7 +297,10 @@ def end_step(steps, s, rules, now, w):
             s.waiting[w] = False
             set_timer(s, now + pause, first + w)
             return
-        allowed = s.step.min() + rules.bound
+        slowest = s.step[0]
+        for v in range(W):
+            slowest = min(slowest, s.step[v])
+        allowed = slowest + rules.bound
     for v in range(W):
         if s.waiting[v] and (rules.mode == SYNC or s.step[v] <= allowed):
             s.waiting[v] = False
@@ -291,7 +309,7 @@ def end_step(steps, s, rules, now, w):
             set_timer(s, now + pause, first + v)
 
 
-@njit(cache=True)
+@compiled
 def finish(steps, s, rules, now, w, i):
     """End operation ``i`` of worker ``w`` and begin what waited for it."""
     base = steps.first[s.record[w]]
@@ -321,10 +339,10 @@ def finish(steps, s, rules, now, w, i):
         end_step(steps, s, rules, now, w)
 
 
-@njit(cache=True)
+@compiled
 def begin_step(steps, s, rules, now, w, rng):
     """Draw a recorded step for worker ``w`` and begin it."""
-    r = rng.integers(0, len(steps.pause))
+    r = int(rng.random() * len(steps.pause))
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
     s.record[w] = r
     s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
@@ -339,7 +357,7 @@ def begin_step(steps, s, rules, now, w, rng):
             set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
 
 
-@njit(cache=True)
+@compiled
 def end_chunk(steps, s, rules, now, d, w, k):
     """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
     i = s.serving[d, w, k]
@@ -350,21 +368,29 @@ def end_chunk(steps, s, rules, now, d, w, k):
     serve_next(steps, s, rules, now, d, w, k)
 
 
-@njit(cache=True)
+@compiled
+def earliest(times):
+    first = 0
+    for i in range(1, len(times)):
+        if times[i] < times[first]:
+            first = i
+    return first
+
+
+@compiled
 def run(steps, s, rules, rng, target):
     """Go on until ``target`` steps are done (counted from the state's start)."""
     limit, W, K = s.missing.shape[1], s.serving.shape[1], s.serving.shape[2]
-    due = s.finish.reshape(-1)
     now = 0.0
     while s.count[DONE] < target:
-        flow = due.argmin()
+        flow = earliest(s.due)
         tick = 0 if s.tick[0] <= s.tick[1] else 1
-        if s.tick[tick] < due[flow] and (s.count[TIMERS] == 0 or s.tick[tick] < s.timer_time[0]):
+        if s.tick[tick] < s.due[flow] and (s.count[TIMERS] == 0 or s.tick[tick] < s.timer_time[0]):
             now = s.tick[tick]
             s.dirty[tick] = 1
-        elif s.count[TIMERS] and s.timer_time[0] <= due[flow]:
+        elif s.count[TIMERS] and s.timer_time[0] <= s.due[flow]:
             now = s.timer_time[0]
-            value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, s.count[TIMERS])
+            value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, 0, s.count[TIMERS])
             s.count[TIMERS] -= 1
             if value >= 2 * W * limit:
                 begin_step(steps, s, rules, now, value - 2 * W * limit, rng)
@@ -373,7 +399,7 @@ def run(steps, s, rules, rng, target):
             else:
                 finish(steps, s, rules, now, value // 2 // limit, value // 2 % limit)
         else:
-            now = due[flow]
+            now = s.due[flow]
             if now == np.inf:
                 return False  # nothing can happen any more
             end_chunk(steps, s, rules, now, flow // (W * K), flow // K % W, flow % K)

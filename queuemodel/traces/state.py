@@ -21,8 +21,8 @@ State = namedtuple(
     "State",
     "count timer_time timer_sequence timer_value "
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
-    "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish "
-    "estimate links load dirty tick shared "
+    "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
+    "estimate links load left_over wanted dirty tick shared "
     "server_free totals snapshots lags log log_times",
 )
 #: Meaning of `State.count`.
@@ -45,13 +45,14 @@ def new_state(steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarr
     """
     W, K, limit = workers, links.shape[1] - workers, int(np.diff(steps.first).max())
     timers = W * (limit + 1)
-    flow, queue = (2, W, K), (2, W, K, limit)
+    flow, queue = (2, W, K), 2 * W * K * limit
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(8)
     count[[SEQUENCE, TIMERS, STRIDE]] = W, W, 1
     order = np.argsort(starts, kind="stable")
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
     timer_time[:W], timer_sequence[:W], timer_value[:W] = starts[order], order, 2 * W * limit + order  # sorted: a heap
+    finish = np.full(flow, np.inf)
     return State(
         count=count,
         timer_time=timer_time,
@@ -72,17 +73,20 @@ def new_state(steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarr
         rank=floats(W, limit),
         ready=floats(W, limit, 2),
         queued=integers(*flow),
-        queue_rank=floats(*queue),
-        queue_sequence=integers(*queue),
-        queue_op=integers(*queue),
+        queue_rank=floats(queue),
+        queue_sequence=integers(queue),
+        queue_op=integers(queue),
         serving=np.full(flow, -1),
         rate=floats(*flow),
         since=floats(*flow),
         chunk_left=floats(*flow),
-        finish=np.full(flow, np.inf),
+        finish=finish,
+        due=finish.reshape(-1),  # the same memory
         estimate=np.broadcast_to(np.minimum(links[:, None, :K], links[:, K:, None]), flow).copy(),
         links=np.ascontiguousarray(links, float),
         load=floats(2, K + W),
+        left_over=floats(K + W),
+        wanted=floats(K + W),
         dirty=integers(2),
         tick=np.full(2, np.inf),
         shared=floats(2),

@@ -39,9 +39,9 @@ def fit(
     with this worker. The worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow
     overlaps computation with communication, so that this is less than the computation: only so does the model take as
     long for one worker as was measured (docs/explanation/model). From throughputs alone only the server's total demand
-    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, the throughput of
-    one worker tells what tracing cost, and those of more how contention changes the servers' demands: they are scaled to
-    meet the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
+    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, the throughput of one worker tells
+    what tracing cost, and those of more workers how contention changes the servers' demands: these are scaled to meet
+    the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ class TrainingModel:
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
-        error = _quantile(confidence) * beyond
+        error = normal_quantile(confidence) * beyond
         network = self.network()
         bounds = asymptotic_bounds(network, populations)
         at = np.searchsorted(populations, counts)
@@ -356,6 +356,10 @@ class TrainingModel:
                 else:
                     host = np.maximum(old - size / (LINK_EFFICIENCY * self.bandwidth), 0.0)
                 changed[..., phase] = host + size / (LINK_EFFICIENCY * bandwidth)
+            # Each second of transfer hides as much computation as before: a faster link hides less.
+            hidden = np.maximum(self.compute - changed[..., THINK], 0.0)
+            before, after = (d[..., FETCH] + d[..., PUSH] for d in (demands, changed))
+            changed[..., THINK] = np.maximum(changed[..., THINK] + hidden * (1.0 - after / before), 0.0)
             return changed
 
         return replace(self, demands=change(self.demands), draws=change(self.draws), bandwidth=bandwidth)
@@ -466,7 +470,8 @@ def _positive(value: float, what: str) -> float:
     return number
 
 
-def _quantile(confidence: float) -> float:
+def normal_quantile(confidence: float) -> float:
+    """How many standard errors a two-sided interval reaches."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))

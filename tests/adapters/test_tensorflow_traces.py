@@ -87,6 +87,18 @@ def test_a_layer_waits_for_its_tensor_and_the_layer_before():
     assert waits["update", "AssignSub_2"] == {"Fill_2"}
 
 
+def test_tensors_fetched_one_after_the_other_wait_for_each_other():
+    (step,) = read_traces(DATA / "layer-order", batch_size=1).steps
+    waits = {(o.kind, o.name): [step.operations[a].name for a in o.after] for o in step.operations}
+    assert waits["fetch", "v0/read"] == []
+    assert waits["push", "strided_slice"] == ["v0/read"]  # no payload: it says that v0 has arrived
+    assert waits["fetch", "Identity"] == ["strided_slice"]
+    assert waits["fetch", "Identity_1"] == ["strided_slice_1"]
+    assert waits["compute", "f1"] == ["Identity", "f0"]
+    assert step.push < 0.003  # the control messages during fetching are not counted
+    assert sum(o.kind == "update" for o in step.operations) == 4
+
+
 @pytest.mark.parametrize(("servers", "shards"), [(1, [XPLANE_BYTES]), (2, [786_432, 2_560])])
 def test_a_recorded_xplane(servers, shards):
     profile = read_traces(DATA / f"xplane-{servers}ps", batch_size=32, parameter_bytes=XPLANE_BYTES)
@@ -131,7 +143,7 @@ def test_a_damaged_xplane_is_named(tmp_path):
 # hand-made protos
 
 
-def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True):
+def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True, label="[1.9MB] [1600.000000Mb/s]"):
     """One fetch of 2,000,000 bytes in 10 ms, 5 ms of computation."""
     metadata = config_pb2.RunMetadata()
     for task in tasks:
@@ -146,7 +158,7 @@ def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True):
             if recv:
                 node = device.node_stats.add(
                     node_name="RecvTensor",
-                    timeline_label="[1.9MB] [1600.000000Mb/s] edge_1_w from /job:ps/replica:0/task:0/device:CPU:0 "
+                    timeline_label=f"{label} edge_1_w from /job:ps/replica:0/task:0/device:CPU:0 "
                     "to /job:worker/replica:0/task:0/device:CPU:0",
                     all_start_micros=1_000,
                     all_end_rel_micros=10_000,
@@ -167,6 +179,14 @@ def test_bytes_come_from_the_allocation_or_from_rate_and_duration(tmp_path, allo
     assert step.fetched_bytes == 2_000_000
     assert (step.fetch, step.compute) == pytest.approx((0.010, 0.005))
     assert [o.after for o in step.operations] == [[], [0]]
+
+
+@pytest.mark.parametrize("label", ["[1.9MB] [1.6Gb/s]", "[1.9MB] [infMb/s]"])
+def test_rates_of_fast_links_are_read(tmp_path, label):
+    (tmp_path / "0.pb").write_bytes(hand_made(label=label))
+    assert read_traces(tmp_path, batch_size=1).steps[0].fetched_bytes == 2_000_000
+    (tmp_path / "0.pb").write_bytes(hand_made(label="[1.9MB] [1.6Gb/s]", allocation=False))
+    assert read_traces(tmp_path, batch_size=1).steps[0].fetched_bytes == pytest.approx(2_000_000, abs=0.05 * 2**20)
 
 
 def test_rate_and_duration_recover_recorded_sizes(tmp_path):
@@ -195,6 +215,7 @@ def test_rate_and_duration_recover_recorded_sizes(tmp_path):
         ),
         ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
         ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
+        ("0.pb", hand_made(label="[1.9 MiB]"), r"0\.pb: a RecvTensor event of worker:0 has an unknown label"),
         ("readme.txt", b"x", "no RunMetadata traces"),
     ],
 )

@@ -140,4 +140,11 @@ def _host(host: str, mbit: float, congestion_control: str | None = None) -> None
         shape = ["rate", f"{mbit}mbit", "burst", BURST, "latency", LATENCY]
         inside(namespace, "tc", "qdisc", "add", "dev", device, "root", "tbf", *shape)
     if congestion_control:
-        inside(name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion_control}")
+        try:
+            inside(name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion_control}")
+        except TestbedError:
+            allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().strip()
+            raise TestbedError(
+                f"congestion_control must be one that this machine allows in namespaces ({allowed}), "
+                f"got {congestion_control!r}"
+            ) from None

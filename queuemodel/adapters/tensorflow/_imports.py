@@ -18,8 +18,8 @@ NOISE = ("I0000 ", "WARNING: All log messages before absl::InitializeLog()")
 
 def require_tensorflow() -> Any:
     """The ``tensorflow`` module, its start-up messages silenced; `MissingDependencyError` without it."""
-    if "tensorflow" in sys.modules:
-        return sys.modules["tensorflow"]
+    if loaded := sys.modules.get("tensorflow"):
+        return loaded
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         with _without_noise():

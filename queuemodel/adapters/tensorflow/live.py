@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
+import importlib.util
 import json
 import os
 import queue
@@ -132,7 +133,7 @@ def profile_live(
         deadline=time.monotonic() + _seconds("time_limit", time_limit),
     )
     require_writable(output)
-    require_tensorflow()
+    _require_installed()
     for job, address in (plan.elsewhere or {}).items():
         require_answer(job, address, seconds=ANSWER_LIMIT)
     show = sys.stderr.isatty() if progress is None else progress
@@ -150,7 +151,7 @@ def _outcome(
 ) -> Profile:
     """Return the profile, or raise what ended the run early with the profile attached."""
     recorded = len(profile.steps) if profile is not None else 0
-    kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"{recorded} steps recorded"
+    kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
     if isinstance(ended, KeyboardInterrupt):
         raise Interrupted(f"interrupted; {kept}", profile) from None
     if isinstance(ended, TimeoutError) and profile is not None:
@@ -160,7 +161,9 @@ def _outcome(
             stacklevel=3,
         )
     elif ended is not None or profile is None:
-        raise EndedEarlyError(f"{ended}; {kept}", profile) from None
+        raise EndedEarlyError(
+            f"{ended}; {kept}" if recorded else str(ended or "no step was recorded"), profile
+        ) from None
     return profile
 
 
@@ -212,6 +215,14 @@ def require_writable(output: str | os.PathLike[str] | None) -> None:
             pass
     except OSError as error:
         raise DataError(f"{output}: cannot be written: {error.strerror or error}") from None
+
+
+def _require_installed() -> None:
+    """Without spending the seconds that importing TensorFlow takes."""
+    with contextlib.suppress(ValueError):  # it is being hidden
+        if importlib.util.find_spec("tensorflow") is not None:
+            return
+    require_tensorflow()
 
 
 def _empty_folder(folder: str | os.PathLike[str]) -> Path:
@@ -293,10 +304,11 @@ class _Run:
             "traces": str(self.traces.resolve()),
             "path": sys.path,
         }
-        name = "worker" if self.plan.style == "graph" else "coordinator"
-        return self._child(name, module, [json.dumps(settings)])
+        computes = self.plan.style == "graph" and not self.plan.elsewhere
+        name = "worker" if computes else "coordinator"
+        return self._child(name, module, [json.dumps(settings)], gpu=computes)
 
-    def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool = True) -> Child:
+    def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool) -> Child:
         log = self.folder / f"{name.replace(' ', '-')}.log"
         child = Child(name, module, arguments, log=log, inbox=self.inbox, gpu=gpu)
         self.children.append(child)
@@ -305,7 +317,7 @@ class _Run:
     def _follow(self, trainer: Child) -> None:
         while True:
             if (left := self.plan.deadline - time.monotonic()) <= 0:
-                raise TimeoutError("the time limit was reached before any step was recorded")
+                raise TimeoutError("time_limit: it was over before any step was recorded; give more seconds")
             try:
                 child, message = self.inbox.get(timeout=min(WATCH, left))
             except queue.Empty:

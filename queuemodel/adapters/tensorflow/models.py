@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ProfilingError
+from ...errors import DataError, ProfilingError
+from .children import one_line
 
 if TYPE_CHECKING:
     import keras
@@ -118,13 +121,13 @@ def model_name(model: str | Callable[[], Built]) -> str:
 
     Raises
     ------
-    ProfilingError
+    DataError
         Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
     """
     if callable(model):
         module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
         if module in (None, "__main__") or not function.isidentifier():
-            raise ProfilingError(
+            raise DataError(
                 f"model: a child process must be able to import the function, got {module}:{function}; "
                 "put it at the top level of a module of its own"
             )
@@ -132,7 +135,7 @@ def model_name(model: str | Callable[[], Built]) -> str:
     if not isinstance(model, str) or not (
         model in BUILT_IN or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", model)
     ):
-        raise ProfilingError(f"model: must be 'package.module:function' or one of {', '.join(BUILT_IN)}, got {model!r}")
+        raise DataError(f"model: must be 'package.module:function' or one of {', '.join(BUILT_IN)}, got {model!r}")
     return model
 
 
@@ -207,7 +210,8 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
     import tensorflow as tf
 
     keras.utils.set_random_seed(1)
-    result = function_of(name)()
+    with _blaming(name):
+        result = function_of(name)()
     if not isinstance(result, tuple) or len(result) != 2:
         raise _wrong(name, f"a pair (model, data set), got {type(result).__name__}")
     model, dataset = result
@@ -219,8 +223,10 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
         raise _wrong(name, "a compiled model, got one without optimizer and loss; call model.compile(...)")
     dataset, batch, dataset_size = _batches(name, dataset, batch_size)
     size = int(tf.nest.flatten(batch)[0].shape[0])
-    if not model.built:
-        model(keras.utils.unpack_x_y_sample_weight(batch)[0], training=False)
+    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+    # creates what is created on first use, and lets a wrong shape fail where its message is clearest
+    with _blaming(name):
+        model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
     return TrainingTask(model, dataset, batch, size, dataset_size)
 
 
@@ -252,6 +258,18 @@ def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any,
             f"model {name!r}: batch size {size} is more than its data set holds; ask for less"
         ) from None
     return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
+
+
+@contextlib.contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """What fails in a user's own code fails in the model's name."""
+    try:
+        yield
+    except ProfilingError:
+        raise
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
 
 
 def _wrong(name: str, expected: str) -> ProfilingError:

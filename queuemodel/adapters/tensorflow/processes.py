@@ -20,6 +20,7 @@ from ...errors import ProfilingError
 
 Message = dict[str, Any]
 GRACE = 5.0  # seconds for an orderly end
+NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following")  # TensorFlow's start-up messages
 
 
 class Child:
@@ -29,7 +30,7 @@ class Child:
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], *, log: Path, inbox: queue.SimpleQueue, gpu: bool = True
+        self, name: str, module: str, arguments: Sequence[str], *, log: Path, inbox: queue.SimpleQueue, gpu: bool
     ) -> None:
         self.name, self.log = name, log
         with log.open("wb") as errors:
@@ -41,13 +42,15 @@ class Child:
                 env=_environment(gpu),
                 start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
             )
-        threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
+        self.listener.start()
 
     def _listen(self, inbox: queue.SimpleQueue) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed process
-                inbox.put((self, json.loads(line)))
+        with self.process.stdout as messages:
+            for line in messages:
+                with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed process
+                    inbox.put((self, json.loads(line)))
         self.process.wait()
         inbox.put((self, None))
 
@@ -69,21 +72,19 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                assert pipe is not None
-                pipe.close()
+        self.listener.join(1.0)
+        with contextlib.suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.close()
 
     def epitaph(self) -> str:
         """Why it ended: the signal or exit status, and its own last line."""
-        code = self.process.poll()
-        how = (
-            "closed its output" if code is None
-            else f"was killed by {signal.Signals(-code).name}" if code < 0
-            else f"ended with exit status {code}"
-        )  # fmt: skip
+        code = self.process.wait()
+        if code == -signal.SIGKILL:
+            return f"the {self.name} was killed by SIGKILL (was memory short?)"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-        said = [line for line in lines if line and not line.startswith(("I0000", "W0000", "WARNING", "^"))]
+        said = [line for line in lines if line and not line.startswith(NOISE)]
         return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
 
 

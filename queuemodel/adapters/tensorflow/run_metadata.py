@@ -19,9 +19,9 @@ COLLECTION = 1200
 COLLECTION_PER_EVENT = 4.5
 
 TASK = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)")
-# "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."
+# "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."; from 1 Gb/s on "[12.1Gb/s]"
 RECEIVED = re.compile(
-    r"\[(?P<size>[\d.]+)(?P<unit>M?B)\] \[(?P<rate>[\d.e+]+|inf)Mb/s\] (edge_\d+_)?(?P<tensor>.+) "
+    r"\[(?P<size>[\d.]+)(?P<unit>M?B)\] \[(?P<rate>\S+)(?P<scale>[MG])b/s\] (edge_\d+_)?(?P<tensor>.+) "
     r"from (?P<source>\S+) to (?P<destination>\S+)"
 )
 # "[mklcpu 1.8MB 1.8MB] Fill_2 = Fill(Fill_2/dims, ^mul_2)"
@@ -95,7 +95,9 @@ def _traced(step_stats: Any, where: str) -> TracedStep:
                     text.removeprefix("^").partition(":")[0] for text in labelled["inputs"].split(", ") if text
                 )
                 operations[TracedOperation(task, node.node_name, labelled["op"], inputs, start, end)] = None
-            elif node.node_name not in ("RecvTensor", "_SOURCE", "_SINK"):
+            elif node.node_name == "RecvTensor":
+                raise DataError(f"{where}: a RecvTensor event of {task} has an unknown label: {node.timeline_label!r}")
+            elif node.node_name not in ("_SOURCE", "_SINK"):
                 operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
     collection = COLLECTION + COLLECTION_PER_EVENT * (len(operations) + len(transfers))
     return TracedStep(where, list(operations), [transfer for _, transfer in transfers], collection)
@@ -106,10 +108,12 @@ def _bytes(node: Any, received: re.Match[str]) -> int:
     Payload of a RecvTensor event.
 
     The allocation that TensorFlow notes with it is exact; so are sizes below 0.1 MB in the label. Above, the label is
-    rounded, but its rate is 8 bytes over the duration, printed with seven digits or more: as good as exact.
+    rounded; up to 1 Gb/s its rate, 8 bytes over the duration, is printed with six decimals: as good as exact.
     """
     for output in node.output:
         return output.tensor_description.allocation_description.requested_bytes
     if received["unit"] == "B":
         return int(float(received["size"]))
-    return 4 * round(float(received["rate"]) * node.all_end_rel_micros / 32)
+    if received["scale"] == "M":
+        return 4 * round(float(received["rate"]) * node.all_end_rel_micros / 32)
+    return 4 * round(float(received["size"]) * 2**20 / 4)

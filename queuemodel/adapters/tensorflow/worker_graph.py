@@ -87,7 +87,8 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
             ]
         with tf.device(WORKER):
             placeholders = [tf1.placeholder(spec.dtype, spec.shape) for spec in tf.nest.flatten(batch_spec)]
-            outputs, _ = _imported(forward, [*values, *placeholders], {}, "worker")
+            here = [tf.identity(value) for value in values]  # else a loop's parameters would circulate on the server
+            outputs, _ = _imported(forward, [*here, *placeholders], {}, "worker")
         result = tf.nest.pack_sequence_as(forward.structured_outputs, outputs, expand_composites=True)
         gradients = [g for gradient in result["gradients"] for g in _components(gradient)]
         with tf.device(SERVER):
@@ -106,10 +107,12 @@ def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple
     place = {id(v): i for i, v in enumerate(variables)}
     trainable = [place[id(v)] for v in model.trainable_variables]
     changed: list[int] = []
+    metrics = [(v, v.value.numpy()) for v in model.metrics_variables]  # of no use here: they keep their first values
 
     def forward_backward(values: list[tf.Tensor], batch: Any) -> dict[str, Any]:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        state = keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True)))
+        unused = [(v, tf.constant(value, v.value.dtype)) for v, value in metrics]
+        state = keras.StatelessScope(state_mapping=[*zip(variables, values, strict=True), *unused])
         parameters = [values[i] for i in trainable]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(parameters)

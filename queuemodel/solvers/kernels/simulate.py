@@ -69,8 +69,8 @@ def pop(times, who, size):
 
 
 @njit(cache=True)
-def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go, place_of, class_of,
-        batches, cycles, durations, areas, counts, busy):  # fmt: skip
+def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go, place_of,
+        class_of, batches, cycles, durations, areas, counts, busy):  # fmt: skip
     """One replication: ``batches`` batches of ``cycles`` departures each.
 
     go (C, K, C*K) holds cumulative probabilities of the next (class, place). Fills durations (B,), areas (B, K, C) of

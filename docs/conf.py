@@ -1,0 +1,32 @@
+"""The documentation's settings: ``make docs``."""
+
+import queuemodel
+
+project = "queuemodel"
+author = "The queuemodel developers"
+copyright = "2026, the queuemodel developers"
+release = version = queuemodel.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build", "**/generated/.*"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["deflist", "dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings: list[str] = []
+
+default_role = "py:obj"
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say it in words
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+html_theme = "furo"
+html_title = "queuemodel"

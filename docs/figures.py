@@ -1,0 +1,109 @@
+"""Make the pictures of the documentation: ``python docs/figures.py``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from closed_fcfs import simulate_fcfs
+
+import queuemodel as qm
+from queuemodel import plotting
+from queuemodel.data import example_profile, example_throughputs
+
+IMAGES = Path(__file__).parent / "images"
+
+#: Of one measured throughput, from a minute's run (queuemodel/data/README.md: 2 to 4 %).
+NOISE = 0.04
+
+
+def readme() -> plotting.Axes:
+    """The recorded example, predicted from one worker, and what was measured with more."""
+    measured = [
+        (point.workers, x, (1 - NOISE) * x, (1 + NOISE) * x)
+        for point in example_throughputs("alexnet-60")
+        for x in [point.steps_per_second]
+    ]
+    curve = qm.fit(example_profile("alexnet-60")).throughput(range(1, 13))
+    ax = curve.plot(measured=measured, label="predicted from one worker")
+    ax.legend(fontsize="small", loc="lower right", framealpha=0.85, edgecolor="none")
+    return ax
+
+
+def step_time() -> plotting.Axes:
+    """Where a step's time goes."""
+    return plotting.plot_step_time(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
+
+
+def efficiency() -> plotting.Axes:
+    """Efficiency against workers."""
+    return plotting.plot_efficiency(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
+
+
+def what_if() -> plotting.Axes:
+    """The same job with two servers, and with faster accelerators."""
+    model = qm.fit(example_profile("alexnet-60"))
+    changes: dict[str, dict[str, float]] = {
+        "as profiled: 60 Mbit/s, 1 server": {},
+        "2 servers": {"parameter_servers": 2},
+        "accelerators twice as fast": {"accelerator_speed": 2.0},
+    }
+    return plotting.plot_comparison(
+        {label: model.what_if(**change).throughput(range(1, 17)) for label, change in changes.items()}
+    )
+
+
+def throughputs_only() -> plotting.Axes:
+    """A fit to throughputs of one to four workers, and what was measured with more."""
+    points = example_throughputs("shakesmall-p100")
+    curve = qm.fit(points[:4], batch_size=128, parameter_bytes=4 * 2926986).throughput(range(1, 13))
+    return curve.plot(measured=[(p.workers, p.steps_per_second) for p in points[4:]])
+
+
+def network() -> plotting.Axes:
+    """A network's throughput with its bounds."""
+    stations = [qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)]
+    return plotting.plot_network_solution(qm.solve(qm.Network(stations, think_time=1.0), population=20))
+
+
+def knee() -> plotting.Axes:
+    """First-come-first-served throughput: formula, simulation and mean-value analysis."""
+    D, Z, N = 0.2, 0.8, np.arange(1, 13)
+    ax = plotting.new_axes()
+    solution = qm.solve(qm.Network([qm.Station("server", service_time=D)], think_time=Z), population=12)
+    ax.plot(N, solution.throughputs, "-", color="0.5", label="exact MVA")
+    for cv, color in ((0.1, plotting.COLORS[1]), (0.3, plotting.COLORS[2]), (0.5, plotting.COLORS[3])):
+        formula = qm.knee_throughput(N, cycle=D + Z, demand=D, width=qm.knee_width(cv))
+        ax.plot(N, formula, "-", color=color, label=f"knee_throughput, cv {cv}")
+        found = [simulate_fcfs(int(n), demands=[D], think_time=Z, cv=cv)[0] for n in N]
+        ax.plot(N, found, "x", color=color, label=f"simulation, cv {cv}")
+    ax.set_xlim(0, 12.5)
+    ax.set_ylim(0, None)
+    ax.set_xlabel("population (customers)")
+    ax.set_ylabel("throughput (cycles/s)")
+    ax.legend(frameon=False, fontsize="small")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+FIGURES = {
+    "readme": readme,
+    "step-time": step_time,
+    "efficiency": efficiency,
+    "what-if": what_if,
+    "throughputs-only": throughputs_only,
+    "network": network,
+    "knee": knee,
+}
+
+
+def main() -> None:
+    """Write them all, or those named."""
+    for name in sys.argv[1:] or FIGURES:
+        plotting.save_figure(FIGURES[name](), IMAGES / f"{name}.png")
+        print(name)
+
+
+if __name__ == "__main__":
+    main()

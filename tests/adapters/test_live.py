@@ -1,0 +1,223 @@
+"""Live profiling with real servers, and every way in which it can end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from queuemodel import MissingDependencyError, Profile, ProfilingError, QueueModelWarning
+from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
+from queuemodel.adapters.tensorflow.processes import free_addresses
+
+pytestmark = pytest.mark.live
+HERE = Path(__file__).parent
+
+
+def running(mark):
+    """Processes whose environment carries ``mark``: pid to command line."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (entry / "environ").read_bytes() and (command := (entry / "cmdline").read_bytes()):
+                found[int(entry.name)] = command.replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def family(monkeypatch):
+    """A function that lists the children; none may be left in the end."""
+    mark = f"queuemodel-test-{uuid.uuid4().hex}"
+    monkeypatch.setenv("QUEUEMODEL_TEST", mark)
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE))
+    yield lambda: running(mark)
+    deadline = time.monotonic() + 5
+    while (left := running(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def kill(family, module):
+    """Kill the child that runs a module, as the kernel's memory killer would."""
+    pids = [pid for pid, command in family().items() if f"adapters.tensorflow.{module} " in command]
+    assert len(pids) == 1
+    os.kill(pids[0], signal.SIGKILL)
+
+
+def at_step(number, action):
+    def on_step(kind, done, total):
+        if done == number:
+            action()
+
+    return on_step
+
+
+def check(profile, *, steps, batch_size):
+    assert len(profile.steps) == steps
+    assert profile.job.batch_size == batch_size
+    assert profile.source.framework_version
+    assert set(profile.source.hosts) == {"ps:0", "worker:0"}
+    (untraced,) = profile.throughputs
+    assert untraced.workers == 1
+    # tracing slows steps, but not out of recognition
+    assert 0.3 < profile.values("step_time").mean() * untraced.steps_per_second < 5
+    for step in profile.steps:
+        assert 0 < step.compute <= step.step_time
+        assert step.fetched_bytes > 0
+        assert step.pushed_bytes > 0
+
+
+def test_graph_style_with_a_built_in_model(family, tmp_path):
+    output = tmp_path / "mlp.json"
+    seen = []
+    profile = profile_live("mlp", steps=8, warmup=3, output=output, on_step=lambda *news: seen.append(news))
+    check(profile, steps=8, batch_size=64)
+    assert Profile.load(output) == profile
+    assert profile.source.style == "graph"
+    weights = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
+    assert profile.job.parameter_bytes == weights
+    assert profile.job.tensors == 6
+    assert profile.job.dataset_size == 2048
+    # every parameter travels once each way, and with them the dropout's seed
+    assert profile.values("fetched_bytes") == pytest.approx(weights, rel=0.001)
+    assert profile.values("pushed_bytes") == pytest.approx(weights, rel=0.001)
+    assert [done for _, done, _ in seen] == list(range(1, 20))
+
+
+def test_graph_style_with_a_users_model_and_another_batch_size(family):
+    import live_jobs
+
+    profile = profile_live(live_jobs.dropout_and_normalization, steps=5, warmup=2, batch_size=12)
+    check(profile, steps=5, batch_size=12)
+    assert profile.job.name == "live_jobs:dropout_and_normalization"
+    assert profile.job.tensors == 2 * 2 + 4 + 3  # dense layers; scale, shift, two moving averages; the LSTM's
+    # once each way, also what a loop uses; and the seeds
+    assert profile.values("fetched_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.01)
+    assert profile.values("pushed_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.01)
+
+
+def test_strategy_style(family, tmp_path):
+    profile = profile_live("live_jobs:subclassed", style="strategy", steps=8, warmup=4, traces=tmp_path / "traces")
+    check(profile, steps=8, batch_size=30)
+    assert profile.source.style == "parameter-server-strategy"
+    assert profile.job.parameter_bytes == 4 * (300 * 512 + 512 + 512 * 3 + 3)
+    assert list((tmp_path / "traces").rglob("*.xplane.pb"))
+
+
+@pytest.mark.parametrize("module", ["worker", "serve"])
+def test_a_killed_process_ends_the_run_and_keeps_its_steps(family, tmp_path, module):
+    output = tmp_path / "profile.json"
+    with pytest.raises(EndedEarlyError, match="was killed by SIGKILL") as caught:
+        profile_live(
+            "live_jobs:subclassed",
+            steps=5000,
+            warmup=1,
+            output=output,
+            on_step=at_step(20, lambda: kill(family, module)),
+        )
+    assert {"worker": "the worker", "serve": "the parameter server"}[module] in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.profile is not None
+    saved = Profile.load(output)
+    assert 10 <= len(saved.steps) < 5000
+    assert f"saved {len(saved.steps)} steps" in str(caught.value)
+
+
+def test_the_command_ends_cleanly_on_control_c(family, tmp_path):
+    output = tmp_path / "profile.json"
+    command = [sys.executable, "-m", "queuemodel", "profile", "mlp", "--steps", "5000", "--progress", "-o", str(output)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    said = b""
+    while b"tracing" not in said and (more := os.read(process.stderr.fileno(), 4096)):
+        said += more
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=40)
+    assert process.returncode == 130, rest
+    steps = len(Profile.load(output).steps)
+    assert 0 < steps < 5000
+    assert f"queuemodel: interrupted; saved {steps} steps to {output}" in rest.decode()
+    assert "Traceback" not in rest.decode()
+
+
+def test_an_interrupt_before_the_first_step_saves_nothing(family, tmp_path):
+    output = tmp_path / "profile.json"
+    output.write_text("earlier")
+    with pytest.raises(Interrupted) as caught:
+        profile_live("live_jobs:subclassed", output=output, warmup=5, on_step=at_step(1, interrupt))
+    assert caught.value.profile is None
+    assert output.read_text() == "earlier"
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_children_do_not_outlive_a_killed_parent(family):
+    code = "from queuemodel.adapters.tensorflow.live import profile_live; profile_live('mlp', steps=100000)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 20
+    while len(family()) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(family()) == 3
+    time.sleep(3)  # in the middle of importing TensorFlow
+    parent.kill()
+    parent.wait()  # and the fixture looks for orphans
+
+
+def test_a_time_limit_keeps_what_there_is(family):
+    with pytest.warns(QueueModelWarning, match=r"time_limit of .* reached after \d+ of 100000 steps"):
+        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=15)
+    assert 0 < len(profile.steps) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
+        ("live_jobs:not_compiled", "must return a compiled model"),
+        ("live_jobs:absent", "live_jobs has no function 'absent'; it has dropout_and_normalization"),
+        ("no_such_module:f", "no module named 'no_such_module'"),
+    ],
+)
+def test_a_users_mistakes_are_one_line(family, model, said):
+    with pytest.raises(ProfilingError, match=said) as caught:
+        profile_live(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_servers_that_run_elsewhere(family, monkeypatch):
+    ps, worker = free_addresses(2)
+    serve = [sys.executable, "-m", "queuemodel", "serve", "--ps", ps, "--worker", worker, "--job"]
+    servers = [subprocess.Popen([*serve, job], stdout=subprocess.PIPE) for job in ("ps", "worker")]
+    try:
+        for server, address in zip(servers, (ps, worker), strict=True):
+            assert address in server.stdout.readline().decode()
+        profile = profile_live("live_jobs:subclassed", steps=4, warmup=2, ps=ps, worker=worker)
+        check(profile, steps=4, batch_size=30)
+        assert profile.source.hosts == {"ps:0": ps, "worker:0": worker}
+        monkeypatch.setenv("TF_CONFIG", f'{{"cluster": {{"ps": ["{ps}"], "worker": ["{worker}"]}}}}')
+        check(profile_live("live_jobs:subclassed", steps=4, warmup=2, style="strategy"), steps=4, batch_size=30)
+        with pytest.raises(
+            EndedEarlyError, match=f"ps {ps}: no longer answers|UnavailableError|AbortedError"
+        ) as caught:
+            profile_live("live_jobs:subclassed", steps=50_000, warmup=2, on_step=at_step(30, servers[0].kill))
+        assert len(caught.value.profile.steps) > 10
+    finally:
+        for server in servers:
+            server.send_signal(signal.SIGINT)
+            server.communicate(timeout=10)
+    assert servers[1].returncode == 130
+
+
+def test_no_tensorflow_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[tensorflow\]'"):
+        profile_live("mlp")

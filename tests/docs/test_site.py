@@ -1,0 +1,86 @@
+"""The documentation builds without a warning, says everything that it must, and shows pictures that a script made."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import queuemodel as qm
+from queuemodel.cli import COMMANDS
+from queuemodel.training.operations import Operation
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path):
+    pytest.importorskip("sphinx")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-d",
+        str(tmp_path / "doctrees"),
+        "-b",
+        "html",
+    ]
+    done = subprocess.run([*command, str(DOCS), str(tmp_path / "site")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "Predict throughput against the number of workers"
+        in (tmp_path / "site/reference/command-line.html").read_text()
+    )
+
+
+@pytest.mark.parametrize("kind", [qm.Profile, qm.Source, qm.Cluster, qm.Job, qm.Step, qm.Throughput, Operation])
+def test_every_field_of_a_profile_is_documented(kind):
+    text = (DOCS / "reference" / "profile-json.md").read_text()
+    documented = set(
+        re.findall(r"`(\w+)`", "\n".join(row.split(" | ")[0] for row in text.splitlines() if row[:1] == "|"))
+    )
+    assert {field.name for field in msgspec.structs.fields(kind)} <= documented
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = set((DOCS / "reference" / "api.rst").read_text().split())
+    assert set(qm.__all__) - {"__version__"} <= listed
+
+
+def test_every_command_is_documented():
+    text = (DOCS / "reference" / "command-line.md").read_text()
+    assert {name for name in COMMANDS if f"| `{name}` |" not in text} == set()
+
+
+def test_pictures_are_there_and_come_from_the_script():
+    figures = (DOCS / "figures.py").read_text()
+    for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
+        if "_build" in page.parts:
+            continue
+        for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            if Path(target).parent.name == "images" and page.name not in ("validation.md", "trace-simulation.md"):
+                assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/figures.py"
+
+
+def test_no_page_names_a_folder_of_somebody_s_machine():
+    pages = [
+        *DOCS.rglob("*.md"),
+        *ROOT.glob("*.md"),
+        *(ROOT / "queuemodel" / "data").glob("*.md"),
+        ROOT / "CITATION.cff",
+    ]
+    for page in pages:
+        assert not re.search(r"(?<![\w.])/(work|home|root|Users)/", page.read_text()), page
+
+
+def test_the_papers_are_cited():
+    text = (ROOT / "CITATION.cff").read_text()
+    for paper in ("Streamlining Distributed Training", "Throughput Prediction of Asynchronous SGD"):
+        assert paper in text

@@ -1,0 +1,268 @@
+"""Figures show the numbers of their result, at the right place, and leave nothing behind."""
+
+import base64
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import queuemodel as qm
+from queuemodel import plotting
+from queuemodel.data import example_profile, example_throughputs
+
+
+@pytest.fixture(scope="module")
+def model():
+    return qm.fit(example_profile("alexnet-60"))
+
+
+@pytest.fixture(scope="module")
+def curve(model):
+    return model.throughput(range(1, 13))
+
+
+@pytest.fixture
+def bare():
+    """A curve of a method without stations or bounds."""
+    X = np.array([2.0, 3.5, 5.0])
+    return qm.ThroughputCurve(np.array([1, 2, 4]), X, 0.9 * X, 1.1 * X, single=2.0, method="simulated")
+
+
+def line(ax, label):
+    (found,) = [artist for artist in ax.lines if artist.get_label() == label]
+    return found
+
+
+def stack(ax):
+    """Bars as rows of (workers, bottom, height)."""
+    return np.array([(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height()) for bar in ax.patches])
+
+
+def assert_readable(ax):
+    """Quantity and unit on both axes, y from 0, and a legend that names everything once."""
+    assert ax.get_xlabel()
+    assert "(" in ax.get_ylabel()
+    assert ax.get_ylim()[0] == 0
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(labels) == len(set(labels))
+
+
+def test_throughput_shows_curve_band_and_bounds(curve):
+    ax = plotting.plot_throughput(curve)
+    assert_readable(ax)
+    drawn = line(ax, curve.method)
+    np.testing.assert_array_equal(drawn.get_xdata(), curve.workers)
+    np.testing.assert_array_equal(drawn.get_ydata(), curve.steps_per_second)
+    (band,) = ax.collections
+    edges = band.get_paths()[0].vertices
+    assert edges[:, 1].max() == pytest.approx(curve.upper.max())
+    dashed = [artist for artist in ax.lines if artist.get_linestyle() == "--"]
+    np.testing.assert_array_equal([artist.get_ydata() for artist in dashed], [curve.bound_upper, curve.bound_lower])
+    assert {artist.get_color() for artist in dashed} == {plotting.BOUND}
+
+
+def test_profiled_range_is_shaded_and_the_knee_marked(curve):
+    ax = plotting.plot_throughput(curve)
+    (shade,) = ax.patches
+    assert (shade.get_x(), shade.get_width()) == (0, curve.profiled_workers + 0.5)
+    texts = [text.get_text() for text in ax.texts]
+    assert "extrapolated →" in texts
+    (knee,) = [artist for artist in ax.lines if artist.get_linestyle() == ":"]
+    assert knee.get_xdata()[0] == curve.saturation_workers
+    assert f"knee {curve.saturation_workers:.3g}, {curve.bottleneck}" in texts
+
+
+def test_no_knee_is_marked_beyond_the_axis(model):
+    ax = plotting.plot_throughput(model.what_if(accelerator_speed=0.02).throughput(range(1, 5)))
+    assert not [artist for artist in ax.lines if artist.get_linestyle() == ":"]
+
+
+def test_measured_points_are_black_markers_with_their_intervals():
+    points = example_throughputs("alexnet-60")
+    curve = qm.fit(points[:3]).throughput(range(1, 9))
+    ax = plotting.plot_throughput(curve, measured=[(8, 1.94, 1.85, 2.05)])
+    (container,) = ax.containers
+    markers, _, (bars,) = container.lines
+    expected = [*((point.workers, point.steps_per_second) for point in points[:3]), (8, 1.94)]
+    np.testing.assert_allclose(markers.get_xydata().astype(float), expected)
+    assert markers.get_color() == "black"
+    np.testing.assert_allclose(bars.get_segments()[-1], [(8, 1.85), (8, 2.05)])
+
+
+@pytest.mark.parametrize("point", [(8,), (8, 1.9, 1.8)])
+def test_measured_points_of_another_form_are_refused(curve, point):
+    with pytest.raises(qm.ModelError, match="lower, upper"):
+        plotting.plot_throughput(curve, measured=[point])
+
+
+def test_examples_per_second_stand_on_the_right(curve):
+    ax = plotting.plot_throughput(curve)
+    (right,) = ax.child_axes
+    assert right.get_ylabel() == "throughput (examples/s)"
+    ax.figure.draw_without_rendering()
+    assert right.get_ylim() == pytest.approx(np.multiply(ax.get_ylim(), curve.batch_size))
+
+
+@pytest.mark.parametrize("workers", [[4], [1, 2, 4, 8, 16], range(1, 101)])
+@pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
+def test_any_numbers_of_workers(model, workers, plot):
+    assert_readable(plot(model.throughput(workers)))
+
+
+@pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
+def test_a_curve_without_stations_or_bounds(bare, plot):
+    ax = plot(bare)
+    assert_readable(ax)
+    assert not [artist for artist in ax.lines if artist.get_linestyle() == "--"]
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_step_time_adds_up_to_the_step(model, servers):
+    curve = model.what_if(parameter_servers=servers).throughput(range(1, 9))
+    bars = stack(plotting.plot_step_time(curve))
+    top = np.array([(bars[np.isclose(bars[:, 0], n), 2]).sum() for n in curve.workers])
+    step = curve.workers / curve.steps_per_second
+    np.testing.assert_allclose(top, step, rtol=0.004)  # layers thinner than a line are left out
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(top, 1.02 * step, rtol=0.004)
+
+
+def test_step_time_of_one_worker_is_without_waiting(curve):
+    labels = [text.get_text() for text in plotting.plot_step_time(curve).get_legend().get_texts()]
+    assert {"worker", "transmit link", "transmit link, waiting", "receive link"} <= set(labels)
+    ax = plotting.plot_step_time(curve)
+    waiting = next(c for c in ax.containers if c.get_label() == "transmit link, waiting")
+    service = next(c for c in ax.containers if c.get_label() == "transmit link")
+    assert waiting[0].get_height() == pytest.approx(0, abs=1e-12)
+    demand = example_profile("alexnet-60").values("fetch").mean()
+    assert [bar.get_height() for bar in service] == pytest.approx([demand] * 12)
+
+
+def test_stations_of_several_servers_are_added_up(model):
+    ax = plotting.plot_step_time(model.what_if(parameter_servers=4).throughput(range(1, 5)))
+    assert not any(character.isdigit() for text in ax.get_legend().get_texts() for character in text.get_text())
+    assert "4 parameter servers" in ax.get_xlabel()
+
+
+def test_efficiency_starts_at_one(curve):
+    ax = plotting.plot_efficiency(curve)
+    drawn = line(ax, curve.method).get_ydata()
+    assert drawn[0] == pytest.approx(1)
+    np.testing.assert_allclose(drawn, curve.efficiency)
+
+
+def test_comparison_draws_each_curve_once(model, curve):
+    ax = plotting.plot_comparison({"one": curve, "two": model.what_if(parameter_servers=2).throughput([1, 2, 4])})
+    assert_readable(ax)
+    assert [artist.get_label() for artist in ax.lines] == ["one", "two"]
+    assert len({artist.get_color() for artist in ax.lines}) == 2
+    with pytest.raises(qm.ModelError, match="at least one curve"):
+        plotting.plot_comparison({})
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_validation_puts_measured_on_x_and_predicted_on_y(scale):
+    rows = [
+        {"series": "a", "measured": 1.0, "predicted": 1.1, "lower": 1.0, "upper": 1.2},
+        {"series": "a", "measured": 2.0, "predicted": 1.9, "lower": 1.8, "upper": 2.1},
+        {"series": "b", "measured": 3.0 * scale, "predicted": 3.3 * scale},
+    ]
+    ax = plotting.plot_validation(rows, unit="steps/s")
+    np.testing.assert_array_equal(line(ax, "a").get_xydata(), [(1.0, 1.1), (2.0, 1.9)])
+    assert ax.get_xlabel() == "measured throughput (steps/s)"
+    assert ax.get_ylabel() == "predicted throughput (steps/s)"
+    assert ax.get_xlim() == ax.get_ylim()
+    assert ax.get_xscale() == ("log" if scale > 1 else "linear")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{"series": "a", "measured": 1.0}],
+        [{"series": "a", "measured": 0.0, "predicted": 1.0}],
+        [{"series": "a", "measured": 1.0, "predicted": float("nan")}],
+    ],
+)
+def test_validation_refuses_rows_that_it_cannot_draw(rows):
+    with pytest.raises(qm.ModelError, match="plot_validation"):
+        plotting.plot_validation(rows)
+
+
+def test_network_solution_lies_between_its_bounds():
+    network = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
+    ax = plotting.plot_network_solution(qm.solve(network, population=20))
+    assert_readable(ax)
+    drawn = line(ax, "exact MVA").get_ydata()
+    upper, lower = [artist.get_ydata() for artist in ax.lines if artist.get_linestyle() == "--"]
+    assert np.all(lower <= drawn + 1e-12)
+    assert np.all(drawn <= upper + 1e-12)
+    assert "N* 6.5, cpu" in [text.get_text() for text in ax.texts]
+
+
+def test_network_where_nobody_queues_has_no_knee():
+    network = qm.Network([qm.Station("walk", service_time=1.0, servers=float("inf"))])
+    assert not plotting.plot_network_solution(qm.solve(network, population=5)).texts
+
+
+def test_drawing_on_given_axes_uses_them(curve):
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plotting.plot_throughput(curve, ax=left, color="red", label="mine") is left
+    assert line(left, "mine").get_color() == "red"
+    assert not right.lines
+
+
+def test_drawing_changes_no_global(curve):
+    before = dict(matplotlib.rcParams)
+    curve.plot()
+    plotting.svg_image(curve.plot)
+    assert dict(matplotlib.rcParams) == before
+    code = (
+        "import sys, queuemodel as qm; from queuemodel.data import example_profile; "
+        "qm.fit(example_profile())._repr_html_(); qm.fit(example_profile()).throughput([1, 2])._repr_html_(); "
+        "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
+
+
+def test_svg_image_is_a_picture(curve):
+    html = plotting.svg_image(curve.plot)
+    data = html.removeprefix('<img alt="plot" src="data:image/svg+xml;base64,').removesuffix('"/>')
+    assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
+    assert plotting.svg_image(curve.plot) in curve._repr_html_()
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")])
+def test_saved_files_are_of_their_kind_and_the_same_each_time(curve, tmp_path, suffix, start):
+    path = tmp_path / f"plot{suffix}"
+    plotting.save_figure(curve.plot(), path)
+    first = path.read_bytes()
+    assert first.startswith(start)
+    plotting.save_figure(curve.plot(), path)
+    assert path.read_bytes() == first
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_axes_of_a_subfigure_can_be_saved(curve, tmp_path):
+    inner = Figure().subfigures(1, 2)[0].subplots()
+    plotting.save_figure(curve.plot(ax=inner), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").exists()
+
+
+@pytest.mark.parametrize("name", ["plot.gif", "plot", "missing/plot.png", "folder.png"])
+def test_what_cannot_be_written_is_one_line_and_leaves_files_alone(curve, tmp_path, name):
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "plot.gif").write_text("old")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(qm.DataError) as caught:
+        plotting.save_figure(curve.plot(), tmp_path / name)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "plot.gif").read_text() == "old"
+    assert sorted(tmp_path.iterdir()) == before
