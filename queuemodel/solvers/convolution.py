@@ -84,6 +84,8 @@ class Constants:
             total = _with(total, D[k], mu)
         X = np.empty(N)
         single.throughput(*total, X)
+        if all(_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in dependent.values()):
+            X = np.maximum.accumulate(X)  # it grows with n; rounding must not make it look otherwise
         return cls(network, D, Z, N, dependent, (m, e), total, X, {})
 
     def without(self) -> dict[int, Pairs]:

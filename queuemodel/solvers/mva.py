@@ -91,13 +91,14 @@ def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.
 
 
 def _plain_recursion(D: list[float], Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
-    Q, xs, rs = [0.0] * len(D), [], []
+    Q, xs, rs, x = [0.0] * len(D), [], [], 0.0
+    most = 1.0 / max(D) if max(D, default=0.0) > 0 else np.inf
     for n in range(1, population + 1):
         r = [d * (1.0 + q) for d, q in zip(D, Q, strict=True)]  # arrival theorem
         total = Z
         for value in r:
             total += value
-        x = n / total
+        x = max(x, min(n / total, most))
         Q = [x * value for value in r]  # Little's law
         xs.append(x)
         rs.append(r)

@@ -41,16 +41,24 @@ def add(m, e, p, q):
 
 @njit(cache=True)
 def mva(D, Z, N, X, R):
-    """Reiser and Lavenberg (1980) for queues with demands D and think time Z; fills X (N,) and R (N, K)."""
+    """Reiser and Lavenberg (1980) for queues with demands D and think time Z; fills X (N,) and R (N, K).
+
+    Rounding is kept from breaking the laws that X grows with n and stays below 1 / max D.
+    """
     K = len(D)
     Q = np.zeros(K)
+    before, most = 0.0, 0.0
+    for k in range(K):
+        most = max(most, D[k])
+    most = 1.0 / most if most > 0.0 else np.inf
     for n in range(1, N + 1):
         total = Z
         for k in range(K):
             r = D[k] * (1.0 + Q[k])  # arrival theorem
             R[n - 1, k] = r
             total += r
-        x = n / total
+        x = max(before, min(n / total, most))
+        before = x
         X[n - 1] = x
         for k in range(K):
             Q[k] = x * R[n - 1, k]  # Little's law
