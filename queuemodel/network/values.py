@@ -11,6 +11,9 @@ from ..errors import ModelError
 #: Times and ratios above this are taken for mistakes of units; below it no product overflows.
 LARGEST = 1e9
 
+#: What must be above 0 must be above it by more than rounding.
+SMALLEST_POSITIVE = 1e-15
+
 #: A cycle shorter than this (seconds) is a mistake too, and would overflow throughputs.
 SHORTEST_CYCLE = 1e-15
 
@@ -41,7 +44,7 @@ class PerClass(Mapping[str, float]):
 
 def require_number(value: Any, what: str, *, unit: str, positive: bool = False, largest: float = LARGEST) -> float:
     """Give ``value`` back as a float, or raise a `ModelError` that names it."""
-    if type(value) is float and 0.0 < value <= largest:  # the usual case, kept fast
+    if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
         return value
     try:
         number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
@@ -49,6 +52,8 @@ def require_number(value: Any, what: str, *, unit: str, positive: bool = False, 
         number = math.nan
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
         raise ModelError(f"{what} must be finite and {'> 0' if positive else '>= 0'} {unit}, got {value!r}")
+    if positive and number < SMALLEST_POSITIVE:
+        raise ModelError(f"{what} must be at least {SMALLEST_POSITIVE:g} {unit}, got {value!r}")
     if number > largest:
         raise ModelError(f"{what} must be at most {largest:g} {unit}, got {value!r}")
     return number

@@ -14,6 +14,8 @@ UP, DOWN = 2.0**512, 2.0**-512
 @njit(cache=True)
 def normal(m, e):
     """The pair in its normal form."""
+    if not m < np.inf:
+        return m, e
     while m >= BIG:
         m *= DOWN
         e += 1
