@@ -8,9 +8,9 @@ from .solution import Solution
 from .station import ForkJoin, Station
 
 __all__ = [
+    "LARGEST_POPULATION",
     "ForkJoin",
     "JobClass",
-    "LARGEST_POPULATION",
     "Network",
     "PhaseType",
     "Solution",

@@ -257,4 +257,5 @@ class Solution:
 
     def _repr_html_(self) -> str:
         classes = html_table(self.class_rows(), caption="") if self.network.classes else ""
-        return html_table(self.to_rows(), caption=f"{self._caption()} {self.reason if self._worth_saying else ''}".strip()) + classes
+        reason = self.reason if self._worth_saying else ""
+        return html_table(self.to_rows(), caption=f"{self._caption()} {reason}".strip()) + classes

@@ -11,7 +11,7 @@ from ..errors import ModelError, QueueModelWarning
 from ..network import Network, Solution
 from .amva import Model, model_of, rejoin_seidmann, split_seidmann
 
-MOST_ITERATIONS = 100_000
+MOST_ITERATIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ApproximateMVA:
     """Mean-value analysis with corrections for networks without product form.
 
     First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
-    Vernon, 2000), fork-joins (Varki, 1999), several servers (Suri, Sahu and Vernon, 2007). Without classes it is the
+    Vernon, 2000), fork-joins (Nelson and Tantawi, 1988), several servers (Suri, Sahu and Vernon, 2007). Without classes it is the
     recursion over populations, all of which are kept; with classes `Linearizer` around the same corrections.
     Approximate; what it costs is measured in docs/explanation/solvers.
     """
@@ -141,22 +141,21 @@ def _fixed_point(model: Model, N: np.ndarray, meets, tolerance: float):
     visited = model.D > 0
     Q = np.where(visited, N / np.maximum(visited.sum(axis=0), 1), 0.0)
     U = np.zeros((K, C))
-    weight = 1.0
-    before = np.inf
-    for i in range(MOST_ITERATIONS):
+    weight, best, since = 1.0, np.inf, 0
+    for _ in range(MOST_ITERATIONS):
         A = meets(Q)
         seen = np.where(Q[:, :, None] > 0, A / Q[:, :, None], 0.0)
         R = model.residence(A, U[:, :, None] * seen)
         X = active * N / np.maximum(model.Z + R.sum(axis=0), 1e-300)
         new = X * R
-        change = float(np.max(np.abs(new - Q) / np.maximum(N.sum(), 1)))
-        if i > 50 and change > before:
-            weight = max(0.05, weight * 0.7)  # oscillating: smaller steps
-        before = change
-        Q = Q + weight * (new - Q)
-        U = model.D * X
+        change = float(max(np.abs(new - Q).max() / max(N.sum(), 1.0), np.abs(model.D * X - U).max(initial=0.0) / 10))
         if change < tolerance:
             return X, R, new
+        best, since = (change, 0) if change < 0.9 * best else (best, since + 1)
+        if since > 20:
+            weight, since, best = max(1e-3, weight * 0.5), 0, change  # it oscillates: smaller steps
+        Q = Q + weight * (new - Q)
+        U = U + weight * (model.D * X - U)
     warnings.warn(
         f"approximate MVA: not converged after {MOST_ITERATIONS} iterations (change {change:.1e}); "
         "take another solver for this network",

@@ -13,8 +13,9 @@ from .convolution import Convolution
 from .lowering import MEMORY, chains_of, refuse_without_product_form
 from .multiclass import solve_classes
 
-#: Recursions up to this many station steps run in plain Python while numba is not loaded (it takes half a second).
-SMALL = 2000
+#: Recursions up to this many station steps run in plain Python while numba is not loaded (it takes half a second),
+#: until together they come to `ENOUGH`.
+SMALL, ENOUGH = 2000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,18 @@ class ExactMVA:
 def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
     """X (N,) and R (N, K) of single-server queues D and think time Z, for every population."""
     K = len(D)
-    if "numba" not in sys.modules and population * K <= SMALL:
+    if population * K <= SMALL and "numba" not in sys.modules and _in_plain_python(population * K):
         return _plain_recursion(D.tolist(), Z, population)
     from .kernels import single
 
     X, R = np.empty(population), np.empty((population, K))
     single.mva(D, Z, population, X, R)
     return X, R
+
+
+def _in_plain_python(steps: int, done: list[int] = [0]) -> bool:  # noqa: B006  # counts over calls on purpose
+    done[0] += steps
+    return done[0] <= ENOUGH
 
 
 def _plain_recursion(D: list[float], Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
