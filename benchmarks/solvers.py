@@ -204,7 +204,7 @@ def speed_rows() -> list[tuple[str, str, str]]:
     return rows
 
 
-def error_rows(count: int = 300) -> list[tuple[str, str, float, float, float]]:
+def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
     """Relative error of throughputs on random networks against exact answers: median, 95th percentile, worst."""
     rng = np.random.default_rng(7)
     solvers: list[tuple[str, qm.solvers.Solver]] = [
@@ -230,9 +230,9 @@ def error_rows(count: int = 300) -> list[tuple[str, str, float, float, float]]:
                     label = f"{name}, {form}" if form else name
                     errors.setdefault(label, []).append(float(np.abs(got / exact - 1).max()))
         rows += [(kind, name, *_spread(e)) for name, e in errors.items()]
-    rows += [("FCFS, one class", "approximate MVA", *_spread(fcfs_errors(rng, count // 5)))]
-    rows += [("FCFS, times by class", "approximate MVA (Linearizer)", *_spread(fcfs_class_errors(rng, count // 10)))]
-    rows += [("fork-join", "approximate MVA", *_spread(fork_errors(rng, count // 5)))]
+    rows += [("FCFS, one class", "approximate MVA", *_spread(fcfs_errors(rng, count // 2)))]
+    rows += [("FCFS, times by class", "approximate MVA (Linearizer)", *_spread(fcfs_class_errors(rng, count // 4)))]
+    rows += [("fork-join", "approximate MVA", *_spread(fork_errors(rng, count // 2)))]
     for row in rows:
         print(f"{row[0]} | {row[1]} | {row[2]:.3%} | {row[3]:.3%} | {row[4]:.3%}")
     return rows
