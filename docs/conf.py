@@ -1,6 +1,12 @@
 """The documentation's settings: ``make docs``."""
 
+import shutil
+from pathlib import Path
+
 import queuemodel
+
+# Pages of names that are gone would be warned about.
+shutil.rmtree(Path(__file__).parent / "reference" / "generated", ignore_errors=True)
 
 project = "queuemodel"
 author = "The queuemodel developers"

@@ -42,12 +42,13 @@ def efficiency() -> plotting.Axes:
 
 
 def what_if() -> plotting.Axes:
-    """The same job with two servers, and with faster accelerators."""
+    """The same job with two servers, faster accelerators, or a faster network."""
     model = qm.fit(example_profile("alexnet-60"))
     changes: dict[str, dict[str, float]] = {
         "as profiled: 60 Mbit/s, 1 server": {},
         "2 servers": {"parameter_servers": 2},
         "accelerators twice as fast": {"accelerator_speed": 2.0},
+        "100 Mbit/s": {"bandwidth": 12.5e6},
     }
     return plotting.plot_comparison(
         {label: model.what_if(**change).throughput(range(1, 17)) for label, change in changes.items()}

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 
 MODEL, MEASURED, BOUND, KNEE, PROFILED = "#0072b2", "black", "0.55", "#d55e00", "0.92"
-#: Colors that people with any color vision tell apart (Okabe and Ito, 2008); the worker's own time comes first.
-COLORS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
+#: Colors that people with any color vision tell apart (after Okabe and Ito, 2008); the worker's own time comes first.
+COLORS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f5539")
+
+MARKERS = "osD^vPhXp<>*"
 
 #: More bars than this melt into each other: an area is drawn instead.
 MOST_BARS = 64
@@ -123,9 +125,10 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
 def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     """Draw where the time of one step goes as workers are added: the worker itself, then each station.
 
-    The dark part of a station is service, the light part on top of it waiting for other workers. Stations of the same
-    kind on several servers are added up, what is thinner than a line is left out. A curve whose method has no stations
-    is drawn as the step time alone.
+    The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
+    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
+    several servers are added up, what is thinner than a line is left out. A curve whose method has no stations is drawn
+    as the step time alone.
     """
     ax = ax or new_axes()
     N = curve.workers
@@ -164,15 +167,21 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
 
 
 def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, unit: str = "steps/s") -> Axes:
-    """Draw predicted against measured throughput, one marker per row, one color per series.
+    """Draw predicted against measured throughput, one marker per row, one kind of marker per series.
 
     Parameters
     ----------
     rows : sequence of dict
-        Each with ``series``, ``measured`` and ``predicted``, and optionally ``lower`` and ``upper`` of the prediction.
+        Each with ``series``, ``measured`` and ``predicted``; optionally ``lower`` and ``upper`` of the prediction, and
+        ``group``, such as the method: on a new figure each group gets a panel of its own.
     ax : Axes, optional
     unit : str
         Of both.
+
+    Returns
+    -------
+    Axes
+        The first, when there are several panels.
 
     Raises
     ------
@@ -184,31 +193,40 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
             raise ModelError(f"plot_validation: rows need series, and measured and predicted > 0, got {row!r}")
     if not rows:
         raise ModelError("plot_validation: at least one row is needed, got none")
-    ax = ax or new_axes()
+    groups = list(dict.fromkeys(row.get("group", "") for row in rows))
+    if ax is not None or len(groups) == 1:
+        return _validation_panel(rows, ax or new_axes(), unit)
+    from matplotlib.figure import Figure
+
+    panels = Figure(figsize=(4.4 * len(groups), 4.6), layout="constrained").subplots(1, len(groups))
+    for group, panel in zip(groups, panels, strict=True):
+        _validation_panel([row for row in rows if row.get("group", "") == group], panel, unit).set_title(str(group))
+    return panels[0]
+
+
+def _validation_panel(rows: Sequence[dict[str, Any]], ax: Axes, unit: str) -> Axes:
     values = [row[key] for row in rows for key in ("measured", "predicted")]
-    least, most = min(values) / 1.3, max(values) * 1.3
+    least, most = min(values) / 1.3, max(values) * 1.15
     if wide := max(values) > 20 * min(values):
         ax.set_xscale("log")
         ax.set_yscale("log")
     line = np.array([least if wide else 0.0, most])
     ax.fill_between(line, 0.9 * line, 1.1 * line, color=PROFILED, linewidth=0, label="within 10 %")
     ax.plot(line, line, "--", color=BOUND, linewidth=1.2)
-    markers = "osD^vP*Xhp<>"
     for index, name in enumerate(dict.fromkeys(row["series"] for row in rows)):
+        color, marker = COLORS[1:][index % (len(COLORS) - 1)], MARKERS[index % len(MARKERS)]
         own = [row for row in rows if row["series"] == name]
-        x = np.array([row["measured"] for row in own])
-        y = np.array([row["predicted"] for row in own])
-        color = COLORS[1:][index % (len(COLORS) - 1)]
-        if all(row.get("lower") is not None and row.get("upper") is not None for row in own):
-            bars = [y - [row["lower"] for row in own], [row["upper"] for row in own] - y]
-            ax.errorbar(x, y, np.maximum(bars, 0.0), fmt="none", ecolor=color, alpha=0.5, linewidth=1.0)
-        ax.plot(x, y, markers[index % len(markers)], color=color, markersize=5, label=str(name))
+        for row in own:
+            if row.get("lower") is not None and row.get("upper") is not None:
+                ax.plot([row["measured"]] * 2, [row["lower"], row["upper"]], color=color, alpha=0.4, linewidth=1.0)
+        x, y = [row["measured"] for row in own], [row["predicted"] for row in own]
+        ax.plot(x, y, marker, color=color, markersize=5, label=str(name))
     ax.set_xlim(line[0], line[1])
     ax.set_ylim(line[0], line[1])
     ax.set_aspect("equal")
     ax.set_xlabel(f"measured throughput ({unit})")
     ax.set_ylabel(f"predicted throughput ({unit})")
-    ax.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize="small", borderaxespad=0.0)
+    ax.legend(loc="upper left", fontsize="x-small", framealpha=0.85, edgecolor="none")
     _tidy(ax)
     return ax
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .errors import ModelError
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
-from .training.fit import tracing_overhead
+from .training.fit import untraced_throughput
 
 Method = Literal["auto", "mva", "trace"]
 
@@ -68,9 +68,10 @@ def predict(
     if profile and (method == "trace" or (method == "auto" and traced and simulable and not calibrated)):
         from .traces.curve import trace_curve
 
-        curve = trace_curve(profile, workers=workers, confidence=confidence, seed=seed, progress=progress, **changes)
-        step_time = float(profile.values("step_time").mean())
-        return curve.faster(tracing_overhead(step_time, measured, profile.cluster.parameter_servers))
+        untraced = untraced_throughput(measured, profile.cluster.parameter_servers)
+        return trace_curve(
+            profile, workers=workers, confidence=confidence, seed=seed, progress=progress, untraced=untraced, **changes
+        )
     model = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
     return model.throughput(workers, confidence=confidence)
 

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,10 @@ from queuemodel.prediction import Method, predict
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
 CLOUD = HERE / "data" / "cloud_async_ps.json"
+
+#: Where a series says how it was run, and what makes it another kind: the value of the usual kind.
+SETTINGS = ("job.json", "workload.json")
+UNUSUAL = {"mode": "async", "slow_worker": None, "slow_link_mbit": None, "order": None}
 
 #: Cloud series are fitted on this many workers at most, and judged on more.
 FITTED_WORKERS = 4
@@ -60,12 +63,12 @@ def series_folders() -> list[Path]:
     folders = [
         folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()
     ]
-    return [folder for folder in folders if _is_plain(json.loads((folder / "job.json").read_text()))]
+    return [folder for folder in folders if _is_plain(folder)]
 
 
-def _is_plain(job: dict[str, Any]) -> bool:
-    special = ("slow_worker", "slow_link", "order", "slow_workers", "host_mbit")
-    return job.get("mode", "async") == "async" and not any(job.get(name) for name in special)
+def _is_plain(folder: Path) -> bool:
+    files = [json.loads((folder / name).read_text()) for name in SETTINGS if (folder / name).exists()]
+    return not any(name in file and file[name] != usual for file in files for name, usual in UNUSUAL.items())
 
 
 def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say(f"error: {error}")
         status = 1
     except (click.Abort, KeyboardInterrupt) as interrupt:
-        _say(str(interrupt) or "interrupted")
+        _say(str(interrupt) or str(interrupt.__cause__ or "") or "interrupted")
         status = 130
     except BrokenPipeError:  # the reader of our output went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import click
+import numpy as np
 
 from ..network import Network
 from ..solvers import asymptotic_bounds, saturation_population
@@ -30,7 +31,7 @@ def solve(network: str, population: Sequence[int], output_format: str) -> None:
     """
     model = Network.load(network)
     solution = solve_network(model, population=population[-1])
-    bounds = asymptotic_bounds(model, list(population))
+    bounds = asymptotic_bounds(model, np.array(population))
     rows = []
     for n, low, high in zip(population, bounds.lower, bounds.upper, strict=True):
         at = solution.at(n)

@@ -39,7 +39,7 @@ from .state import (
 )
 
 #: Nothing here creates arrays, so nothing needs counted references, whose upkeep would double the time.
-compiled = njit(cache=True, error_model="numpy", _nrt=False)
+compiled = njit(cache=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 
 # BBR (Cardwell et al., ACM Queue 2016): probes a quarter above its estimate once in eight round trips, and takes the
 # largest rate of the last ten for its estimate
@@ -90,39 +90,65 @@ def heap_pop(key, sequence, value, base, n):
 
 
 @compiled
-def share(serving, weight, limit, links, rate, load, left, wanted):
+def share(s, d, capped):
     """
-    Weighted max-min fair rates of one direction's flows by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
+    Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
 
-    A flow gets at most ``limit`` times its weight; ``links`` are the servers' capacities, then the workers'. Notes each
-    link's ``load``: the weights of its flows together, over its capacity. ``left`` and ``wanted`` are scratch space.
+    A flow's weight is its estimate of the bandwidth times its luck; when `capped`, it gets no more than its estimate.
+    Notes each link's number of flows and its load: their estimates together, over its capacity.
     """
-    W, K = serving.shape
+    _, W, K = s.serving.shape
     for link in range(K + W):
-        left[link], wanted[link] = links[link], 0.0
+        s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
+        s.flows[d, link] = s.unsettled[link] = 0
     for w in range(W):
         for k in range(K):
-            rate[w, k] = 0.0
-            if serving[w, k] >= 0:
-                wanted[k] += weight[w, k]
-                wanted[K + w] += weight[w, k]
-    for link in range(K + W):
-        load[link] = wanted[link] / links[link]
+            s.rate[d, w, k] = 0.0
+            if s.serving[d, w, k] >= 0:
+                for link in (k, K + w):
+                    s.wanted[link] += s.estimate[d, w, k] * s.luck[d, w, k]
+                    s.load[d, link] += s.estimate[d, w, k] / s.links[d, link]
+                    s.flows[d, link] += 1
+                    s.unsettled[link] += 1
     while True:
-        tightest, level = -1, limit
+        tightest, level = -1, np.inf
         for link in range(K + W):
-            if wanted[link] > 1e-9 * links[link] and left[link] < level * wanted[link] * (1 - 1e-12):
-                tightest, level = link, left[link] / wanted[link]
-        for w in range(W):
-            for k in range(K):
-                if serving[w, k] >= 0 and rate[w, k] == 0.0 and (tightest < 0 or tightest == k or tightest == K + w):
-                    rate[w, k] = level * weight[w, k]
-                    left[k] -= rate[w, k]
-                    left[K + w] -= rate[w, k]
-                    wanted[k] -= weight[w, k]
-                    wanted[K + w] -= weight[w, k]
+            if s.wanted[link] > 1e-9 * s.links[d, link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
+                tightest, level = link, s.left_over[link] / s.wanted[link]
         if tightest < 0:
             return
+        below = False
+        for w in range(W if capped else 0):
+            for k in range(K):
+                if s.serving[d, w, k] >= 0 and s.rate[d, w, k] == 0.0 and level * s.luck[d, w, k] >= 1.0:
+                    below = True
+                    settle(s, d, w, k, s.estimate[d, w, k])
+        for w in range(0 if below else W):
+            for k in range(K):
+                if s.serving[d, w, k] >= 0 and s.rate[d, w, k] == 0.0 and tightest in (k, K + w):
+                    settle(s, d, w, k, level * s.estimate[d, w, k] * s.luck[d, w, k])
+
+
+@compiled
+def settle(s, d, w, k, rate):
+    """Give a flow its rate, and take it off what its links have left."""
+    s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
+    for link in (k, s.serving.shape[2] + w):
+        s.left_over[link] -= rate
+        s.wanted[link] -= s.estimate[d, w, k] * s.luck[d, w, k]
+        s.unsettled[link] -= 1
+
+
+@compiled
+def queues(s, d, w, k):
+    """
+    Whether a queue stands at a full link on the way from sender to receiver in direction ``d``.
+
+    At the sender's own link one flow is enough, at the receiver's it takes two: one alone has been slowed down before.
+    """
+    K = s.serving.shape[2]
+    own, far = (k, K + w) if d == 0 else (K + w, k)
+    return s.load[d, own] > FULL or (s.load[d, far] > FULL and s.flows[d, far] > 1)
 
 
 @compiled
@@ -131,25 +157,23 @@ def remember(s, rules, seconds, d):
     Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
 
     Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate.
-    Round trips are long while packets wait on a full link, and while their acknowledgements wait behind the data that
+    Round trips are long while packets wait at a full link, and while their acknowledgements wait behind the data that
     goes the other way: a flow that has shared a link goes on at that rate for a while when it has it to itself.
     """
-    W, K = s.serving[d].shape
+    _, W, K = s.serving.shape
     for w in range(W):
         for k in range(K):
-            if s.rate[d, w, k] == 0.0:
-                continue
-            own, back = max(s.load[d, k], s.load[d, K + w]), max(s.load[1 - d, k], s.load[1 - d, K + w])
-            trip = SHORT_TRIP + rules.loaded_trip * ((own > FULL) + (back > FULL))
-            estimate = s.estimate[d, w, k]
-            probed = own + (GAIN - 1) * estimate / min(s.links[d, k], s.links[d, K + w])
-            s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
+            if s.rate[d, w, k] > 0.0:
+                trip = SHORT_TRIP + rules.loaded_trip * (queues(s, d, w, k) + queues(s, 1 - d, w, k))
+                estimate, link = s.estimate[d, w, k], min(s.links[d, k], s.links[d, K + w])
+                probed = max(s.load[d, k], s.load[d, K + w]) + (GAIN - 1) * estimate / link
+                s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
 
 
 @compiled
 def reshare(s, rules, now, d):
     """Bring the flows of direction ``d`` up to date and set their rates anew."""
-    W, K = s.serving[d].shape
+    _, W, K = s.serving.shape
     remembers = rules.loaded_trip > 0.0
     if remembers:
         remember(s, rules, now - s.shared[d], d)
@@ -159,8 +183,7 @@ def reshare(s, rules, now, d):
             if s.serving[d, w, k] >= 0:
                 s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
             s.since[d, w, k] = now
-    limit = 1.0 if remembers else np.inf
-    share(s.serving[d], s.estimate[d], limit, s.links[d], s.rate[d], s.load[d], s.left_over, s.wanted)
+    share(s, d, remembers)
     s.tick[d] = np.inf
     for w in range(W):
         for k in range(K):
@@ -233,12 +256,12 @@ def begin(steps, s, rules, now, w, i):
         if s.serving[d, w, k] < 0:
             serve_next(steps, s, rules, now, d, w, k)
         return
-    start, seconds = now, steps.duration[at]
+    start, seconds = now + steps.delay[at], steps.duration[at]
     if kind == COMPUTE:
         seconds *= s.slow[w]
         s.totals[BUSY] += seconds
     else:
-        start = max(now, s.server_free[k])
+        start = max(start, s.server_free[k])
         s.server_free[k] = start + seconds
         s.totals[PER_SERVER + 3 * k + 2] += seconds
     s.ready[w, i, BEGIN] = start
@@ -329,9 +352,8 @@ def finish(steps, s, rules, now, w, i):
         j = steps.next[e]
         s.missing[w, j] -= 1
         if s.missing[w, j] == 0:
-            delay = steps.delay[base + j]
-            if delay > 0.0:
-                set_timer(s, now + delay, 2 * (w * s.missing.shape[1] + j) + 1)
+            if steps.delay[base + j] > 0.0 and steps.kind[base + j] in (FETCH, PUSH):
+                set_timer(s, now + steps.delay[base + j], 2 * (w * s.missing.shape[1] + j) + 1)
             else:
                 begin(steps, s, rules, now, w, j)
     s.unfinished[w] -= 1
@@ -344,6 +366,10 @@ def begin_step(steps, s, rules, now, w, rng):
     """Draw a recorded step for worker ``w`` and begin it."""
     r = int(rng.random() * len(steps.pause))
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
+    if rules.unfairness > 0.0:
+        for d in range(2):
+            for k in range(s.luck.shape[2]):
+                s.luck[d, w, k] = np.exp(rules.unfairness * rng.standard_normal())
     s.record[w] = r
     s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
     s.fetched[w], s.pushed[w] = now, -1.0
@@ -353,8 +379,31 @@ def begin_step(steps, s, rules, now, w, rng):
     for i in range(n):
         s.missing[w, i] = steps.degree[base + i]
         s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+    asked = -1.0
+    for i in range(n):
         if steps.degree[base + i] == 0:
-            set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
+            if steps.kind[base + i] == FETCH:
+                asked = now + steps.delay[base + i]
+            elif steps.kind[base + i] == PUSH:
+                set_timer(s, now + steps.delay[base + i], 2 * (w * s.missing.shape[1] + i) + 1)
+            else:
+                begin(steps, s, rules, now, w, i)
+    if asked >= 0.0:
+        set_timer(s, asked, 2 * s.missing.size + len(s.step) + w)
+
+
+@compiled
+def ask(steps, s, rules, now, w):
+    """Queue the parameters that a step of worker ``w`` asks for at once; only then is their order chosen."""
+    base = steps.first[s.record[w]]
+    for i in range(steps.first[s.record[w] + 1] - base):
+        if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
+            s.ready[w, i, READY] = now
+            s.left[w, i] = steps.size[base + i]
+            enqueue(s, 0, w, steps.server[base + i], i)
+    for k in range(s.serving.shape[2]):
+        if s.serving[0, w, k] < 0 and s.queued[0, w, k]:
+            serve_next(steps, s, rules, now, 0, w, k)
 
 
 @compiled
@@ -392,7 +441,9 @@ def run(steps, s, rules, rng, target):
             now = s.timer_time[0]
             value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, 0, s.count[TIMERS])
             s.count[TIMERS] -= 1
-            if value >= 2 * W * limit:
+            if value >= 2 * W * limit + W:
+                ask(steps, s, rules, now, value - 2 * W * limit - W)
+            elif value >= 2 * W * limit:
                 begin_step(steps, s, rules, now, value - 2 * W * limit, rng)
             elif value % 2:
                 begin(steps, s, rules, now, value // 2 // limit, value // 2 % limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -25,9 +26,12 @@ PAYLOAD_SHARE = 1448 / 1538
 #: Seconds that a packet waits at a full link: what the buffers of the testbed's links hold.
 LOADED_TRIP = 0.012
 
+#: How unequal the shares of two or three connections are there.
+UNFAIRNESS = 0.4
+
 
 def simulate(
-    profile: Profile,
+    profile: Profile | Graphs,
     *,
     workers: int,
     parameter_servers: int | None = None,
@@ -45,6 +49,7 @@ def simulate(
     backup_workers: int = 0,
     staleness_bound: int = 0,
     loaded_trip: float = LOADED_TRIP,
+    unfairness: float = UNFAIRNESS,
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
@@ -90,6 +95,9 @@ def simulate(
         Seconds that a packet waits at a full link (12 ms, as the buffers of the testbed's links hold). It says how
         slowly a connection that has shared a link takes the whole of it again (docs/explanation/trace-simulation);
         0: at once.
+    unfairness : float
+        How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
+        every step (0.4, as measured on the testbed); 0: equally.
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
@@ -133,29 +141,23 @@ def simulate(
     """
     from . import kernel  # compiled by numba, which takes long to import
 
-    check_policy(policy)
     _check(workers, steps, synchronization, backup_workers, staleness_bound, confidence)
-    K = parameter_servers or profile.cluster.parameter_servers
-    known = links or estimate_links(profile)
-    packed = pack(
-        profile,
-        tensor_bytes=(known.transmit.tensor_time * known.transmit.rate, known.receive.tensor_time * known.receive.rate),
-        ranks=ranks(profile, policy, known),
-        servers=None if profile.cluster.parameter_servers == K else shard(profile, K, sharding),
-    )
+    graphs = profile if isinstance(profile, Graphs) else prepare(profile, parameter_servers, policy, sharding, links)
+    profile, packed, K = graphs.profile, graphs.steps, graphs.parameter_servers
     rng = np.random.default_rng(seed)
-    longest = int(np.diff(packed.first).max())
     state = new_state(
         packed,
-        links=_capacities(profile, known, bandwidth, workers, K, worker_bandwidth),
+        links=_capacities(profile, graphs.links, bandwidth, workers, K, worker_bandwidth),
         workers=workers,
         starts=np.zeros(workers) if in_phase else rng.uniform(0, 2 * profile.values("step_time").mean(), workers),
-        logged=trace_steps * workers * longest,
+        memory=loaded_trip > 0,
+        logged=trace_steps * workers * int(np.diff(packed.first).max()),
     )
+    kept_from = max(0, steps - 2 * trace_steps)  # not the very last ones, which not every worker completes
     rules = Rules(
         slowdown=np.ones(workers) if slowdown is None else _per_worker("slowdown", slowdown, workers),
-        chunk=float(chunk_bytes(policy)),
-        shuffle=policy == "random",
+        chunk=float(chunk_bytes(graphs.policy)),
+        shuffle=graphs.policy == "random",
         mode=MODES[synchronization],
         backup=backup_workers,
         bound=staleness_bound,
@@ -163,13 +165,42 @@ def simulate(
         straggler_probability=float(straggler_probability),
         straggler_slowdown=float(straggler_slowdown),
         loaded_trip=float(loaded_trip),
-        log_from=max(0, steps - 2 * trace_steps),
-        log_to=max(0, steps - 2 * trace_steps) + trace_steps,
+        unfairness=float(unfairness),
+        log_from=kept_from,
+        log_to=kept_from + trace_steps,
     )
     if not kernel.run(packed, state, rules, rng, steps * workers):
         raise ModelError("simulate: the operations never end, because some of them wait for each other; check `after`")
-    settings = {"policy": policy, "synchronization": synchronization, "seed": seed}
+    settings = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
     return SimulatedRun.from_state(state, profile=profile, settings=settings, confidence=confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """A profile made ready to be simulated many times; takes its place in `simulate`."""
+
+    profile: Profile
+    steps: Steps
+    links: Links
+    parameter_servers: int
+    policy: Policy
+
+
+def prepare(
+    profile: Profile,
+    parameter_servers: int | None = None,
+    policy: Policy = "tensorflow",
+    sharding: Sharding = "round-robin",
+    links: Links | None = None,
+) -> Graphs:
+    """Do once what `simulate` needs of a profile, whatever the number of workers."""
+    check_policy(policy)
+    K = parameter_servers or profile.cluster.parameter_servers
+    links = links or estimate_links(profile)
+    extra = [link.tensor_time * link.rate for link in (links.transmit, links.receive)]
+    dealt = None if profile.cluster.parameter_servers == K else shard(profile, K, sharding)
+    steps = pack(profile, tensor_bytes=(extra[0], extra[1]), ranks=ranks(profile, policy, links), servers=dealt)
+    return Graphs(profile, steps, links, K, policy)
 
 
 def _check(

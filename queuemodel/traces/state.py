@@ -14,7 +14,7 @@ Steps = namedtuple("Steps", "first kind size duration delay server rank degree n
 #: What the cluster is like; `chunk` in bytes, times in seconds.
 Rules = namedtuple(
     "Rules",
-    "slowdown chunk shuffle mode backup bound apply straggler_probability straggler_slowdown loaded_trip "
+    "slowdown chunk shuffle mode backup bound apply straggler_probability straggler_slowdown loaded_trip unfairness "
     "log_from log_to",
 )
 State = namedtuple(
@@ -22,7 +22,7 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "estimate links load left_over wanted dirty tick shared "
+    "estimate luck links load flows unsettled left_over wanted dirty tick shared "
     "server_free totals snapshots lags log log_times",
 )
 #: Meaning of `State.count`.
@@ -36,19 +36,22 @@ READY, BEGIN, END = range(3)
 KEPT = 4096
 
 
-def new_state(steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarray, logged: int = 0) -> State:
+def new_state(
+    steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarray, memory: bool = True, logged: int = 0
+) -> State:
     """
     All workers about to begin their first step, worker ``w`` at ``starts[w]`` seconds.
 
     ``links`` has shape (2, servers + workers): bytes per second of the servers' links, then of the workers', first in
-    the direction of the parameters, then in that of the gradients.
+    the direction of the parameters, then in that of the gradients. Without
+    ``memory`` every connection has the same claim on a link.
     """
     W, K, limit = workers, links.shape[1] - workers, int(np.diff(steps.first).max())
     timers = W * (limit + 1)
     flow, queue = (2, W, K), 2 * W * K * limit
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(8)
-    count[[SEQUENCE, TIMERS, STRIDE]] = W, W, 1
+    count[[SEQUENCE, TIMERS, STRIDE]] = W  # steps that end together would make empty bins of fewer than W
     order = np.argsort(starts, kind="stable")
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
     timer_time[:W], timer_sequence[:W], timer_value[:W] = starts[order], order, 2 * W * limit + order  # sorted: a heap
@@ -82,9 +85,12 @@ def new_state(steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarr
         chunk_left=floats(*flow),
         finish=finish,
         due=finish.reshape(-1),  # the same memory
-        estimate=np.broadcast_to(np.minimum(links[:, None, :K], links[:, K:, None]), flow).copy(),
+        estimate=np.minimum(links[:, None, :K], links[:, K:, None]).astype(float) if memory else np.ones(flow),
+        luck=np.ones(flow),
         links=np.ascontiguousarray(links, float),
         load=floats(2, K + W),
+        flows=integers(2, K + W),
+        unsettled=integers(K + W),
         left_over=floats(K + W),
         wanted=floats(K + W),
         dirty=integers(2),

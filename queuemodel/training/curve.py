@@ -197,6 +197,12 @@ class ThroughputCurve:
 
         return plot_throughput(self, ax=ax, **kwargs)
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """`to_rows`, with the bottleneck's utilization only: what fits a page."""
+        others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
+        rows = [{name: value for name, value in row.items() if name not in others} for row in self.to_rows()]
+        return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
+
     def _caption(self) -> str:
         knee = f"{self.saturation_workers:.3g}" if np.isfinite(self.saturation_workers) else "none"
         return (
@@ -206,12 +212,12 @@ class ThroughputCurve:
         )
 
     def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self.to_rows())}"
+        return f"{self._caption()}\n{text_table(self._shown_rows())}"
 
     def _repr_html_(self) -> str:
         from ..plotting import svg_image
 
-        return html_table(self.to_rows(), caption=self._caption()) + svg_image(self.plot)
+        return html_table(self._shown_rows(), caption=self._caption()) + svg_image(self.plot)
 
 
 def _compact(workers: np.ndarray) -> str:

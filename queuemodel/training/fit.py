@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ModelError
-from .model import FETCH, FORMS, PUSH, THINK, UPDATE, Form, Parameter, TrainingModel
+from .model import FETCH, FORMS, MODEL_ERROR, PUSH, THINK, UPDATE, Form, Parameter, TrainingModel
 from .profile import Job, Profile, Throughput
 
 #: How often the profiled steps are resampled.
@@ -20,6 +20,9 @@ THROUGHPUT_ERROR = 0.03
 
 #: How far contention may change the servers' demands against one worker's profile: standard deviation of its logarithm.
 CONTENTION_SPREAD = 0.3
+
+#: Sharing a link does not speed it up: how far the profile's demands may have been too long.
+RELIEF_SPREAD = 0.05
 
 LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
@@ -39,7 +42,7 @@ def fit(
     with this worker. The worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow
     overlaps computation with communication, so that this is less than the computation: only so does the model take as
     long for one worker as was measured (docs/explanation/model). From throughputs alone only the server's total demand
-    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, the throughput of one worker tells
+    and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, one worker's throughput tells
     what tracing cost, and those of more workers how contention changes the servers' demands: these are scaled to meet
     the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
 
@@ -189,17 +192,18 @@ def _step_parameters(
     return rows
 
 
-def tracing_overhead(step_time: float, measured: Sequence[Throughput], servers: int) -> float:
-    """How much longer a traced step of one worker took than an untraced one: 1 where no untraced one was measured."""
-    untraced = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
-    return step_time * float(np.mean(untraced)) if untraced else 1.0
+def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:
+    """Mean measured steps per second of one worker, which tracing did not slow; None where there is none."""
+    alone = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
+    return float(np.mean(alone)) if alone else None
 
 
 def _without_tracing(model: TrainingModel, measured: Sequence[Throughput]) -> TrainingModel:
     """Shrink everything by what tracing cost, known from the throughput of one worker."""
-    overhead = tracing_overhead(float(model.demands.sum()), measured, model.parameter_servers)
-    if overhead == 1.0:
+    untraced = untraced_throughput(measured, model.parameter_servers)
+    if untraced is None:
         return model
+    overhead = untraced * float(model.demands.sum())
     seconds = [
         replace(p, value=p.value / overhead, standard_error=p.standard_error / overhead) if p.unit == "s" else p
         for p in model.parameters
@@ -234,13 +238,26 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         factor = np.exp([logs[0], logs[0], logs[0], logs[1]])
         return replace(model, demands=model.demands * factor, draws=model.draws[:1] * factor)
 
-    def residuals(logs: np.ndarray) -> np.ndarray:
-        changed, errors = scaled(logs), [logs / relative]
+    def differences(logs: np.ndarray) -> np.ndarray:
+        changed = scaled(logs)
+        logs_of: list[float] = []
         for servers, points in groups.items():
             curve = changed.what_if(parameter_servers=servers).throughput(range(1, max(p.workers for p in points) + 1))
-            predicted = np.array([curve.at(p.workers) for p in points])
-            errors.append(np.log(predicted / [p.steps_per_second for p in points]) / THROUGHPUT_ERROR)
-        return np.concatenate(errors)
+            logs_of.extend(np.log(curve.at(p.workers) / p.steps_per_second) for p in points)
+        return np.array(logs_of)
+
+    # Around the knee the model itself errs, whatever its parameters: no point is trusted beyond that.
+    trusted = np.array(
+        [
+            THROUGHPUT_ERROR if p.workers == 1 else math.hypot(THROUGHPUT_ERROR, MODEL_ERROR)
+            for points in groups.values()
+            for p in points
+        ]
+    )
+
+    def residuals(logs: np.ndarray) -> np.ndarray:
+        prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
+        return np.concatenate([logs / prior, differences(logs) / trusted])
 
     found = least_squares(residuals, np.zeros(2))
     covariance = np.linalg.inv(found.jac.T @ found.jac)
@@ -269,7 +286,7 @@ def _calibrate(model: TrainingModel, measured: list[Throughput], *, seed: int) -
         parameters=tuple(parameters),
         demands=demands,
         draws=model.draws.mean(axis=0) * factors,
-        misfit=float(np.sqrt(np.mean((residuals(found.x)[2:] * THROUGHPUT_ERROR) ** 2))),
+        misfit=float(np.sqrt(np.mean(differences(found.x) ** 2))),
         profiled_workers=max(model.profiled_workers, *(p.workers for p in measured)),
         measured=tuple((p.workers, p.parameter_servers, p.steps_per_second) for p in measured),
         note="",

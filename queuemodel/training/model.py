@@ -195,7 +195,7 @@ class TrainingModel:
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
-        error = normal_quantile(confidence) * beyond
+        error = normal_quantile(confidence) * np.where(populations == 1, 0.0, beyond)
         network = self.network()
         bounds = asymptotic_bounds(network, populations)
         at = np.searchsorted(populations, counts)
@@ -359,7 +359,8 @@ class TrainingModel:
             # Each second of transfer hides as much computation as before: a faster link hides less.
             hidden = np.maximum(self.compute - changed[..., THINK], 0.0)
             before, after = (d[..., FETCH] + d[..., PUSH] for d in (demands, changed))
-            changed[..., THINK] = np.maximum(changed[..., THINK] + hidden * (1.0 - after / before), 0.0)
+            longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
+            changed[..., THINK] = np.maximum(changed[..., THINK] + hidden * (1.0 - longer), 0.0)
             return changed
 
         return replace(self, demands=change(self.demands), draws=change(self.draws), bandwidth=bandwidth)
@@ -413,14 +414,17 @@ def _parallel_servers(
     X = np.empty((len(populations), *D.shape[:-2]))
     R = np.empty((len(populations), *D.shape))
     Q = np.zeros(D.shape)
+    best = np.zeros(D.shape[:-2])
     row = 0
     for n in range(1, int(populations[-1]) + 1):
         r = D * (1.0 + Q)
         phase = np.maximum(own, r.max(axis=-2))
         x = n / (Z + phase.sum(axis=-1))
+        best = np.maximum(best, x)  # more workers never slow the servers down
         Q = x[..., None, None] * r
         if n == populations[row]:
-            X[row], R[row] = x, r * (phase / np.maximum(r.sum(axis=-2), 1e-300))[..., None, :]
+            spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), 1e-300))[..., None]  # Little's law
+            X[row], R[row] = best, r * (spent / np.maximum(r.sum(axis=-2), 1e-300))[..., None, :]
             row += 1
     return X, R.reshape(*R.shape[:-2], -1)
 

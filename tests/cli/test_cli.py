@@ -89,7 +89,7 @@ def test_predict_table_and_csv_agree(run, profile):
     lines = text.strip().split("\n")
     assert lines[0].startswith("workers,steps_per_second,lower,upper")
     assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "4"]
-    assert "steps per second" in table
+    assert "steps /s" in table
 
 
 def test_predict_what_ifs(run, profile):

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from .measure import measure
 from .network import only_one, remove_leftovers, why_not
+from .takeover import takeover
 from .workload import TestbedError
 
 
@@ -26,6 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--trace-steps", type=int, default=12, help="steps to trace after each run (default 12)")
     run.add_argument("--nice", type=int, default=0, help="niceness of the TensorFlow processes, -20 to 19")
     run.add_argument("--seed", type=int, default=1)
+    flows = verbs.add_parser("takeover", help="how fast a TCP flow takes over a link that it shared; needs root")
+    flows.add_argument("--mbit", type=float, default=60.0, help="rate of every link (default 60)")
+    flows.add_argument("--tcp", help="congestion control, such as reno (default: the machine's own)")
     verbs.add_parser("clean", help="remove what a killed run left behind")
     verbs.add_parser("check", help="say whether this machine can run the testbed")
     options = parser.parse_args(argv)
@@ -34,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if options.verb == "measure":
             _measure(options, console)
+        elif options.verb == "takeover":
+            _takeover(options, console)
         else:
             if problem := why_not():
                 raise TestbedError(problem)
@@ -74,6 +80,17 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
             f"{1000 * row['late_mean_s']:.2f}",
             "yes" if row["counts"] else "no",
         )
+    console.print(table)
+
+
+def _takeover(options: argparse.Namespace, console: Console) -> None:
+    if problem := why_not():
+        raise TestbedError(problem)
+    table = Table("pushers", "share of the link, by 50 ms since the flow is alone")
+    for pushers in (0, 1, 2):
+        with console.status(f"{pushers} pushers"):
+            shares = takeover(options.mbit, congestion_control=options.tcp, pushers=pushers)
+        table.add_row(str(pushers), "  ".join(f"{share:.2f}" for share in shares))
     console.print(table)
 
 

@@ -70,7 +70,7 @@ def build(workload: Workload, *, worker: int, lateness: Lateness, rng: np.random
             before, arrived = arrived if workload.order == "layer" else [], []
             for variable in variables:
                 with tf.control_dependencies(before), tf.device(variable.device):
-                    value = tf.identity(variable) if before else variable
+                    value = tf.identity(variable, name=f"{variable.op.name}/ordered") if before else variable
                 arrived.append(value[0])
                 activation = activation + arrived[-1]
             activation = computation(f"{layer.name}_fwd", layer.forward_s, activation)

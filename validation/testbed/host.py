@@ -87,7 +87,7 @@ def _run(
     time.sleep(rng.uniform(0, delay))
     traced = 0
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
-    with open(steps_file, "w") as times:
+    with open(steps_file, "w", buffering=1) as times:
         while graph.coordinate or not stop.is_set():
             metadata = tf1.RunMetadata()
             tracing = task == 0 and time.time() > start + seconds and traced < trace_steps

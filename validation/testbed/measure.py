@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -44,7 +42,7 @@ class Host:
                 stderr=errors,
                 text=True,
                 cwd=Path(__file__).parents[len(__package__.split("."))],
-                preexec_fn=lambda: _prepare_child(priority),
+                preexec_fn=lambda: network.prepare_child(priority),
             )
 
     def send(self, message: Any) -> None:
@@ -56,12 +54,6 @@ class Host:
     def epitaph(self) -> str:
         lines = self.log.read_text().strip().splitlines() or ["it said nothing"]
         return f"{self.name}: its TensorFlow process ended early: {lines[-1]}"
-
-
-def _prepare_child(priority: int) -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no child outlives the measurement
-    os.setsid()  # Ctrl-C is for the measurement only, which then takes the children down
-    os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
 def run_seconds(workers: int, one_worker_s: float) -> float:
@@ -116,7 +108,9 @@ def measure(
     if not workers or not all(1 <= n <= 16 for n in workers):
         raise TestbedError(f"workers must be 1 to 16, got {list(workers)}")
     out.mkdir(parents=True, exist_ok=True)
-    for stale in out.glob("*_n*"):
+    if any(out.iterdir()) and not (out / "workload.json").exists():
+        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
+    for stale in (*out.glob("steps_n*"), *out.glob("trace*")):
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     shutil.copyfile(workload_file, out / "workload.json")
     _write(out / "job.json", workload.job())
@@ -158,7 +152,8 @@ def _cluster(
             for host in processes.values():
                 host.process.kill()
             for host in processes.values():
-                host.process.wait(20)
+                with contextlib.suppress(BrokenPipeError), host.process:  # closes its pipes, and waits
+                    pass
     shutil.rmtree(logs)  # kept after an error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -37,6 +38,13 @@ def _call(*command: str, check: bool = True) -> str:
         line = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
         raise TestbedError(f"{' '.join(command[:8])}: {line}")
     return done.stdout
+
+
+def prepare_child(priority: int = 0) -> None:
+    """What a new process of the cluster does first: live no longer than its parent, and leave Ctrl-C to it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    os.setsid()
+    os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
 def address(host: str) -> str:
@@ -98,7 +106,7 @@ def why_not() -> str:
             finally:
                 remove_leftovers()
     except TestbedError as error:
-        return f"network namespaces or tc are not permitted here: {error}"
+        return f"the testbed cannot run here: {error}"
     return ""
 
 

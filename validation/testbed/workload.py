@@ -12,6 +12,8 @@ from typing import Any
 class TestbedError(Exception):
     """What stops a measurement, in one line for the person who started it."""
 
+    __test__ = False  # pytest: not a class of tests
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:

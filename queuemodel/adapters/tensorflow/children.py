@@ -43,11 +43,15 @@ def _listen(stdin: TextIO) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def leave(say: Callable[..., None], run: Callable[[], None]) -> None:
-    """Run, report what went wrong in one line, and exit without TensorFlow's (sometimes endless) destructors."""
+def leave(say: Callable[..., None], run: Callable[[], Any]) -> None:
+    """
+    Run, report what went wrong in one line, and exit.
+
+    What ``run`` returns lives until then: TensorFlow's destructors may wait for ever for a server.
+    """
     status = 0
     try:
-        run()
+        kept = run()  # noqa: F841
     except QueueModelError as error:
         say(failed=str(error))
         status = 1

@@ -22,8 +22,11 @@ from .children import attach, leave
 def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
     """Run a TensorFlow server until it is stopped.
 
-    Example, on two hosts: `--job ps --ps ps-1:2222 --worker gpu-1:2222` on ps-1, `--job worker` with the same
-    addresses on gpu-1; then `queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222` anywhere.
+    \b
+    Example, on two hosts, and the profiling then from anywhere:
+      queuemodel serve --job ps --ps ps-1:2222 --worker gpu-1:2222
+      queuemodel serve --job worker --ps ps-1:2222 --worker gpu-1:2222
+      queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222
     """
     cluster = {"ps": ps.split(","), "worker": worker.split(",")}
     if follow:

@@ -18,7 +18,7 @@ SHORTEST_TRACE, LONGEST_TRACE = 0.5, 5.0  # seconds of one recording: what an in
 EDGES = 3  # steps of a recording that are cut off
 
 
-def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     extend_path(settings["path"])
     function_of(settings["model"])  # before TensorFlow takes its seconds
     import tensorflow as tf
@@ -53,6 +53,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         return seconds / count
 
     _train(run, settings, say)
+    return coordinator, batches, task
 
 
 def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
@@ -74,7 +75,8 @@ def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
 
 def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:
     """Warm up, then trace, then time untraced steps."""
-    seconds = _run_all(run, settings["warmup"], "warmup") or run(1, "warmup")
+    _run_all(run, min(1, settings["warmup"]), "warmup")  # the first step takes seconds
+    seconds = _run_all(run, settings["warmup"] - 1, "warmup") or run(1, "")
     missing = settings["steps"]
     while missing > 0 and not stopping.is_set():
         length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds))

@@ -18,7 +18,7 @@ from .children import attach, leave, stopping
 from .models import TrainingTask, extend_path, function_of, load
 
 
-def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     extend_path(settings["path"])
     function_of(settings["model"])  # before TensorFlow takes its seconds
     import tensorflow as tf
@@ -26,7 +26,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     from .worker_graph import build
 
     tf1 = tf.compat.v1
-    target = f"grpc://{settings['worker']}"
+    server, target = None, f"grpc://{settings['worker']}"
     if settings["own_server"]:
         cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
         server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
@@ -47,6 +47,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     finally:
         with contextlib.suppress(tf.errors.OpError):  # the server may be what failed
             session.run(step.release)
+    return session, server
 
 
 def _feeds(task: TrainingTask, step: Any) -> Iterator[dict]:

@@ -302,7 +302,9 @@ def _traced(
     for task, part in parts.items():
         arrivals = [(part.received[s.receiver], s) for s in sends if s.destination == task]
         made = {o.name for o in part.operations}
-        unseen = {s.tensor: s.start for s in sends if s.source == task and s.tensor not in made}
+        # One operation may send several tensors under its name: it was there before the first left.
+        latest_first = sorted(sends, key=lambda s: -s.start)
+        unseen = {s.tensor: s.start for s in latest_first if s.source == task and s.tensor not in made}
         sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
         operations += _in_order([*part.operations, *sending], arrivals, server=task.startswith("ps:"))
     return TracedStep(where, operations, transfers)

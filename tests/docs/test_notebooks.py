@@ -1,0 +1,70 @@
+"""The notebooks run from the first cell to the last, and show tables and plots with real numbers."""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parent.parent.parent / "notebooks"
+
+
+@pytest.fixture(scope="module")
+def executed():
+    """The first notebook, run in a kernel of its own."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    notebook = nbformat.read(NOTEBOOKS / "01-from-profile-to-decision.ipynb", as_version=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the kernel's own start-up is not ours
+        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    return notebook
+
+
+def results(notebook):
+    """What each code cell showed: source to {media type: data}."""
+    return {
+        cell.source: {kind: data for output in cell.outputs for kind, data in output.get("data", {}).items()}
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+
+
+def test_no_cell_fails_or_complains(executed):
+    for cell in executed.cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type not in ("error", "stream"), output
+
+
+def test_each_result_shows_itself(executed):
+    shown = results(executed)
+    for source, data in shown.items():
+        assert data, f"shows nothing: {source}"
+        if source.splitlines()[-1] in ("profile", "model", "curve", "calibrated") or "qm.plan" in source:
+            assert "<table>" in data["text/html"]
+        if source.endswith(".figure"):
+            assert len(data["image/png"]) > 10_000
+    assert (
+        "data:image/svg+xml;base64,"
+        in next(data for source, data in shown.items() if source.endswith("\ncurve"))["text/html"]
+    )
+
+
+def test_the_prediction_is_near_the_measurement(executed):
+    (text,) = [data["text/plain"] for source, data in results(executed).items() if source.startswith("errors")]
+    errors = {int(n): float(error) for n, error in re.findall(r"(\d+): '([-+][\d.]+)%'", text)}
+    assert errors.keys() == {1, 2, 4, 8}
+    assert max(map(abs, errors.values())) < 15
+
+
+def test_the_plan_names_a_number_of_workers(executed):
+    for source, data in results(executed).items():
+        if "qm.plan" in source:
+            assert re.search(r"smallest within 3 h\s+\d+", data["text/plain"])
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_are_committed_without_outputs(path):
+    nbformat = pytest.importorskip("nbformat")
+    for cell in nbformat.read(path, as_version=4).cells:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None

@@ -1,0 +1,90 @@
+"""One question, every method."""
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.prediction import load, predict
+
+
+def traced(*, bandwidth=None, servers=1):
+    operations = [
+        qm.Operation("fetch", "w0", 0.0, 0.1, 1_000_000),
+        qm.Operation("fetch", "w1", 0.0, 0.2, 1_000_000),
+        qm.Operation("compute", "all", 0.2, 0.7, after=[0, 1]),
+        qm.Operation("push", "g", 0.7, 0.8, 1_000_000, after=[2]),
+        qm.Operation("update", "u", 0.8, 0.81, after=[3]),
+    ]
+    step = qm.Step(
+        step_time=0.81, fetch=0.2, compute=0.5, push=0.1, update=0.01,
+        fetched_bytes=2_000_000, pushed_bytes=1_000_000, operations=operations,
+    )  # fmt: skip
+    return qm.Profile(
+        source=qm.Source(framework="test"),
+        cluster=qm.Cluster(bandwidth=bandwidth),
+        job=qm.Job(batch_size=4, parameter_bytes=2_000_000, tensors=2),
+        steps=[step] * 3,
+    )
+
+
+def test_auto_simulates_what_was_recorded_operation_by_operation():
+    assert "trace" in predict(traced(), workers=[1, 2]).method
+    assert "mva" in predict(traced(), workers=[1, 2], method="mva").method
+    assert "mva" in predict(traced(), workers=[1, 2], batch_size=8).method  # cannot be simulated
+
+
+def test_throughputs_of_several_workers_calibrate_the_network():
+    curve = predict(traced(), workers=[1, 2, 4], throughputs=[qm.Throughput(workers=4, steps_per_second=3.0)])
+    assert "mva" in curve.method
+    assert curve.profiled_workers == 4
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_one_worker_takes_the_measured_step(method):
+    curve = predict(traced(), workers=[1, 2, 8, 30], method=method)
+    assert curve.steps_per_second[0] == pytest.approx(1 / 0.81, rel=1e-3)
+    assert curve.single == pytest.approx(1 / 0.81, rel=1e-3)
+    assert np.all(curve.lower <= curve.steps_per_second)
+    assert np.all(curve.steps_per_second <= curve.upper)
+    assert curve.steps_per_second[-1] <= 5.0 * 1.02  # the transmit link's capacity
+    assert curve.bottleneck == "transmit link"
+    total = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=0.05)
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_what_ifs_point_the_right_way(method):
+    profile = traced(bandwidth=10.5e6)
+
+    def at(**changes):
+        return predict(profile, workers=[20], method=method, **changes).steps_per_second[0]
+
+    plain = at()
+    assert at(bandwidth=21e6) > 1.7 * plain
+    assert (
+        at(parameter_servers=2) > (1.7 if method == "mva" else 1.5) * plain
+    )  # the gradient is one tensor, on one server
+    assert at(accelerator_speed=2.0) == pytest.approx(plain, rel=0.03)  # the link is the bottleneck
+    assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_untraced_throughput_sets_the_time_scale(method):
+    curve = predict(traced(), workers=[1], method=method, throughputs=[qm.Throughput(workers=1, steps_per_second=2.0)])
+    assert curve.steps_per_second[0] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_refusals():
+    with pytest.raises(qm.ModelError, match="method must be"):
+        predict(traced(), method="magic")
+    with pytest.raises(qm.ModelError, match="batch_size"):
+        predict(traced(), method="trace", batch_size=8)
+    with pytest.raises(qm.ModelError, match="recorded operations"):
+        predict([qm.Throughput(workers=1, steps_per_second=1.0)], method="trace")
+
+
+def test_load_knows_both_files(tmp_path):
+    traced().save(tmp_path / "p.json")
+    (tmp_path / "t.CSV").write_text("workers,steps_per_second\n1,2\n")
+    assert isinstance(load(tmp_path / "p.json"), qm.Profile)
+    assert load(tmp_path / "t.CSV")[0].workers == 1

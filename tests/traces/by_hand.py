@@ -1,0 +1,57 @@
+"""Profiles made by hand, whose schedules can be worked out on paper."""
+
+from queuemodel.traces import Link, Links
+from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
+
+RATE = 1e6  # bytes per second of every link
+LINKS = Links(*[Link(RATE, 0.0, 0.0, 0.0, 0.0, 0)] * 2)
+#: No memory, no luck: connections share links equally, so that schedules are exact.
+IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
+
+
+def profile_of(*steps: list[Operation], pause: float = 0.0, servers: int = 1) -> Profile:
+    """A profile with these steps' operations; the phases, which no simulation reads, are left at 0."""
+    records = [
+        Step(
+            step_time=max(o.end for o in operations) + pause,
+            fetch=0.0,
+            compute=0.0,
+            push=0.0,
+            update=0.0,
+            fetched_bytes=sum(o.bytes for o in operations if o.kind == "fetch"),
+            pushed_bytes=sum(o.bytes for o in operations if o.kind == "push"),
+            operations=operations,
+        )
+        for operations in steps
+    ]
+    fetched = [o for o in steps[0] if o.kind == "fetch"]
+    return Profile(
+        source=Source(framework="by hand"),
+        cluster=Cluster(parameter_servers=servers),
+        job=Job(name="by hand", batch_size=1, parameter_bytes=sum(o.bytes for o in fetched), tensors=len(fetched)),
+        steps=records,
+    )
+
+
+def serial(fetch: float = 0.2, compute: float = 0.5, push: float = 0.3, update: float = 0.0) -> list[Operation]:
+    """One tensor: fetched, computed with, pushed, applied (seconds, on a link of `RATE`)."""
+    a, b, c = fetch, fetch + compute, fetch + compute + push
+    return [
+        Operation("fetch", "w", 0.0, a, round(fetch * RATE)),
+        Operation("compute", "step", a, b, after=[0]),
+        Operation("push", "g", b, c, round(push * RATE), after=[1]),
+        Operation("update", "sgd", c, c + update, after=[2]),
+    ]
+
+
+def two_layers() -> list[Operation]:
+    """The small first layer's parameters arrive after the large second layer's, so that computation waits for both."""
+    return [
+        Operation("fetch", "second", 0.0, 0.8, 800_000),
+        Operation("fetch", "first", 0.0, 1.0, 200_000),
+        Operation("compute", "forward_first", 1.0, 1.3, after=[1]),
+        Operation("compute", "forward_second", 1.3, 1.7, after=[0, 2]),
+        Operation("push", "g_second", 1.7, 2.5, 800_000, after=[3]),
+        Operation("compute", "backward_first", 1.7, 2.0, after=[3]),
+        Operation("push", "g_first", 2.0, 2.7, 200_000, after=[5]),
+    ]

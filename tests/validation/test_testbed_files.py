@@ -1,0 +1,64 @@
+"""The testbed's workload files and recorded series: read and checked without a network."""
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
+
+from validation.testbed.probe import connections
+from validation.testbed.workload import TestbedError, read_workload
+
+TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
+SERIES = sorted(path.parent for path in TESTBED.glob("series/*/measured.json"))
+
+
+@pytest.mark.parametrize("file", sorted(TESTBED.glob("workloads/*.json")), ids=lambda file: file.stem)
+def test_every_workload_file_can_be_read(file):
+    workload = read_workload(file)
+    assert workload.name == file.stem
+    assert {server for layer in workload.servers() for server in layer} == set(range(workload.parameter_servers))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"cv": 2}, "cv"), ({"mode": "later"}, "mode"), ({"sevrers": 2}, "sevrers"), ({"layers": 3}, "not a workload")],
+)
+def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, change, word):
+    good = json.loads((TESTBED / "workloads" / "tiny.json").read_text())
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(good | change))
+    with pytest.raises(TestbedError, match=word) as caught:
+        read_workload(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", SERIES, ids=lambda folder: folder.name)
+def test_every_recorded_series_is_whole(folder):
+    workload = read_workload(folder / "workload.json")
+    assert json.loads((folder / "job.json").read_text()) == workload.job()
+    for row in json.loads((folder / "measured.json").read_text()):
+        times = [json.loads(path.read_text()) for path in folder.glob(f"steps_n{row['workers']}_w*.json")]
+        assert len(times) == row["workers"]
+        assert all(earlier < later for ts in times for earlier, later in pairwise(ts))
+        # no server can send its parameters more often than its link allows, headers left out
+        shares = [0] * workload.parameter_servers
+        for layer, servers in zip(workload.layers, workload.servers(), strict=True):
+            for size, server in zip(layer.tensor_bytes, servers, strict=True):
+                shares[server] += size
+        assert 0 < row["steps_per_s"] < workload.bandwidth_mbit * 125_000 / max(shares)
+    assert len(list(folder.glob("trace/step_*.pb.gz"))) == 12
+
+
+def test_what_ss_says_is_read():
+    text = (
+        "ESTAB 0 574396 [::ffff:10.77.0.10]:2222 [::ffff:10.77.0.101]:56788\n"
+        "\t bbr wscale:10,10 rto:224 rtt:20.131/3.304 cwnd:26 bytes_sent:386 bytes_retrans:208 unacked:3 minrtt:0.01\n"
+    )
+    (row,) = connections(text).values()
+    assert row["algorithm"] == "bbr"
+    assert (row["unsent"], row["rtt_ms"], row["minrtt_ms"], row["cwnd"]) == (574396, 20.131, 0.01, 26)
+    assert (row["bytes_sent"], row["bytes_retrans"], row["bytes_received"]) == (386, 208, 0)
