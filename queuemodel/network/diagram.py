@@ -59,7 +59,7 @@ def html(network: Network) -> str:
 def svg(network: Network) -> str:
     """Stations around a ring, arrows where customers go (without a routing: the order of the stations)."""
     K = len(network.stations)
-    radius = max(90.0, K * (BOX_WIDTH + 36) / (2 * math.pi))
+    radius = max(130.0, K * (BOX_WIDTH + 36) / (2 * math.pi))
     height = 2 * radius * (0.75 if K > 2 else 0.2) + BOX_HEIGHT + 60
     width = 2 * radius + BOX_WIDTH + 60
     centre = np.array([width / 2, height / 2 + 8])

@@ -176,9 +176,7 @@ def _station(s: _StationDocument) -> Station:
     if s.branches is not None:
         if s.service_time is not None or s.distribution is not None or s.rates is not None or s.discipline != "ps":
             raise ModelError(f"station {s.name!r}: branches say the service already; leave the others out")
-        return ForkJoin(
-            s.name, service_times=tuple(s.branches), visit_ratio=s.visit_ratio, scv=s.scv, servers=servers
-        )
+        return ForkJoin(s.name, service_times=tuple(s.branches), visit_ratio=s.visit_ratio, scv=s.scv, servers=servers)
     return Station(
         s.name,
         service_time=s.service_time,  # type: ignore[arg-type]
@@ -220,5 +218,3 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
             raise ModelError(f"routing: class pair {(r.start, r.end)!r} is given twice")
         routing[r.start, r.end] = r.matrix
     return routing
-
-

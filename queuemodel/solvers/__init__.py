@@ -1,6 +1,7 @@
 """How a closed network is solved: one verb, `solve`, and a value per method."""
 
 from .approximate import AQL, ApproximateMVA, BardSchweitzer, Linearizer
+from .barrier import barrier_time
 from .batch import BatchSolution, solve_batch
 from .bounds import (
     BottleneckSwitch,
@@ -39,6 +40,7 @@ __all__ = [
     "SymbolicSolution",
     "asymptotic_bounds",
     "balanced_job_bounds",
+    "barrier_time",
     "bottleneck_switches",
     "geometric_bounds",
     "knee_throughput",

@@ -82,8 +82,9 @@ class ApproximateMVA:
     """Mean-value analysis with corrections for networks without product form.
 
     First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
-    Vernon, 2000), fork-joins (Nelson and Tantawi, 1988), several servers (Suri, Sahu and Vernon, 2007). Without classes it is the
-    recursion over populations, all of which are kept; with classes `Linearizer` around the same corrections.
+    Vernon, 2000), fork-joins (Nelson and Tantawi, 1988), several servers (Suri, Sahu and Vernon, 2007). Without
+    classes it is the recursion over populations, all of which are kept; with classes `Linearizer` around the same
+    corrections.
     Approximate; what it costs is measured in docs/explanation/solvers.
     """
 

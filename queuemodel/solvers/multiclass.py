@@ -94,9 +94,7 @@ def solve_classes(chains: Chains, memory: int) -> Solution:
         for at, k in enumerate(merged.stations):
             if network.stations[k].rates is not None:
                 busy[k] = 1.0 - empty[at]
-    return expand(
-        chains, merged, X, Q, busy if np.isfinite(busy).any() else None, name, _reason(chains, merged, name)
-    )
+    return expand(chains, merged, X, Q, busy if np.isfinite(busy).any() else None, name, _reason(chains, merged, name))
 
 
 def _reason(chains: Chains, merged: Merged, name: str) -> str:
@@ -190,9 +188,7 @@ def _by_customer(merged: Merged, rates: list[np.ndarray | None]) -> tuple[np.nda
     weights[:, 1:] = np.cumprod(steps / scale, axis=1)
     X, Q, empty = np.zeros(len(merged.N)), np.zeros(merged.D.shape), np.zeros(K)
     unit = float((merged.D.sum() + merged.Z.sum()) / merged.D.size)
-    least = multiclass.by_customer(
-        merged.D * scale / unit, merged.Z / unit, merged.N, weights, X, Q, empty
-    )
+    least = multiclass.by_customer(merged.D * scale / unit, merged.Z / unit, merged.N, weights, X, Q, empty)
     if not least > 1e-200:
         raise ModelError("exact recursion by customer: demands differ too much for its range; use Linearizer()")
     return X / unit, Q, empty

@@ -127,5 +127,3 @@ def mva_recursion(
         if n == populations[row]:
             X[row], R[row], row = x, r, row + 1
     return X, R
-
-

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 #: Models whose state stays in the first-level cache.
-BLOCK = 256
+BLOCK = 512
 
 
 @njit(cache=True, error_model="numpy")
