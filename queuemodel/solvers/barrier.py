@@ -20,8 +20,8 @@ def barrier_time(network: Network, *, population: int) -> float:
     The barrier of synchronous SGD: a round ends with its slowest worker. Exact when think times and each station's
     demand in a round are exponential (first-step analysis of an absorbing Markov chain; Kemeny and Snell, 1960), with
     any of processor sharing, first come first served or preemption, several servers and load-dependent rates; service
-    that varies less makes rounds shorter. Its throughput is ``population / barrier_time(...)``, which is at most that of
-    the network without barrier.
+    that varies less makes rounds shorter. The throughput is ``population / barrier_time(...)``, at most that of the
+    network without barrier.
 
     Parameters
     ----------

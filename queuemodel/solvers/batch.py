@@ -79,7 +79,7 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     Examples
     --------
     >>> solve_batch([[0.5], [0.25]], think_time=1.0, population=2).throughput.round(6)
-    array([1.2     , 1.536585])
+    array([1.2     , 1.538462])
     """
     D, Z, N, shape = _checked(demands, think_time, population)
     M, K, top = int(np.prod(shape)), D.shape[-1], int(N.max())
