@@ -23,7 +23,7 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
         pytest.skip(problem)
     from validation.testbed.measure import measure
 
-    rows = measure(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], one_worker_s=4, trace_steps=2, priority=-5)
+    rows = measure(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], one_worker_s=3, trace_steps=2, priority=-5)
 
     assert [row["workers"] for row in rows] == [1, 2]
     assert rows == json.loads((tmp_path / "measured.json").read_text())
