@@ -24,20 +24,24 @@ def network(tensors: int = 161, seed: int = 1) -> Profile:
     """A profile like ResNet-50's: one tensor per layer, 100 MB, 0.3 s of computation."""
     rng = np.random.default_rng(seed)
     sizes = np.maximum(1, 1e8 * rng.dirichlet(np.full(tensors, 0.3))).astype(int).tolist()
-    forward, backward = 0.1 / tensors, 0.2 / tensors
-    operations = [Operation("fetch", f"w{i}", 0.0, 0.001 * (i + 1), size) for i, size in enumerate(sizes)]
-    for i in range(tensors):
-        after = [i] if i == 0 else [i, len(operations) - 1]
-        operations.append(Operation("compute", f"f{i}", 0.2 + forward * i, 0.2 + forward * (i + 1), after=after))
-    for n, i in enumerate(reversed(range(tensors))):
-        start = 0.3 + backward * n
-        last = max(j for j, o in enumerate(operations) if o.kind == "compute")
-        operations.append(Operation("compute", f"b{i}", start, start + backward, after=[last]))
-        end = start + backward
-        operations.append(Operation("push", f"g{i}", end, end, sizes[i], after=[len(operations) - 1]))
-        operations.append(Operation("update", f"u{i}", end, end + 1e-5, after=[len(operations) - 1]))
+    operations, now = [], 0.0
+    for i, size in enumerate(sizes):
+        now += size / RATE
+        operations.append(Operation("fetch", f"w{i}", 0.0, now, size))
+    computed = 0
+    for i in range(2 * tensors):  # forward through the layers, then back: nothing waits but for what it needs
+        forward = i < tensors
+        layer, took = (i, 0.1 / tensors) if forward else (2 * tensors - 1 - i, 0.2 / tensors)
+        after = ([layer] if forward else []) + ([computed] if i else [])
+        start = max(operations[j].end for j in after)
+        computed = len(operations)
+        operations.append(Operation("compute", f"{'fb'[not forward]}{layer}", start, start + took, after=after))
+        if not forward:
+            end = start + took
+            operations.append(Operation("push", f"g{layer}", end, end, sizes[layer], after=[computed]))
+            operations.append(Operation("update", f"u{layer}", end, end + 1e-5, after=[computed + 1]))
     step = Step(
-        step_time=0.55, fetch=0, compute=0, push=0, update=0,
+        step_time=max(o.end for o in operations), fetch=0, compute=0, push=0, update=0,
         fetched_bytes=sum(sizes), pushed_bytes=sum(sizes), operations=operations,
     )  # fmt: skip
     job = Job(name="benchmark", batch_size=1, parameter_bytes=sum(sizes), tensors=tensors)
@@ -123,7 +127,7 @@ def simpy_run(profile: Profile, *, workers: int, steps: int, seed: int = 0) -> f
             if done[0] == workers * steps:
                 finished.succeed()
 
-    for w, start in enumerate(np.random.default_rng(seed).uniform(0, 1.1, workers)):
+    for w, start in enumerate(np.random.default_rng(seed).uniform(0, 2 * profile.steps[0].step_time, workers)):
         env.process(worker(w, float(start)))
     env.run(finished)
     return done[0] / env.now
@@ -152,8 +156,8 @@ def main() -> None:
             peer, throughput = seconds(simpy_run, profile, workers=workers, steps=few)
             same = simulate(profile, workers=workers, steps=few, **IDEAL)
             print(
-                f"    SimPy: {workers * few / peer:.1f} steps/s, {rate * peer / workers / few:.0f} times slower; throughput "
-                f"of the first {workers * few} steps {throughput:.5g}, here {same.steps / same.duration:.5g}"
+                f"    SimPy: {workers * few / peer:.1f} steps/s, {rate * peer / workers / few:.0f} times slower; "
+                f"throughput of the first {workers * few} steps {throughput:.5g}, here {same.steps / same.duration:.5g}"
             )
 
 

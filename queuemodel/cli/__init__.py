@@ -19,6 +19,8 @@ COMMANDS = {
     "plan": "predict",
     "predict": "predict",
     "profile": "profile",
+    "schedule": "schedule",
+    "schedule-study": "schedule",
     "serve": "profile",
     "solve": "solve",
 }
@@ -47,6 +49,7 @@ def cli() -> None:
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
     queuemodel solve network.json --population 1:100
+    queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced
     """
 
 

@@ -113,7 +113,7 @@ def share(s, d, capped):
     while True:
         tightest, level = -1, np.inf
         for link in range(K + W):
-            if s.wanted[link] > 1e-9 * s.links[d, link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
+            if s.unsettled[link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
                 tightest, level = link, s.left_over[link] / s.wanted[link]
         if tightest < 0:
             return
@@ -135,7 +135,8 @@ def settle(s, d, w, k, rate):
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
     for link in (k, s.serving.shape[2] + w):
         s.left_over[link] -= rate
-        s.wanted[link] -= s.estimate[d, w, k] * s.luck[d, w, k]
+        weight = s.estimate[d, w, k] * s.luck[d, w, k]
+        s.wanted[link] = max(1e-9 * weight, s.wanted[link] - weight)
         s.unsettled[link] -= 1
 
 

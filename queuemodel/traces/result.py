@@ -106,9 +106,9 @@ class SimulatedRun:
             utilization[f"receive[{k}]"] = float(received / seconds / state.links[1, k])
             utilization[f"update[{k}]"] = float(updating / seconds)
         return cls(
-            stride * rate,
-            stride * lower,
-            stride * upper,
+            float(stride * rate),
+            float(stride * lower),
+            float(stride * upper),
             workers=W,
             parameter_servers=K,
             settings=settings,

@@ -2,12 +2,13 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from by_hand import IDEAL, RATE, profile_of, serial, two_layers
 
 import queuemodel as qm
-from queuemodel.traces import estimate_links, simulate
+from queuemodel.traces import Link, Links, estimate_links, simulate
 from queuemodel.training import Operation
 
 
@@ -156,3 +157,10 @@ def test_kept_steps_are_a_chrome_trace():
 def test_senseless_arguments_are_refused(wrong):
     with pytest.raises(qm.ModelError, match="got"):
         simulate(profile_of(serial()), **wrong)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
+def test_fast_and_slow_links_are_the_same_but_for_their_rate(scale):
+    link = Link(scale * RATE, 0.0, 0.0, 0.0, 0.0, 0)
+    fast = [msgspec.structs.replace(o, bytes=round(o.bytes * scale)) for o in serial()]
+    assert rate(profile_of(fast), 2, links=Links(link, link), in_phase=True) == pytest.approx(2 / 1.5)

@@ -1,0 +1,275 @@
+"""What a policy is shown: the jobs in the cluster as columns, and of each only what the policy declares to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from ..errors import ModelError
+from .curves import as_curve, speed_table
+
+#: What a policy may declare to know beyond names, arrival times, limits and present nodes.
+KNOWLEDGE = ("attained_service", "remaining", "curve", "end")
+
+
+#: Rows without users that are kept before the one longest without is recycled.
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobState:
+    """One job at one instant, for calling a policy by hand.
+
+    Parameters
+    ----------
+    name : str
+    curve : SpeedCurve
+        Steps per second against nodes, as the policy believes it.
+    remaining : float
+        Steps left, as the policy believes.
+    arrival_time, attained_service : float
+        Seconds; node-seconds.
+    nodes : int
+        Held now.
+    least_nodes, most_nodes, requested_nodes : int
+    """
+
+    name: str
+    _: KW_ONLY
+    curve: Any = float
+    remaining: float = 1.0
+    arrival_time: float = 0.0
+    attained_service: float = 0.0
+    nodes: float = 0
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    requested_nodes: int | None = None
+
+
+class SpeedTables:
+    """Speed tables of the curves in use, one row each, shared by jobs of one kind; rows are recycled.
+
+    Attributes
+    ----------
+    speeds : ndarray, shape (rows, nodes + 1)
+        Steps per second on 0, 1, ... nodes; 0 outside a job's limits.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self.speeds = np.zeros((4, nodes + 1))
+        self._row_of: dict[Any, int] = {}
+        self._key_of: dict[int, Any] = {}
+        self._users: list[int] = []
+        self._idle: dict[int, None] = {}  # rows without users, longest idle first
+        self._memo: dict[Any, np.ndarray] = {}  # what `derived` has computed, and which rows it has yet to
+        self._stale: dict[Any, set[int]] = {}
+
+    def acquire(self, curve: Callable[[float], float], least: int, most: int, what: str) -> int:
+        """The row of a curve within a job's limits, made and checked when it is new."""
+        try:
+            key = (curve, least, most)
+            row = self._row_of.get(key)
+        except TypeError:  # not hashable
+            key = (id(curve), least, most)  # type: ignore[assignment]
+            row = self._row_of.get(key)
+        if row is not None:
+            self._users[row] += 1
+            self._idle.pop(row, None)
+            return row
+        table = speed_table(curve, least=least, most=most, what=what)
+        if len(self._idle) >= _KEPT:
+            row = next(iter(self._idle))
+            del self._idle[row], self._row_of[self._key_of[row]]
+        else:
+            row = len(self._users)
+            self._users.append(0)
+            if row == len(self.speeds):
+                self.speeds = np.vstack([self.speeds, np.zeros_like(self.speeds)])
+        self.speeds[row] = 0.0
+        self.speeds[row, : most + 1] = table
+        self._row_of[key] = row
+        self._key_of[row] = key
+        self._users[row] = 1
+        for stale in self._stale.values():
+            stale.add(row)
+        return row
+
+    def release(self, row: int) -> None:
+        """One user less; a row without users is kept for the next job of its kind, until its place is needed."""
+        self._users[row] -= 1
+        if not self._users[row]:
+            self._idle[row] = None
+
+    def derived(self, function: Callable[..., Any], *args: Any, numbered: bool = False) -> np.ndarray:
+        """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...).
+
+        ``numbered``: the function takes the number of the row as its last argument.
+        """
+        key = (function, args)
+        stale = self._stale.setdefault(key, set(self._key_of) if key not in self._memo else set())
+        if stale:
+            for row in stale:
+                if row in self._key_of:
+                    value = np.asarray(function(self.speeds[row], *args, *((row,) if numbered else ())))
+                    known = self._memo.get(key)
+                    if known is None or row >= len(known):
+                        grown = np.zeros((len(self.speeds), *value.shape), dtype=value.dtype)
+                        filled = 0
+                        if known is not None:
+                            grown[: len(known)] = known
+                            filled = len(known)
+                        if numbered:  # rows not in use yet must keep their place in the order of rows
+                            for spare in range(filled, len(grown)):
+                                grown[spare] = function(self.speeds[spare], *args, spare)
+                        known = self._memo[key] = grown
+                    known[row] = value
+            stale.clear()
+        return self._memo[key]
+
+
+class Source(Protocol):
+    """Where the columns come from; each is asked for at most once."""
+
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+
+    def column(self, name: str) -> np.ndarray:
+        """A column by name."""
+
+    def __len__(self) -> int:
+        """Number of jobs."""
+
+
+class Columns:
+    """Columns that are there already."""
+
+    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
+        self._names, self._columns = names, columns
+
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+        return self._names
+
+    def column(self, name: str) -> np.ndarray:
+        """A column by name."""
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class ActiveJobs:
+    """The jobs in the cluster in order of arrival, as columns of shape (jobs,).
+
+    Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks.
+    """
+
+    __slots__ = ("_knows", "_seen", "_source", "_who", "tables")
+
+    def __init__(
+        self, source: Source, tables: SpeedTables, *, knows: Iterable[str] = KNOWLEDGE, who: str = "policy"
+    ) -> None:
+        self._source = source
+        self._seen: dict[str, np.ndarray] = {}
+        self.tables = tables
+        self._knows = knows
+        self._who = who
+
+    def names(self) -> list[str]:
+        """Names of the jobs."""
+        return self._source.names()
+
+    def _column(self, name: str) -> np.ndarray:
+        value = self._seen.get(name)
+        if value is None:
+            value = self._seen[name] = self._source.column(name)
+        return value
+
+    def _known(self, what: str) -> None:
+        if what not in self._knows:
+            raise ModelError(f"{self._who}: looks at {what!r} but does not declare it; add it to its `knows`")
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @property
+    def arrival_time(self) -> np.ndarray:
+        """Seconds."""
+        return self._column("arrival_time")
+
+    @property
+    def least(self) -> np.ndarray:
+        """Least nodes."""
+        return self._column("least")
+
+    @property
+    def most(self) -> np.ndarray:
+        """Most nodes, at most those of the cluster."""
+        return self._column("most")
+
+    @property
+    def requested(self) -> np.ndarray:
+        """Nodes that the users asked for."""
+        return self._column("requested")
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """Nodes held now."""
+        return self._column("nodes")
+
+    @property
+    def attained_service(self) -> np.ndarray:
+        """Node-seconds held so far."""
+        self._known("attained_service")
+        return self._column("attained_service")
+
+    @property
+    def remaining(self) -> np.ndarray:
+        """Steps left: of the declared work, or the true ones for a policy that knows the end."""
+        self._known("remaining")
+        return self._column("true_remaining" if "end" in self._knows else "remaining")
+
+    @property
+    def row(self) -> np.ndarray:
+        """Row of each job's curve in ``tables``, as the policy believes it."""
+        self._known("curve")
+        return self._column("row")
+
+    def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
+        """``function(speed table, *args)`` of each job's curve, computed once per curve; shape (jobs, ...)."""
+        return self.tables.derived(function, *args)[self.row]
+
+    def speed(self, nodes: np.ndarray) -> np.ndarray:
+        """Steps per second of each job on so many whole nodes."""
+        return self.tables.speeds[self.row, nodes]
+
+    @classmethod
+    def of(cls, states: Sequence[JobState], nodes: int, *, knows: Iterable[str] = KNOWLEDGE) -> ActiveJobs:
+        """Columns from single jobs, put in order of arrival (then of name)."""
+        ordered = sorted(states, key=lambda state: (state.arrival_time, state.name))
+        tables = SpeedTables(nodes)
+        most = [min(nodes, state.most_nodes or nodes) for state in ordered]
+
+        rows = [
+            tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}")
+            if "curve" in knows
+            else 0
+            for state, top in zip(ordered, most, strict=True)
+        ]
+        columns = {
+            "least": np.array([state.least_nodes for state in ordered], dtype=int),
+            "most": np.array(most, dtype=int),
+            "requested": np.array([state.requested_nodes or state.least_nodes for state in ordered], dtype=int),
+            "row": np.array(rows, dtype=int),
+        }
+        for name in ("arrival_time", "attained_service", "remaining", "nodes"):
+            columns[name] = np.array([float(getattr(state, name)) for state in ordered])
+        columns["true_remaining"] = columns["remaining"]
+        return cls(Columns([state.name for state in ordered], columns), tables, knows=knows)
+
+
+Jobs: TypeAlias = ActiveJobs | Sequence[JobState]

@@ -1,0 +1,109 @@
+"""The cluster that jobs run on: its nodes and what changing an allocation costs."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from ..errors import ModelError
+from ..network.station import require_number
+
+#: More is taken for a mistake: one row of speeds per kind of job has an entry per node.
+MOST_NODES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes, and what the simulation charges (times in seconds).
+
+    Parameters
+    ----------
+    nodes : int
+    restart_seconds : float, default 0
+        Without progress after each change of a job that has run: checkpoint and restart.
+    start_seconds : float, default 0
+        Without progress at the first start.
+    decision_interval : float, optional
+        Ask the policy only at multiples of it; unless given, at every arrival, end and failure.
+    mean_time_to_failure : float, default inf
+        Of one node, exponential; a failed node is replaced at once, its job goes back to the last checkpoint.
+    checkpoint_seconds : float, default inf
+        Running time between checkpoints, which cost nothing; a change of allocation is one too.
+    nodes_per_machine : int, optional
+        Nodes stand in machines of so many.
+    spread_speed : float, default 1
+        Speed of a job, relative to its curve, on more machines than it needs.
+    """
+
+    nodes: int
+    _: KW_ONLY
+    restart_seconds: float = 0.0
+    start_seconds: float = 0.0
+    decision_interval: float | None = None
+    mean_time_to_failure: float = math.inf
+    checkpoint_seconds: float = math.inf
+    nodes_per_machine: int | None = None
+    spread_speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.nodes, bool) or not isinstance(self.nodes, numbers.Integral):
+            raise ModelError(f"cluster: nodes must be a whole number, got {self.nodes!r}")
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise ModelError(f"cluster: nodes must be 1 to {MOST_NODES:,}, got {self.nodes!r}")
+        require_number(self.restart_seconds, "cluster: restart_seconds", unit="seconds")
+        require_number(self.start_seconds, "cluster: start_seconds", unit="seconds")
+        if self.decision_interval is not None:
+            require_number(self.decision_interval, "cluster: decision_interval", unit="seconds", positive=True)
+        for field in ("mean_time_to_failure", "checkpoint_seconds"):
+            value = getattr(self, field)
+            if value != math.inf:
+                require_number(value, f"cluster: {field}", unit="seconds", positive=True)
+        if self.nodes_per_machine is not None and (
+            not isinstance(self.nodes_per_machine, int) or not 1 <= self.nodes_per_machine <= self.nodes
+        ):
+            raise ModelError(
+                f"cluster: nodes_per_machine must be 1 to {self.nodes} (the nodes), got {self.nodes_per_machine!r}"
+            )
+        if not 0 < self.spread_speed <= 1:
+            raise ModelError(f"cluster: spread_speed must be above 0 and at most 1, got {self.spread_speed!r}")
+
+    @property
+    def placed(self) -> bool:
+        """Whether it matters where a job's nodes stand."""
+        return self.nodes_per_machine is not None and self.spread_speed < 1
+
+
+class Placement:
+    """Which machines hold which job's nodes; a job whose number does not change stays where it is."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        size = self.size = cluster.nodes_per_machine or cluster.nodes
+        full, rest = divmod(cluster.nodes, size)
+        self.free = np.array([size] * full + ([rest] if rest else []))
+        self.held: dict[int, list[tuple[int, int]]] = {}
+
+    def leave(self, job: int) -> None:
+        """Give a job's nodes back."""
+        for machine, count in self.held.pop(job, ()):
+            self.free[machine] += count
+
+    def enter(self, job: int, nodes: int) -> bool:
+        """Place a job: into the fullest machine that takes it whole, else over the emptiest; True when packed."""
+        fits = np.flatnonzero(self.free >= nodes)
+        if fits.size:
+            machine = int(fits[np.argmin(self.free[fits])])
+            self.held[job] = [(machine, nodes)]
+            self.free[machine] -= nodes
+            return True
+        taken = self.held[job] = []
+        left = nodes
+        while left:
+            machine = int(np.argmax(self.free))
+            count = min(left, int(self.free[machine]))
+            taken.append((machine, count))
+            self.free[machine] -= count
+            left -= count
+        return len(taken) <= -(-nodes // self.size)

@@ -1,0 +1,241 @@
+"""Jobs and workloads: what arrives at the cluster, when, and how it ends."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import ModelError
+from ..network.station import require_number
+from .curves import DistortedCurve, as_curve
+
+
+class EndLaw(Protocol):
+    """How a job's life ends: which share of its work it really does."""
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Share of the work done when the job ends, in (0, 1]; 1: it completes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completes:
+    """The job does all its work."""
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Always 1."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndsEarly:
+    """The job is terminated early with a probability, as users kill runs whose loss does not fall.
+
+    Parameters
+    ----------
+    probability : float
+        That it is terminated at all.
+    alpha, beta : float, default 1
+        The progress at termination is Beta(alpha, beta); 1 and 1: uniform over the work.
+    """
+
+    probability: float
+    _: KW_ONLY
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number(self.probability, "end law: probability", unit="")
+        if self.probability > 1:
+            raise ModelError(f"end law: probability must be 0 to 1, got {self.probability!r}")
+        require_number(self.alpha, "end law: alpha", unit="", positive=True)
+        require_number(self.beta, "end law: beta", unit="", positive=True)
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """One share; both numbers are always drawn, so that streams stay aligned."""
+        chance, share = rng.random(), rng.beta(self.alpha, self.beta)
+        return max(float(share), 1e-9) if chance < self.probability else 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A training job as the scheduler meets it.
+
+    Parameters
+    ----------
+    name : str
+        Unique within its workload.
+    arrival_time : float
+        Seconds, >= 0.
+    steps : float
+        Work in steps, the unit of the curve; `Job.training` counts them from epochs.
+    curve : callable, mapping or ThroughputCurve
+        Steps per second against nodes; the truth that the simulation runs.
+    least_nodes, most_nodes : int
+        It runs on no fewer and no more; ``most_nodes`` None: as many as the cluster has.
+    requested_nodes : int, optional
+        What the user asked for, used by rigid policies; ``least_nodes`` unless given. A cluster that has fewer gives
+        all it has.
+    end : EndLaw
+        Whether it completes.
+    predicted : like ``curve``, optional
+        What a policy sees instead of the truth.
+    kind : str
+        Label for grouping.
+
+    Raises
+    ------
+    ModelError
+        When a value makes no sense; the curve itself is checked against the cluster when a simulation starts.
+    """
+
+    name: str
+    _: KW_ONLY
+    arrival_time: float
+    steps: float
+    curve: Callable[[float], float]
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    requested_nodes: int | None = None
+    end: EndLaw = field(default_factory=Completes)
+    predicted: Callable[[float], float] | None = None
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"job: name must be a text that is not empty, got {self.name!r}")
+        what = f"job {self.name!r}"
+        require_number(self.arrival_time, f"{what}: arrival_time", unit="seconds")
+        require_number(self.steps, f"{what}: steps", unit="steps (a job needs work)", positive=True)
+        _require_nodes(self.least_nodes, f"{what}: least_nodes")
+        if self.most_nodes is not None:
+            _require_nodes(self.most_nodes, f"{what}: most_nodes")
+            if self.most_nodes < self.least_nodes:
+                raise ModelError(
+                    f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})"
+                )
+        if self.requested_nodes is not None:
+            _require_nodes(self.requested_nodes, f"{what}: requested_nodes")
+            if not self.least_nodes <= self.requested_nodes <= (self.most_nodes or math.inf):
+                raise ModelError(
+                    f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
+                )
+        try:
+            object.__setattr__(self, "curve", as_curve(self.curve))
+            if self.predicted is not None:
+                object.__setattr__(self, "predicted", as_curve(self.predicted))
+        except ModelError as error:
+            raise ModelError(f"{what}: {error}") from None
+
+    @classmethod
+    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> Job:
+        """A job of so many passes over a data set; a step treats ``batch_size`` examples.
+
+        Examples
+        --------
+        >>> from queuemodel.scheduling import Job
+        >>> Job.training("a", epochs=3, dataset_size=1000, batch_size=10, arrival_time=0, curve=float).steps
+        300.0
+        """
+        for value, field_name in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
+            require_number(value, f"job {name!r}: {field_name}", unit="", positive=True)
+        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
+
+    @property
+    def requested(self) -> int:
+        """The nodes asked for, ``least_nodes`` when nothing was."""
+        return self.least_nodes if self.requested_nodes is None else self.requested_nodes
+
+
+def _require_nodes(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ModelError(f"{what} must be a whole number of at least 1, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Jobs in order of arrival.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Sorted by arrival time, names unique.
+    name : str
+
+    Raises
+    ------
+    ModelError
+        When there is no job, a name is given twice, or the arrival times go back.
+    """
+
+    jobs: tuple[Job, ...]
+    name: str = ""
+
+    def __init__(self, jobs: Iterable[Job], name: str = "") -> None:
+        object.__setattr__(self, "jobs", tuple(jobs))
+        object.__setattr__(self, "name", name)
+        if not self.jobs:
+            raise ModelError("workload: at least one job is needed, got none")
+        seen: set[str] = set()
+        last: Job | None = None
+        for job in self.jobs:
+            if job.name in seen:
+                raise ModelError(f"workload: two jobs are named {job.name!r}; names must be unique")
+            seen.add(job.name)
+            if last is not None and job.arrival_time < last.arrival_time:
+                raise ModelError(
+                    f"workload: job {job.name!r} arrives at {job.arrival_time:g} s, after {last.name!r} at "
+                    f"{last.arrival_time:g} s in the list; sort the jobs by arrival time"
+                )
+            last = job
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def __repr__(self) -> str:
+        span = self.jobs[-1].arrival_time - self.jobs[0].arrival_time
+        kinds = sorted({job.kind for job in self.jobs if job.kind})
+        label = f" of kinds {', '.join(kinds[:8])}" if kinds else ""
+        return f"Workload {self.name!r}: {len(self)} jobs{label}, arriving within {span:g} s"
+
+    def with_prediction_error(self, *, level: float = 0.0, scaling: float = 0.0, seed: int = 0) -> Workload:
+        """The same jobs, seen by policies through wrong curves; the truth is what runs.
+
+        Parameters
+        ----------
+        level : float
+            Standard deviation of the logarithm of a factor on the whole curve, one per job.
+        scaling : float
+            Standard deviation of the error of the scaling exponent, one per job (see `DistortedCurve`).
+        seed : int
+        """
+        rng = np.random.default_rng(seed)
+        errors = rng.standard_normal((len(self), 2))
+        jobs = [
+            replace(job, predicted=DistortedCurve(job.curve, factor=math.exp(level * a), bend=scaling * b))
+            for job, (a, b) in zip(self.jobs, errors.tolist(), strict=True)
+        ]
+        return Workload(jobs, self.name)
+
+    def with_end(self, end: EndLaw) -> Workload:
+        """The same jobs under another law of their end."""
+        return Workload([replace(job, end=end) for job in self.jobs], self.name)
+
+    def shares(self, seed: int) -> np.ndarray:
+        """Share of its work that each job really does, shape (jobs,): the same under every policy."""
+        if all(isinstance(job.end, Completes) for job in self.jobs):
+            return np.ones(len(self))
+        rng = np.random.default_rng([seed, 0x656E64])
+        return np.array([job.end.sample(rng) for job in self.jobs])
+
+
+def sequence_of(jobs: Workload | Sequence[Job]) -> Workload:
+    """A workload from itself or from a list of jobs."""
+    return jobs if isinstance(jobs, Workload) else Workload(jobs)

@@ -1,0 +1,164 @@
+"""Figures of schedules and studies; matplotlib is imported inside functions."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, ModelError
+from ..files import write_atomically
+from .schedule import Schedule
+from .study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Jobs drawn in their own colour; the others share a grey area.
+_OWN_COLOUR = 12
+#: The colours repeat after ten lines; the style then changes.
+_STYLES = ("-", "--", ":", "-.")
+
+
+def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.0)) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def save(ax: Axes, path: str | os.PathLike[str]) -> None:
+    """Write the figure of an axes, all of it or nothing; the ending of the name says in which format."""
+    ending = os.path.splitext(str(path))[1].lstrip(".").lower() or "png"
+    content = io.BytesIO()
+    try:
+        ax.figure.savefig(content, format=ending, dpi=120)  # type: ignore[union-attr]
+    except ValueError as error:
+        raise DataError(f"{path}: the figure cannot be written: {error}") from None
+    write_atomically(path, content.getvalue())
+
+
+def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True, **kwargs: Any) -> Axes:
+    """Nodes over time as stacked areas, one per job; the jobs with most node-seconds in colour.
+
+    Needs ``simulate(..., history=True)``.
+    """
+    if schedule.history is None:
+        raise ModelError("plot_nodes: the schedule has no history; simulate with history=True")
+    ax = _axes(ax)
+    unit = 3600.0 if hours else 1.0
+    times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
+    big = np.argsort(-schedule.attained_service, kind="stable")[:_OWN_COLOUR]
+    levels = np.zeros((len(big) + 1, len(times)))
+    for j in range(len(schedule.names)):
+        changes = schedule.history[schedule.history[:, 1] == j]
+        if not len(changes):
+            continue
+        at = np.searchsorted(changes[:, 0], times, side="right") - 1
+        held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
+        own = np.flatnonzero(big == j)
+        levels[own[0] if own.size else len(big)] += held
+    from matplotlib import colormaps
+
+    colours = [colormaps["tab20"](k) for k in range(len(big))] + [(0.75, 0.75, 0.75, 1.0)]
+    order = np.append(np.argsort(schedule.arrival[big], kind="stable"), len(big))
+    names = [schedule.names[big[k]] if k < len(big) else "other jobs" for k in order]
+    keep = [k for k, _ in enumerate(order) if levels[order[k]].any()]
+    ax.stackplot(
+        times / unit,
+        levels[order][keep],
+        labels=[names[k] for k in keep],
+        colors=[colours[order[k]] for k in keep],
+        step="post",
+        linewidth=0,
+        **kwargs,
+    )
+    ax.axhline(schedule.cluster.nodes, color="grey", linestyle="--", linewidth=1)
+    ax.set(
+        xlabel=f"time [{'h' if hours else 's'}]",
+        ylabel="nodes",
+        ylim=(0, schedule.cluster.nodes * 1.04),
+        xlim=(times[0] / unit, times[-1] / unit),
+        title=schedule.policy.name,
+    )
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+    return ax
+
+
+def plot_response_times(
+    schedules: Sequence[Schedule], *, labels: Sequence[str] | None = None, ax: Axes | None = None, **kwargs: Any
+) -> Axes:
+    """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
+    ax = _axes(ax)
+    names = labels or [schedule.policy.name for schedule in schedules]
+    for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
+        T = np.sort(schedule.response_time)
+        style = {
+            "linestyle": _STYLES[number // 10 % len(_STYLES)],
+            "label": f"{name} (mean {T.mean():,.0f} s)",
+        } | kwargs
+        ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
+    ax.set(xlabel="response time [s]", ylabel="share of jobs done", ylim=(0, 1), xscale="log")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def plot_sweep(
+    study: Study, *, figure: str = "mean_response_time", against: str = "load", ax: Axes | None = None, **kwargs: Any
+) -> Axes:
+    """A figure against what was varied, one line per policy, with its interval over replications as a band."""
+    if against not in study.varied or "policy" not in study.varied:
+        raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
+    ax = _axes(ax)
+    rows = study.table(figure)
+    for number, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
+        own = sorted((row for row in rows if row["policy"] == policy), key=lambda row: row[against])
+        x = np.array([row[against] for row in own], dtype=float)
+        y = np.array([row[figure] for row in own])
+        half = np.nan_to_num([row[f"{figure}_half_width"] for row in own])
+        style: dict[str, Any] = {
+            "linestyle": _STYLES[number // 10 % len(_STYLES)],
+            "marker": "o",
+            "markersize": 4,
+        } | kwargs
+        (line,) = ax.plot(x, y, label=policy, **style)
+        ax.fill_between(x, np.maximum(y - half, 0), y + half, color=line.get_color(), alpha=0.1, linewidth=0)
+    unit = " [s]" if figure.endswith(("time", "delay", "makespan")) else ""
+    against = against.removesuffix("_seconds") + " [s]" if against.endswith("_seconds") else against
+    ax.set(xlabel=against.replace("_", " "), ylabel=f"{figure.replace('_', ' ')}{unit}")
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+    return ax
+
+
+def plot_tradeoff(study: Study, *, family: str = "family", knob: str = "knob", ax: Axes | None = None) -> Axes:
+    """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
+    if family not in study.varied or knob not in study.varied:
+        raise ModelError(f"plot_tradeoff: the study varied {', '.join(study.varied)}, not {family!r} and {knob!r}")
+    ax = _axes(ax)
+    rows = study.table("mean_response_time", "efficiency")
+    for name in dict.fromkeys(row[family] for row in rows):
+        own = sorted((row for row in rows if row[family] == name), key=lambda row: row[knob])
+        x = [row["efficiency"] for row in own]
+        y = [row["mean_response_time"] for row in own]
+        half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
+        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name)
+        for row in (own[0], own[-1]):
+            ax.annotate(
+                f"{row[knob]:g}",
+                (row["efficiency"], row["mean_response_time"]),
+                textcoords="offset points",
+                xytext=(5, 4),
+                fontsize="small",
+            )
+    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time [s]")
+    ax.set_ylim(bottom=0)
+    ax.legend(fontsize="small", frameon=False)
+    return ax

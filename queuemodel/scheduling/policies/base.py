@@ -1,0 +1,113 @@
+"""What a policy is: a frozen value with one pure method, and what it may know written in its type."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ..active import ActiveJobs, Jobs
+
+
+class Policy(abc.ABC):
+    """Decides how many nodes each job gets; a pure function of what it is shown.
+
+    A new policy is a frozen dataclass with `grants`; the simulation asks it at every arrival, end and failure, and when
+    `review` says.
+
+    Attributes
+    ----------
+    knows : frozenset of str
+        What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``,
+        ``"remaining"`` (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early).
+    work_conserving : bool
+        Whether it never leaves a node idle that some job could use.
+    divisible : bool
+        Whether it grants fractions of a node (for comparison with theory).
+    """
+
+    knows: ClassVar[frozenset[str]] = frozenset()
+    work_conserving: ClassVar[bool] = False
+    divisible: bool = False
+
+    def allocate(self, jobs: Jobs, nodes: int, now: float) -> dict[str, float]:
+        """Nodes of each job that gets some, by name.
+
+        Parameters
+        ----------
+        jobs : ActiveJobs, or a sequence of JobState
+            Their order does not matter: jobs are taken in order of arrival, then of name.
+        nodes : int
+            Of the cluster.
+        now : float
+            Seconds.
+        """
+        shown = jobs if isinstance(jobs, ActiveJobs) else ActiveJobs.of(jobs, nodes, knows=self.knows)
+        if not len(shown):
+            return {}
+        grants = self.grants(shown, nodes, now).tolist()
+        return {name: granted for name, granted in zip(shown.names(), grants, strict=True) if granted > 0}
+
+    @abc.abstractmethod
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        """Nodes of each job, in the order of ``jobs``: 0 or within the job's limits, together at most ``nodes``."""
+
+    def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
+        """When the answer changes although nobody arrives or ends; ``inf``: never."""
+        return math.inf
+
+    @property
+    def name(self) -> str:
+        """How tables and plots call it."""
+        return type(self).__name__
+
+
+def require_share(value: float, what: str) -> None:
+    """Refuse a knob outside 0 to 1."""
+    if not (isinstance(value, (int, float)) and 0 <= value <= 1):
+        raise ModelError(f"{what} must be a number from 0 to 1, got {value!r}")
+
+
+def pass_over(order: np.ndarray, wanted: np.ndarray, nodes: int) -> np.ndarray:
+    """Grant ``wanted`` in this order to every job that still fits; one that does not fit is passed over."""
+    ranked = wanted[order]
+    fits = np.cumsum(ranked) <= nodes
+    granted = np.zeros(len(order), dtype=int)
+    if fits.all():
+        granted[order] = ranked
+        return granted
+    first = int(np.argmin(fits))
+    granted[order[:first]] = ranked[:first]
+    left = nodes - int(ranked[:first].sum())
+    smallest = int(ranked[first:].min())
+    for place in range(first, len(order)):
+        if left < smallest:
+            break
+        if ranked[place] <= left:
+            granted[order[place]] = ranked[place]
+            left -= int(ranked[place])
+    return granted
+
+
+def in_turn(order: np.ndarray, least: np.ndarray, wanted: np.ndarray, nodes: int) -> np.ndarray:
+    """Grant ``wanted`` in this order, cut to what is left, passing over jobs whose least does not fit any more."""
+    ranked = wanted[order]
+    before = np.cumsum(ranked) - ranked
+    granted = np.zeros(len(order), dtype=int)
+    first = int(np.searchsorted(before + ranked, nodes, side="right"))  # these get all they want
+    granted[order[:first]] = ranked[:first]
+    left = nodes - int(ranked[:first].sum())
+    if left > 0 and first < len(order):
+        low = least[order[first:]]
+        smallest = int(low.min())
+        for place, need in enumerate(low.tolist(), start=first):
+            if left < smallest:
+                break
+            if need <= left:
+                given = min(left, int(ranked[place]))
+                granted[order[place]] = given
+                left -= given
+    return granted

@@ -1,0 +1,73 @@
+"""Policies by name, as the command line and studies call them: ``greedy`` or ``greedy:floor=0.7``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...errors import ModelError
+from .base import Policy
+from .model_based import FitnessMaximization, GreedyGain, ModelBased, Optimus
+from .rank_priced import RankPriced
+from .rigid import FIFO, Backfill, ShortestJobFirst
+from .sharing import SRPT, EqualShare, HeSRPT, LeastAttainedService
+
+#: Short names of the policies; each takes its own knobs.
+POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
+    {
+        "fifo": FIFO,
+        "sjf": ShortestJobFirst,
+        "backfill": Backfill,
+        "las": LeastAttainedService,
+        "tiresias": LeastAttainedService,
+        "equi": EqualShare,
+        "srpt": SRPT,
+        "hesrpt": HeSRPT,
+        "model": ModelBased,
+        "greedy": GreedyGain,
+        "rank-priced": RankPriced,
+        "optimus": Optimus,
+        "fitness": FitnessMaximization,
+    }
+)
+
+
+def policy_named(text: str) -> Policy:
+    """A policy from ``name`` or ``name:knob=value,knob=value``.
+
+    Raises
+    ------
+    ModelError
+        When there is no such policy or knob, or a value makes no sense.
+
+    Examples
+    --------
+    >>> policy_named("greedy:floor=0.7")
+    GreedyGain(floor=0.7, power=1.0)
+    """
+    name, _, rest = text.partition(":")
+    if name.strip() not in POLICIES:
+        raise ModelError(f"policy: must be one of {', '.join(POLICIES)}, got {name!r}")
+    make = POLICIES[name.strip()]
+    knobs = {field.name for field in dataclasses.fields(make)}  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        knob, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or knob not in knobs:
+            allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
+            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}")
+        given[knob] = _value(value)
+    return make(**given)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if "+" in text:
+        return tuple(_value(part) for part in text.split("+"))
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -1,0 +1,164 @@
+"""Policies that share or preempt: attained service, equal share, shortest remaining time, heSRPT."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ..active import ActiveJobs
+from ..curves import fitted_exponent
+from .base import Policy, in_turn, pass_over, require_share
+from .model_based import useful_nodes
+
+
+@dataclass(frozen=True)
+class LeastAttainedService(Policy):
+    """Tiresias' discretized two-dimensional LAS (Gu et al., NSDI 2019): queues by node-seconds received.
+
+    Jobs get the nodes requested. They start in the first queue and fall into the next at each threshold; queues are
+    served in order and first come, first served within; a job that does not fit is passed over.
+
+    Parameters
+    ----------
+    thresholds : tuple of float, default (57600,)
+        Node-seconds; 16 node-hours unless given.
+    """
+
+    thresholds: tuple[float, ...] = (57600.0,)
+
+    knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
+
+    def __post_init__(self) -> None:
+        if list(self.thresholds) != sorted(self.thresholds) or any(not t > 0 for t in self.thresholds):
+            raise ModelError(f"LeastAttainedService: thresholds must be > 0 and rising, got {self.thresholds!r}")
+
+    def _queue(self, attained: np.ndarray) -> np.ndarray:
+        return np.searchsorted(np.array(self.thresholds) * (1 - 1e-9), attained, side="right")
+
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        """See `Policy`."""
+        order = np.argsort(self._queue(jobs.attained_service), kind="stable")
+        return pass_over(order, jobs.requested, nodes)
+
+    def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
+        """When the next running job falls into another queue."""
+        limits = np.append(np.array(self.thresholds), math.inf)
+        running = np.flatnonzero(grants > 0)
+        if not running.size:
+            return math.inf
+        attained = jobs.attained_service[running]
+        ahead = limits[self._queue(attained)] - attained
+        return now + float((ahead / grants[running]).min())
+
+
+@dataclass(frozen=True)
+class EqualShare(Policy):
+    """EQUI: the same number of nodes for every job, within its limits; optimal for exponential sizes of one speedup.
+
+    Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs get the odd ones, and when there are more
+    jobs than nodes the earliest run.
+
+    Parameters
+    ----------
+    divisible : bool, default False
+        Grant fractions of a node: with linear speedup this is processor sharing. Limits of the jobs are then ignored.
+    """
+
+    divisible: bool = False
+    work_conserving: ClassVar[bool] = True
+
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        """See `Policy`."""
+        n = len(jobs)
+        if self.divisible:
+            return np.full(n, nodes / n)
+        granted = in_turn(np.arange(n), jobs.least, jobs.least, nodes)
+        left = nodes - int(granted.sum())
+        room = np.where(granted > 0, jobs.most - granted, 0)
+        while left > 0 and room.any():
+            # Raise the lowest to a common level, then round by round.
+            level = granted[room > 0].min()
+            lowest = np.flatnonzero((room > 0) & (granted == level))
+            above = granted[(room > 0) & (granted > level)]
+            rise = min(int(above.min()) - level if above.size else left, int(room[lowest].min()), left // len(lowest))
+            if rise == 0:
+                granted[lowest[:left]] += 1
+                break
+            granted[lowest] += rise
+            room[lowest] -= rise
+            left -= rise * len(lowest)
+        return granted
+
+
+@dataclass(frozen=True)
+class SRPT(Policy):
+    """Shortest remaining time first, each with every node that still helps; optimal for one node per job.
+
+    On one node this is Schrage's (1968) policy.
+    """
+
+    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
+
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        """See `Policy`."""
+        wanted = jobs.per_curve(useful_nodes).astype(int)
+        order = np.argsort(jobs.remaining / jobs.speed(wanted), kind="stable")
+        return in_turn(order, jobs.least, wanted, nodes)
+
+
+@dataclass(frozen=True)
+class HeSRPT(Policy):
+    """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
+
+    Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
+    something.
+
+    Parameters
+    ----------
+    exponent : float, optional
+        p; unless given, the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
+    divisible : bool, default False
+        Grant fractions of a node (exact heSRPT). Otherwise shares are rounded down within the limits and the rest goes
+        to the smallest jobs, which is an approximation.
+    """
+
+    exponent: float | None = None
+    divisible: bool = False
+
+    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
+
+    def __post_init__(self) -> None:
+        if self.exponent is not None:
+            require_share(self.exponent, "heSRPT: exponent")
+            if self.exponent >= 1:
+                raise ModelError(
+                    f"heSRPT: exponent must be below 1, got {self.exponent!r}; use SRPT for linear speedup"
+                )
+
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        """See `Policy`."""
+        n = len(jobs)
+        p = float(jobs.per_curve(fitted_exponent).mean()) if self.exponent is None else self.exponent
+        alone = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)
+        largest_first = np.argsort(-alone, kind="stable")
+        edges = (np.arange(n + 1) / n) ** (1 / (1 - p))
+        share = np.empty(n)
+        share[largest_first] = np.diff(edges) * nodes
+        if self.divisible:
+            return share
+        smallest_first = largest_first[::-1]
+        best = np.minimum(jobs.per_curve(useful_nodes).astype(int), jobs.most)
+        wanted = np.clip(np.floor(share + 1e-9).astype(int), jobs.least, np.maximum(best, jobs.least))
+        granted = in_turn(smallest_first, jobs.least, wanted, nodes)
+        left = nodes - int(granted.sum())
+        for job in smallest_first[granted[smallest_first] > 0]:
+            more = min(left, max(int(best[job] - granted[job]), 0))
+            granted[job] += more
+            left -= more
+            if not left:
+                break
+        return granted

@@ -1,0 +1,74 @@
+"""The one verb: a workload, a policy and a cluster give a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import ModelError
+from .cluster import Cluster
+from .engine import Engine
+from .jobs import Job, Workload, sequence_of
+from .policies.base import Policy
+from .schedule import Schedule
+
+
+def simulate(
+    workload: Workload | Sequence[Job],
+    policy: Policy,
+    *,
+    nodes: int | None = None,
+    cluster: Cluster | None = None,
+    seed: int = 0,
+    warmup: float = 0.0,
+    history: bool = False,
+    progress: Callable[[int], Any] | None = None,
+) -> Schedule:
+    """Run a workload under a policy.
+
+    Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
+    its end is solved for, not stepped to.
+
+    Parameters
+    ----------
+    workload : Workload or sequence of Job
+    policy : Policy
+    nodes : int, optional
+        Of a cluster without restart costs or failures; else give ``cluster``.
+    cluster : Cluster, optional
+    seed : int, default 0
+        Of early ends and of failures. Early ends are the same under every policy.
+    warmup : float, default 0
+        Share of the jobs, first by arrival, that means and quantiles leave out.
+    history : bool, default False
+        Keep every change of every allocation, for plotting nodes over time.
+    progress : callable, optional
+        Called now and then with the number of jobs that have ended.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ModelError
+        When a job could never run, a curve is not a number > 0 where it is needed, or the policy grants what it must
+        not or starves everybody.
+
+    Examples
+    --------
+    >>> from queuemodel.scheduling import FIFO, Job
+    >>> jobs = [Job("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
+    >>> simulate(jobs, FIFO(), nodes=4).mean_response_time
+    25.0
+    """
+    if (nodes is None) == (cluster is None):
+        raise ModelError("simulate: give either nodes or cluster")
+    if not isinstance(policy, Policy):
+        raise ModelError(f"simulate: policy must be a Policy, got {type(policy).__name__}")
+    if not 0 <= warmup < 1:
+        raise ModelError(f"simulate: warmup must be at least 0 and below 1 of the jobs, got {warmup!r}")
+    where = Cluster(nodes) if cluster is None else cluster  # type: ignore[arg-type]
+    engine = Engine(sequence_of(workload), policy, where, seed=seed, history=history)
+    engine.run(progress)
+    return Schedule.of(engine, warmup=warmup, seed=seed)

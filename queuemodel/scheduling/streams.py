@@ -1,0 +1,196 @@
+"""Streams of jobs: arrival processes at a given load, and mixes of kinds of job, seeded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..network import Network, Station
+from ..network.station import require_number
+from ..solvers import solve
+from .curves import TableCurve, as_curve
+from .jobs import Completes, EndLaw, Job, Workload
+
+ARRIVALS = ("poisson", "bursty", "regular", "at-once")
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One kind of job in a mix.
+
+    Parameters
+    ----------
+    name : str
+    curve : callable, mapping or ThroughputCurve
+        Steps per second against nodes.
+    steps : float
+        Mean work.
+    variation : float, default 1
+        Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
+    requested_nodes, least_nodes, most_nodes : int
+        A table's, or `ThroughputCurve`'s, largest node count is the most unless one is given.
+    weight : float, default 1
+        Share of the jobs, relative to the other kinds.
+    end : EndLaw
+    """
+
+    name: str
+    _: KW_ONLY
+    curve: Any
+    steps: float
+    variation: float = 1.0
+    requested_nodes: int = 1
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    weight: float = 1.0
+    end: EndLaw = field(default_factory=Completes)
+
+    def __post_init__(self) -> None:
+        require_number(self.steps, f"kind {self.name!r}: steps", unit="steps", positive=True)
+        require_number(self.variation, f"kind {self.name!r}: variation", unit="")
+        require_number(self.weight, f"kind {self.name!r}: weight", unit="", positive=True)
+        object.__setattr__(self, "curve", as_curve(self.curve))
+        if self.most_nodes is None and isinstance(self.curve, TableCurve):
+            object.__setattr__(self, "most_nodes", int(self.curve.points[-1][0]))
+        speed = float(self.curve(self.requested_nodes))
+        if not (math.isfinite(speed) and speed > 0):
+            raise ModelError(
+                f"kind {self.name!r}: curve must be finite and > 0 on the {self.requested_nodes} requested nodes, got "
+                f"{speed!r}"
+            )
+
+    @classmethod
+    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
+        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
+        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
+
+    @property
+    def service(self) -> float:
+        """Mean node-seconds on the requested nodes."""
+        return self.requested_nodes * self.steps / float(self.curve(self.requested_nodes))
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Work of one job, in steps."""
+        if self.variation == 0:
+            return self.steps
+        if self.variation == 1:
+            return self.steps * float(rng.exponential())
+        s2 = math.log1p(self.variation**2)
+        return self.steps * float(rng.lognormal(-s2 / 2, math.sqrt(s2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A random workload.
+
+    Parameters
+    ----------
+    kinds : sequence of JobKind
+    jobs : int
+        Length.
+    nodes : int
+        Of the cluster that ``load`` is about.
+    load : float
+        Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's
+        curve may need more or fewer node-seconds, so 1 is no limit of stability.
+    arrivals : {"poisson", "bursty", "regular", "at-once"}
+        Exponential, gamma (of coefficient of variation 3) or constant times between arrivals, or all at time 0.
+
+    Examples
+    --------
+    >>> stream = Stream([JobKind("a", curve=float, steps=60.0)], jobs=3, nodes=4, load=0.5)
+    >>> len(stream.workload(seed=1))
+    3
+    """
+
+    kinds: tuple[JobKind, ...]
+    _: KW_ONLY
+    jobs: int
+    nodes: int
+    load: float = 0.7
+    arrivals: str = "poisson"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        if not self.kinds:
+            raise ModelError("stream: at least one kind of job is needed, got none")
+        if not isinstance(self.jobs, int) or self.jobs < 1:
+            raise ModelError(f"stream: jobs must be a whole number of at least 1, got {self.jobs!r}")
+        require_number(self.load, "stream: load", unit="", positive=True)
+        if self.arrivals not in ARRIVALS:
+            raise ModelError(f"stream: arrivals must be one of {', '.join(ARRIVALS)}, got {self.arrivals!r}")
+
+    @property
+    def rate(self) -> float:
+        """Arrivals per second."""
+        weight = np.array([kind.weight for kind in self.kinds])
+        service = np.array([kind.service for kind in self.kinds])
+        return self.load * self.nodes / float((weight / weight.sum()) @ service)
+
+    def workload(self, seed: int | Sequence[int]) -> Workload:
+        """One sample; kinds, work and arrivals come from separate generators, so a change of one keeps the others."""
+        kinds_rng, work_rng, time_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
+        weight = np.array([kind.weight for kind in self.kinds])
+        chosen = kinds_rng.choice(len(self.kinds), self.jobs, p=weight / weight.sum())
+        gaps = _GAPS[self.arrivals](time_rng, self.jobs) / self.rate
+        jobs = [
+            Job(
+                f"{self.kinds[k].name}-{number}",
+                arrival_time=float(time),
+                steps=max(self.kinds[k].sample(work_rng), 1e-9 * self.kinds[k].steps),
+                curve=self.kinds[k].curve,
+                least_nodes=self.kinds[k].least_nodes,
+                most_nodes=self.kinds[k].most_nodes,
+                requested_nodes=self.kinds[k].requested_nodes,
+                end=self.kinds[k].end,
+                kind=self.kinds[k].name,
+            )
+            for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True))
+        ]
+        return Workload(jobs, f"load {self.load:g}, seed {seed}")
+
+
+_GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "poisson": lambda rng, n: rng.exponential(1.0, n),
+    "bursty": lambda rng, n: rng.gamma(1 / 9, 9.0, n),
+    "regular": lambda rng, n: np.ones(n),
+    "at-once": lambda rng, n: np.zeros(n),
+}
+
+
+def network_curve(network: Network, *, most: int) -> TableCurve:
+    """Steps per second of a training job from its closed network, one customer per worker node (exact MVA)."""
+    speeds = solve(network, population=most).throughputs
+    return TableCurve(tuple(zip(range(1, most + 1), speeds.tolist(), strict=True)))
+
+
+def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
+    """A mix of four kinds of asynchronous training job with one parameter server, for studies without data.
+
+    The curves are those of the package's own model: a worker computes (think time), and its parameters and gradients
+    queue at the server. The kinds saturate at about 4, 10, 25 and 80 workers; sizes are lognormal, the large ones rare.
+    """
+    mix = (
+        # name, compute s, server s, steps, requested, weight
+        ("embedding", 0.06, 0.02, 40_000.0, 2, 5.0),
+        ("small-image", 0.18, 0.02, 60_000.0, 4, 3.0),
+        ("speech", 0.48, 0.02, 100_000.0, 8, 1.5),
+        ("large-image", 1.58, 0.02, 300_000.0, 16, 0.5),
+    )
+    return tuple(
+        JobKind(
+            name,
+            curve=network_curve(Network((Station("server", service_time=server),), think_time=compute), most=most),
+            steps=steps,
+            variation=1.5,
+            requested_nodes=min(requested, most),
+            most_nodes=most,
+            weight=weight,
+        )
+        for name, compute, server, steps, requested, weight in mix
+    )

@@ -1,0 +1,172 @@
+"""The package's own workload file: one job per row (docs/reference/workload-csv)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from typing import Any
+
+from ..errors import DataError, ModelError
+from ..files import write_atomically
+from .curves import PowerLawCurve, TableCurve
+from .jobs import Completes, EndLaw, EndsEarly, Job, Workload
+from .reading import Row, read_rows
+
+COLUMNS = (
+    "name",
+    "arrival_time",
+    "steps",
+    "speeds",
+    "least_nodes",
+    "most_nodes",
+    "requested_nodes",
+    "kind",
+    "end_probability",
+)
+
+
+def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> Workload:
+    """Read a workload; with ``nodes``, for a cluster of so many: a job that needs more is refused with its row.
+
+    Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
+    ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
+    ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
+    (nodes to steps per second, linear in between), or ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``). Without
+    ``most_nodes`` a table's largest node count is the most.
+
+    Raises
+    ------
+    DataError
+        One line with file, row, column and what is wrong.
+    """
+    jobs: list[Job] = []
+    rows: dict[str, int] = {}
+    for row in read_rows(path, required=("name", "arrival_time", "speeds")):
+        job = _job(row)
+        if nodes is not None and job.least_nodes > nodes:
+            raise DataError(
+                f"{row.where}: least_nodes must be at most {nodes}, the cluster's nodes, got {job.least_nodes}; it "
+                "could never run"
+            )
+        if job.name in rows:
+            raise DataError(f"{row.where}: the name {job.name!r} is already that of row {rows[job.name]}; rename one")
+        if jobs and job.arrival_time < jobs[-1].arrival_time:
+            raise DataError(
+                f"{row.where}: arrival_time must not fall, got {job.arrival_time:g} after {jobs[-1].arrival_time:g}; "
+                "sort the rows by arrival_time"
+            )
+        rows[job.name] = row.line
+        jobs.append(job)
+    if not jobs:
+        raise DataError(f"{path}: no jobs, only a header")
+    return Workload(jobs, os.path.basename(str(path)))
+
+
+def _job(row: Row) -> Job:
+    curve = parse_speeds(row)
+    most = row.count("most_nodes") if row.given("most_nodes") else None
+    least = row.count("least_nodes") if row.given("least_nodes") else 1
+    if isinstance(curve, TableCurve):
+        most = int(curve.points[-1][0]) if most is None else most
+        least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
+        if least < curve.points[0][0] or most > curve.points[-1][0]:
+            raise DataError(
+                f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the "
+                f"job may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
+            )
+    end: EndLaw = Completes()
+    if row.given("end_probability"):
+        chance = row.number("end_probability", least=0.0)
+        if chance > 1:
+            raise DataError(f"{row.where}: end_probability must be 0 to 1, got {chance:g}")
+        end = EndsEarly(chance)
+    try:
+        return Job(
+            row.text("name"),
+            arrival_time=row.number("arrival_time", least=0.0),
+            steps=_steps(row),
+            curve=curve,
+            least_nodes=least,
+            most_nodes=most,
+            requested_nodes=row.count("requested_nodes") if row.given("requested_nodes") else None,
+            kind=row.values.get("kind", "").strip(),
+            end=end,
+        )
+    except ModelError as error:
+        raise DataError(f"{row.where}: {error}") from None
+
+
+def _steps(row: Row) -> float:
+    if row.given("steps"):
+        return row.number("steps", above=0.0)
+    parts = ("epochs", "dataset_size", "batch_size")
+    if not all(row.given(part) for part in parts):
+        raise DataError(f"{row.where}: a job needs work: give steps, or epochs, dataset_size and batch_size")
+    epochs, dataset, batch = (row.number(part, above=0.0) for part in parts)
+    return epochs * dataset / batch
+
+
+def parse_speeds(row: Row) -> PowerLawCurve | TableCurve:
+    """The curve of the column ``speeds``."""
+    text = row.text("speeds")
+    try:
+        if text.startswith("power"):
+            _, exponent, speed = text.split()
+            return PowerLawCurve(float(exponent), speed=float(speed))
+        pairs = [part.split(":") for part in text.split()]
+        return TableCurve([(int(nodes), float(speed)) for nodes, speed in pairs])
+    except ModelError as error:
+        raise DataError(f"{row.where}: speeds: {error}") from None
+    except ValueError:
+        raise DataError(
+            f"{row.where}: speeds must be a table such as '1:2.0 2:3.7' or 'power EXPONENT SPEED', got {text[:60]!r}"
+        ) from None
+
+
+def write_workload(workload: Workload, path: str | os.PathLike[str], *, nodes: int | None = None) -> None:
+    """Write a workload; curves that are neither tables nor power laws are tabulated up to ``most_nodes`` or ``nodes``.
+
+    Raises
+    ------
+    ModelError
+        When a curve must be tabulated but neither bound is given, or an end law has no column.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_fields(job, nodes) for job in workload)
+    write_atomically(path, text.getvalue())
+
+
+def _fields(job: Job, nodes: int | None) -> dict[str, Any]:
+    chance: float | str = ""
+    if isinstance(job.end, EndsEarly):
+        if (job.end.alpha, job.end.beta) != (1.0, 1.0):
+            raise ModelError(f"job {job.name!r}: the file has no column for the law of progress of {job.end!r}")
+        chance = repr(job.end.probability)
+    elif not isinstance(job.end, Completes):
+        raise ModelError(f"job {job.name!r}: the file has no column for the end law {type(job.end).__name__}")
+    if isinstance(job.curve, PowerLawCurve):
+        speeds = f"power {job.curve.exponent!r} {job.curve.speed!r}"
+    else:
+        points = job.curve.points if isinstance(job.curve, TableCurve) else _tabulated(job, nodes)
+        speeds = " ".join(f"{int(n)}:{float(speed)!r}" for n, speed in points)
+    return {
+        "name": job.name,
+        "arrival_time": repr(float(job.arrival_time)),
+        "steps": repr(float(job.steps)),
+        "speeds": speeds,
+        "least_nodes": job.least_nodes,
+        "most_nodes": job.most_nodes or "",
+        "requested_nodes": job.requested_nodes or "",
+        "kind": job.kind,
+        "end_probability": chance,
+    }
+
+
+def _tabulated(job: Job, nodes: int | None) -> list[tuple[int, float]]:
+    most = job.most_nodes or nodes
+    if most is None:
+        raise ModelError(f"job {job.name!r}: give nodes, up to which to tabulate its curve")
+    return [(n, job.curve(n)) for n in range(job.least_nodes, most + 1)]

@@ -1,0 +1,218 @@
+"""Workload files, public formats and the command line."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from queuemodel.cli import main
+from queuemodel.cli.schedule import schedule, schedule_study
+from queuemodel.errors import DataError, ModelError
+from queuemodel.scheduling import RankPriced, simulate
+from queuemodel.scheduling.formats import read_alibaba, read_elasticflow, read_gavel, read_philly
+from queuemodel.scheduling.streams import Stream, example_kinds
+from queuemodel.scheduling.workload_csv import read_workload, write_workload
+
+HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
+GOOD = HEADER + "a,0,100,1:2.0 2:3.7 4:6.0,1,4,2,image,\nb,5,50,power 0.8 2.5,,,3,text,0.25\n"
+
+
+@pytest.fixture
+def workload(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(GOOD)
+    return path
+
+
+def test_a_workload_survives_writing_and_reading(tmp_path):
+    jobs = Stream(example_kinds(most=16), jobs=30, nodes=16).workload(1)
+    write_workload(jobs, tmp_path / "jobs.csv")
+    again = read_workload(tmp_path / "jobs.csv")
+    assert simulate(again, RankPriced(), nodes=16).end.tolist() == simulate(jobs, RankPriced(), nodes=16).end.tolist()
+
+
+def test_a_workload_is_read(workload):
+    a, b = read_workload(workload)
+    assert (a.requested, a.most_nodes, a.curve(2), a.kind) == (2, 4, 3.7, "image")
+    assert (b.curve(1), b.most_nodes, b.end.probability) == (2.5, None, 0.25)
+
+
+def test_epochs_instead_of_steps(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,2,1000,10,1:1 2:2\n")
+    assert read_workload(path).jobs[0].steps == 200
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("a,0,100", "a,0,0", "row 2: steps must be a finite number > 0, got '0'"),
+        ("a,0,100", "a,0,", "row 2: a job needs work"),
+        ("a,0,100", "a,-1,100", "row 2: arrival_time must be a finite number >= 0"),
+        ("a,0,100", "a,9,100", "row 3: arrival_time must not fall, got 5 after 9"),
+        ("b,5", "a,5", "row 3: the name 'a' is already that of row 2"),
+        ("b,5", ",5", "row 3: name is empty"),
+        ("2:3.7", "2:nan", "row 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
+        ("2:3.7", "2:-1", "row 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
+        ("2:3.7", "2:0", "row 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
+        ("2:3.7", "two", "row 2: speeds must be a table such as"),
+        (",1,4,2,", ",1,8,2,", "row 2: speeds are given for 1 to 4 nodes, but the job may run on 1 to 8"),
+        (",1,4,2,", ",4,2,2,", r"row 2: job 'a': least_nodes \(4\) must not exceed most_nodes \(2\)"),
+        (",1,4,2,", ",1.5,4,2,", "row 2: least_nodes must be a whole number"),
+        ("0.25", "2", "row 3: end_probability must be 0 to 1"),
+        ("power 0.8 2.5", "power 1.8 2.5", "row 3: speeds: power-law curve: exponent must be 0 to 1"),
+        (",text,0.25", "", "row 3: expected 9 fields"),
+        ("arrival_time", "time", "row 1: column 'arrival_time' is missing"),
+    ],
+)
+def test_bad_workloads_are_refused_with_file_and_row(workload, old, new, message):
+    workload.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(DataError, match=message) as caught:
+        read_workload(workload)
+    assert str(workload) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path):
+    empty, binary = tmp_path / "empty.csv", tmp_path / "binary.csv"
+    empty.write_text("")
+    binary.write_bytes(bytes(range(256)))
+    for path, message in [
+        (tmp_path / "no.csv", "cannot be read"),
+        (empty, "file is empty"),
+        (binary, "not a text file"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            read_workload(path)
+    header = tmp_path / "header.csv"
+    header.write_text(HEADER)
+    with pytest.raises(DataError, match="no jobs, only a header"):
+        read_workload(header)
+
+
+def test_alibaba(tmp_path):
+    path = tmp_path / "pai_task_table.csv"
+    path.write_text(
+        "j1,worker,4,Terminated,100,400,600,29,50,V100\n"
+        "j2,tensorflow,1,Failed,50,60,600,29,100,V100\n"
+        "j3,worker,2,Terminated,130,230,600,29,200,T4\n"
+    )
+    first, second = read_alibaba(path)
+    assert (first.requested, first.arrival_time, first.steps) == (2, 0, 300)
+    assert (second.requested, second.arrival_time) == (4, 30)
+    assert first.steps / first.curve(2) == pytest.approx(300)
+
+
+def test_public_formats(public_data):
+    speeds = public_data / "gavel" / "simulation_throughputs.json"
+    for path in sorted((public_data / "gavel" / "physical_cluster").glob("*.trace")):
+        jobs = read_gavel(path, speeds)
+        assert len(jobs) == len(path.read_text().strip().splitlines())
+    old = public_data / "gavel" / "msr_seed0" / "0e4a51.trace"
+    with pytest.raises(DataError, match=r"row 42: .* no speed of .* drop_unmeasured=True"):
+        read_gavel(old, speeds)
+    jobs = read_gavel(old, speeds, drop_unmeasured=True, elastic=True)
+    assert 900 < len(jobs) < 1181
+    assert (simulate(jobs, RankPriced(), nodes=64).end > 0).all()
+    with pytest.raises(DataError, match="expected JSON"):
+        read_gavel(old, speeds, gpu="h100")
+    elastic = read_elasticflow(
+        public_data / "elasticflow" / "philly_103959.csv", public_data / "elasticflow" / "throughputs_A100"
+    )
+    assert len(elastic) == 876
+    with pytest.raises(DataError, match=r"is missing|expected"):
+        read_elasticflow(old, public_data / "elasticflow" / "throughputs_A100")
+
+
+def test_philly(tmp_path):
+    path = tmp_path / "philly.csv"
+    rows = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07:00:55,100,8\n"
+    path.write_text(rows)
+    first, second = read_philly(path)
+    assert (first.requested, first.arrival_time, second.arrival_time) == (8, 0, 60)
+    path.write_text(rows + "2017-10-09 07:02:55,0,1\n")
+    with pytest.raises(DataError, match="row 4: the job ran for 0 s"):
+        read_philly(path)
+    assert len(read_philly(path, drop_empty=True)) == 2
+    path.write_text(rows.replace("2017-10-09 07:00:55", "yesterday"))
+    with pytest.raises(DataError, match="row 3: timestamp"):
+        read_philly(path)
+
+
+def test_command_line(workload, tmp_path):
+    runner = CliRunner()
+    base = ["--workload", str(workload), "--nodes", "8", "--policy", "fifo", "--policy", "rank-priced"]
+    result = runner.invoke(schedule, [*base, "--format", "json", "--plot", str(tmp_path / "a.png")])
+    assert result.exit_code == 0, result.output
+    policies = json.loads(result.stdout)["policies"]
+    assert set(policies) == {"fifo", "rank-priced"}
+    assert policies["rank-priced"]["mean_response_time"] < policies["fifo"]["mean_response_time"]
+    assert (tmp_path / "a.png").stat().st_size > 5000
+    rows = runner.invoke(schedule, [*base, "--format", "csv", "--records"]).stdout.splitlines()
+    assert len(rows) == 5
+    assert "rank-priced" in runner.invoke(schedule, base).stdout
+    study = [
+        *[
+            "--policy",
+            "fifo",
+            "--policy",
+            "equi",
+            "--load",
+            "0.5",
+            "--nodes",
+            "16",
+            "--jobs",
+            "30",
+            "--replications",
+            "2",
+            "--format",
+            "json",
+        ]
+    ]
+    result = runner.invoke(
+        schedule_study, [*study, "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")]
+    )
+    assert result.exit_code == 0, result.output
+    assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 4
+
+
+def test_command_line_on_pollux(pollux):
+    arguments = ["--pollux", str(pollux / "workloads" / "workload-6.csv"), "--pollux-traces", str(pollux / "traces")]
+    arguments += ["--policy", "tiresias", "--policy", "optimus", "--nodes", "64", "--format", "json"]
+    policies = json.loads(CliRunner().invoke(schedule, arguments).stdout)["policies"]
+    assert policies["tiresias"]["mean_response_time"] == 3469.69375
+    assert policies["optimus"]["mean_response_time"] == 5301.875
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policy", "lottery"], "policy: must be one of"),
+        (["--policy", "fifo", "--nodes", "0"], "nodes must be 1 to"),
+        (["--policy", "fifo", "--pollux", "x"], "give either --workload or --pollux"),
+        (["--policy", "fifo", "--plot", "no/such/folder.png"], "cannot be written"),
+        (["--policy", "fifo", "--plot", "jobs.xyz"], "figure cannot be written"),
+        (["--policy", "tiresias", "--nodes", "2"], "row 2: least_nodes must be at most 2"),
+    ],
+)
+def test_a_users_mistake_is_one_line(workload, arguments, message, capsys):
+    if "2" in arguments:
+        workload.write_text(GOOD.replace(",1,4,2,", ",3,4,3,"))
+    with pytest.raises(SystemExit) as caught:
+        main(["schedule", "--workload", str(workload), "--nodes", "8", *arguments])
+    assert caught.value.code == 1
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error
+    import re
+
+    assert re.search(message, error)
+
+
+def test_plots_need_what_they_draw(workload):
+    from queuemodel.scheduling.plots import plot_nodes, plot_sweep
+    from queuemodel.scheduling.study import Study
+
+    with pytest.raises(ModelError, match="history=True"):
+        plot_nodes(simulate(read_workload(workload), RankPriced(), nodes=8))
+    with pytest.raises(ModelError, match="not policy and 'load'"):
+        plot_sweep(Study(({"a": 1},), ("a",)))

@@ -1,0 +1,287 @@
+"""The simulation: what it charges, what it records, and that it is exact."""
+
+import math
+
+import numpy as np
+import pytest
+
+from queuemodel.errors import ModelError
+from queuemodel.scheduling import (
+    FIFO,
+    SRPT,
+    Cluster,
+    EndsEarly,
+    EqualShare,
+    GreedyGain,
+    HeSRPT,
+    Job,
+    PowerLawCurve,
+    RankPriced,
+    TableCurve,
+    Workload,
+    as_curve,
+    engine,
+    simulate,
+)
+from queuemodel.scheduling.streams import JobKind, Stream, example_kinds
+from queuemodel.scheduling.study import sweep
+
+LINEAR = PowerLawCurve(1.0)
+
+
+def job(name, time, steps, curve=LINEAR, **rest):
+    return Job(name, arrival_time=time, steps=steps, curve=curve, **rest)
+
+
+def test_one_job_is_its_work_over_its_speed():
+    schedule = simulate([job("a", 5, 100, lambda n: 2.0 * n, requested_nodes=2)], FIFO(), nodes=4, history=True)
+    assert schedule.mean_response_time == 25
+    assert schedule.makespan == 25
+    assert schedule.utilization == 0.5
+    assert schedule.efficiency == pytest.approx(1)
+    assert schedule.slowdown == pytest.approx([2])  # alone it would have had four nodes
+    assert schedule.history.tolist() == [[5, 0, 2], [30, 0, 0]]
+    assert schedule.to_rows()[0]["end"] == 30
+
+
+def test_a_change_costs_a_restart_and_the_first_start_its_own():
+    jobs = [job("a", 0, 100, most_nodes=4), job("b", 10, 20, most_nodes=4)]
+    free = simulate(jobs, EqualShare(), nodes=4)
+    # a alone on 4 nodes until 10 (40 done), then both on 2: b ends at 20, a has 60 - 20 = 40 left on 4 nodes.
+    assert free.end == pytest.approx([30, 20])
+    assert free.restarts.tolist() == [2, 0]
+    cost = simulate(jobs, EqualShare(), cluster=Cluster(4, restart_seconds=3, start_seconds=1))
+    # a: 36 by 10; restarts until 13. b: starts at 11, ends at 21. a: 16 more by 21, restarts until 24, 48 left: 36.
+    assert cost.end == pytest.approx([36, 21])
+    assert cost.efficiency < free.efficiency == pytest.approx(1)
+
+
+def test_decisions_on_a_grid_wait_for_it():
+    schedule = simulate([job("a", 5, 8, most_nodes=1)], FIFO(), cluster=Cluster(1, decision_interval=60))
+    assert schedule.start.tolist() == [60]
+    assert schedule.end.tolist() == [68]
+    later = simulate(
+        [job("a", 0, 8, most_nodes=1), job("b", 1, 8, most_nodes=1)], FIFO(), cluster=Cluster(1, decision_interval=60)
+    )
+    assert later.start.tolist() == [0, 60]
+
+
+def test_early_ends_are_the_same_under_every_policy_and_unknown_to_them():
+    jobs = Workload([job(f"{k}", 0, 100, end=EndsEarly(0.5)) for k in range(400)])
+    one, other = (simulate(jobs, policy, nodes=400, seed=3) for policy in (FIFO(), EqualShare()))
+    assert one.early.tolist() == other.early.tolist()
+    assert one.early.mean() == pytest.approx(0.5, abs=0.1)
+    done = one.attained_service / 100
+    assert done[~one.early] == pytest.approx(1)
+    assert done[one.early].mean() == pytest.approx(0.5, abs=0.08)
+    assert simulate(jobs, FIFO(), nodes=400, seed=4).early.tolist() != one.early.tolist()
+
+
+def test_a_policy_that_knows_the_end_is_shown_it():
+    class Omniscient(SRPT):
+        knows = SRPT.knows | {"end"}
+
+    jobs = Workload([job(f"{k}", 0, 100 + k, most_nodes=1, end=EndsEarly(0.7)) for k in range(60)])
+    blind, told = (simulate(jobs, policy, nodes=4, seed=5) for policy in (SRPT(), Omniscient()))
+    assert told.mean_response_time < 0.9 * blind.mean_response_time
+    done = np.sort(told.attained_service)
+    assert simulate(jobs, Omniscient(), nodes=1, seed=5).end.tolist() != []
+    assert np.sort(simulate(jobs, Omniscient(), nodes=1, seed=5).end) == pytest.approx(np.cumsum(done))
+
+
+def test_a_policy_that_never_runs_anybody_is_stopped_on_a_grid_too():
+    class Idle(FIFO):
+        def grants(self, jobs, nodes, now):
+            return np.zeros(len(jobs), dtype=int)
+
+    with pytest.raises(ModelError, match="must run somebody"):
+        simulate([job("a", 0, 1)], Idle(), cluster=Cluster(2, decision_interval=10))
+
+
+def test_failures_follow_the_exponential_law_and_cost_the_work_since_the_checkpoint():
+    jobs = [job(f"{k}", 0, 1000, most_nodes=2, requested_nodes=2) for k in range(300)]
+    cluster = Cluster(600, mean_time_to_failure=2000, checkpoint_seconds=50, restart_seconds=10)
+    schedule = simulate(jobs, FIFO(), cluster=cluster, seed=1)
+    # With checkpoints every c running seconds and failures at rate r a segment takes (1 / r)(exp(r c) - 1) running
+    # seconds on average, plus a restart for each of the exp(r c) - 1 failures (those in a restart lose no work).
+    r, c = 2 / 2000, 50.0
+    segments, failures = 500 / c, math.exp(r * c) - 1
+    expected = segments * (failures / r + 10 * failures * math.exp(r * 10))
+    spread = schedule.response_time.std() / math.sqrt(300)
+    assert schedule.mean_response_time == pytest.approx(expected, abs=4 * spread)
+    assert schedule.mean_response_time != pytest.approx(500, abs=4 * spread)
+    never = simulate(jobs, FIFO(), nodes=600)
+    assert never.failures.sum() == 0
+    assert never.mean_response_time == 500
+
+
+def test_spreading_over_machines_lowers_the_speed():
+    jobs = [job("a", 0, 30, requested_nodes=3), job("b", 0, 30, requested_nodes=3), job("c", 0, 20, requested_nodes=2)]
+    packed = simulate(jobs, FIFO(), cluster=Cluster(8, nodes_per_machine=4, spread_speed=0.5))
+    assert packed.end.tolist() == [10, 10, 20]  # c takes one node on each machine
+    assert simulate(jobs, FIFO(), cluster=Cluster(8)).end.tolist() == [10, 10, 10]
+
+
+def test_prediction_error_changes_what_policies_see_and_not_what_runs():
+    jobs = Workload([job(f"{k}", k, 50 + k, PowerLawCurve(0.6)) for k in range(40)])
+    wrong = jobs.with_prediction_error(scaling=0.3, level=0.5, seed=2)
+    true, misled = (simulate(w, RankPriced(), nodes=20).mean_response_time for w in (jobs, wrong))
+    assert misled > true
+    blind = [simulate(w, EqualShare(), nodes=20).mean_response_time for w in (jobs, wrong)]
+    assert blind[0] == blind[1]
+    none = jobs.with_prediction_error()
+    assert simulate(none, RankPriced(), nodes=20).mean_response_time == pytest.approx(true)
+
+
+@pytest.mark.parametrize("policy", [GreedyGain(), EqualShare(), HeSRPT(0.5)])
+def test_one_by_one_and_all_at_once_are_the_same(policy, monkeypatch):
+    workload = Stream(example_kinds(most=32), jobs=120, nodes=32, load=0.9).workload(4)
+    cluster = Cluster(32, restart_seconds=20, start_seconds=5)
+    monkeypatch.setattr(engine, "_FEW", 0)
+    many = simulate(workload, policy, cluster=cluster)
+    monkeypatch.setattr(engine, "_FEW", 10**9)
+    few = simulate(workload, policy, cluster=cluster)
+    assert many.end == pytest.approx(few.end, rel=1e-12)
+    assert many.attained_service == pytest.approx(few.attained_service, rel=1e-9)
+    assert many.restarts.tolist() == few.restarts.tolist()
+
+
+@pytest.mark.parametrize("policy", [GreedyGain(), RankPriced(), FIFO()])
+def test_time_and_speed_scale(policy):
+    kinds = [JobKind("a", curve=PowerLawCurve(0.7), steps=100.0, requested_nodes=2)]
+    slow = Stream(kinds, jobs=80, nodes=10).workload(1)
+    fast = Workload(
+        Job(
+            j.name,
+            arrival_time=j.arrival_time / 10,
+            steps=j.steps,
+            curve=PowerLawCurve(0.7, speed=10.0),
+            requested_nodes=2,
+        )
+        for j in slow
+    )
+    a, b = (simulate(w, policy, nodes=10) for w in (slow, fast))
+    assert b.mean_response_time * 10 == pytest.approx(a.mean_response_time, rel=1e-6)
+
+
+def test_service_is_conserved():
+    workload = Stream(example_kinds(most=32), jobs=150, nodes=32, load=0.8).workload(2)
+    schedule = simulate(workload, RankPriced(), nodes=32, history=True)
+    changes = schedule.history
+    held = sum(
+        float((np.diff(np.append(own[:, 0], own[-1, 0])) * own[:, 2]).sum())
+        for own in (changes[changes[:, 1] == j] for j in range(150))
+    )
+    assert held == pytest.approx(schedule.attained_service.sum(), rel=1e-9)
+    work = sum(j.steps / j.curve(1) for j in workload)
+    assert schedule.useful_service.sum() == pytest.approx(work, rel=1e-9)
+
+
+def test_fairness_of_an_equal_share_without_arrivals_is_one():
+    jobs = [job(f"{k}", 0, 100, most_nodes=2) for k in range(8)]
+    schedule = simulate(jobs, EqualShare(), nodes=8)
+    assert schedule.fairness == pytest.approx(np.ones(8))
+
+
+def test_curves_of_every_form_are_understood():
+    class Throughput:
+        workers = np.array([1, 2, 4])
+        steps_per_second = np.array([1.0, 1.8, 3.0])
+
+    for curve in (
+        {1: 1.0, 2: 1.8, 4: 3.0},
+        Throughput(),
+        TableCurve({1: 1.0, 2: 1.8, 4: 3.0}),
+        lambda n: 0.2 + 0.8 * n,
+    ):
+        assert as_curve(curve)(2) == pytest.approx(1.8)
+
+
+def test_a_kind_takes_its_limits_from_its_table_and_its_work_from_epochs():
+    kind = JobKind.training("a", curve={1: 1.0, 4: 3.0}, epochs=2, dataset_size=500, batch_size=10)
+    assert (kind.most_nodes, kind.steps) == (4, 100)
+    jobs = Stream([kind], jobs=5, nodes=8).workload(0)
+    assert simulate(jobs, RankPriced(), nodes=8).end[0] > 0
+    with pytest.raises(ModelError, match="on the 9 requested nodes"):
+        JobKind("a", curve={1: 1.0, 4: 3.0}, steps=1.0, requested_nodes=9)
+
+
+def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
+    stream = Stream(example_kinds(most=16), jobs=40, nodes=16)
+    study = sweep(stream, [FIFO(), RankPriced()], loads=[0.4, 0.8], replications=3)
+    again = sweep(stream, [FIFO(), RankPriced()], loads=[0.4, 0.8], replications=3, n_jobs=2, backend="threading")
+    assert study.to_rows() == again.to_rows()
+    rows = study.table("mean_response_time")
+    assert [(row["load"], row["replications"]) for row in rows] == [(0.4, 3), (0.4, 3), (0.8, 3), (0.8, 3)]
+    assert all(row["mean_response_time_half_width"] > 0 for row in rows)
+    assert "policy" in repr(study)
+    assert "FIFO" in study._repr_html_()
+    assert len(study.to_frame()) == 12
+
+
+def test_ctrl_c_keeps_what_has_ended(monkeypatch):
+    from queuemodel.scheduling import study as module
+
+    calls = []
+
+    def interrupted():
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return {"policy": "x", "mean_response_time": 1.0}
+
+    study = module.run_all([interrupted] * 5)
+    assert not study.complete
+    assert len(study.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: job("a", 0, 0), "steps must be finite and > 0"),
+        (lambda: job("a", 0, math.nan), "steps must be finite and > 0"),
+        (lambda: job("a", -1, 1), "arrival_time must be finite and >= 0"),
+        (lambda: job("", 0, 1), "name must be a text"),
+        (lambda: job("a", 0, 1, least_nodes=4, most_nodes=2), r"least_nodes \(4\) must not exceed most_nodes \(2\)"),
+        (lambda: job("a", 0, 1, least_nodes=1.5), "least_nodes must be a whole number"),
+        (lambda: job("a", 0, 1, requested_nodes=3, most_nodes=2), "requested_nodes must be within"),
+        (lambda: job("a", 0, 1, curve=3.0), "job 'a': curve: expected a callable"),
+        (lambda: Workload([]), "at least one job"),
+        (lambda: Workload([job("a", 0, 1), job("a", 1, 1)]), "two jobs are named 'a'"),
+        (lambda: Workload([job("a", 2, 1), job("b", 1, 1)]), "sort the jobs by arrival time"),
+        (lambda: simulate([job("a", 0, 1, least_nodes=9)], FIFO(), nodes=8), "at most the cluster's 8 nodes, got 9"),
+        (lambda: simulate([job("a", 0, 1, curve=lambda n: 4.0 - n)], FIFO(), nodes=8), "curve .* got 0 on 4"),
+        (lambda: simulate([job("a", 0, 1, curve=lambda n: -1.0)], FIFO(), nodes=8), "curve .* got -1 on 1"),
+        (lambda: simulate([job("a", 0, 1, curve={1: 1.0, 2: 2.0})], FIFO(), nodes=8), r"undefined there\) on 3"),
+        (lambda: simulate([job("a", 0, 1, curve=lambda n: {1: 1.0}[n])], FIFO(), nodes=8), "curve failed on 2 nodes"),
+        (lambda: TableCurve({1: 1.0, 2: math.nan}), "speed at 2 nodes must be finite and > 0"),
+        (lambda: TableCurve({}), "at least one node count"),
+        (lambda: TableCurve([(1, 1.0), (1, 2.0)]), "1 nodes are given twice"),
+        (lambda: simulate([job("a", 0, 1)], FIFO()), "give either nodes or cluster"),
+        (lambda: simulate([job("a", 0, 1)], "fifo", nodes=1), "must be a Policy, got str"),
+        (lambda: simulate([job("a", 0, 1)], FIFO(), nodes=1, warmup=1.0), "warmup"),
+        (lambda: Cluster(0), "nodes must be 1 to"),
+        (lambda: Cluster(4, restart_seconds=-1), "restart_seconds must be finite and >= 0"),
+        (lambda: Cluster(4, nodes_per_machine=5), "nodes_per_machine must be 1 to 4"),
+        (lambda: EndsEarly(1.5), "probability must be 0 to 1"),
+        (lambda: PowerLawCurve(1.2), "exponent must be 0 to 1"),
+        (lambda: Stream([], jobs=1, nodes=1), "at least one kind"),
+        (lambda: Stream(example_kinds(), jobs=1, nodes=1, arrivals="daily"), "arrivals must be one of"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(make, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_ratios_are_taken_replication_by_replication():
+    stream = Stream(example_kinds(most=16), jobs=40, nodes=16)
+    study = sweep(stream, [FIFO(), RankPriced()], loads=[0.4], replications=3)
+    fifo, priced = study.relative("mean_response_time", to="FIFO")
+    assert (fifo["ratio"], fifo["half_width"]) == (1, 0)
+    runs = {(run["policy"], run["replication"]): run["mean_response_time"] for run in study.runs}
+    expected = np.mean([runs[RankPriced().name, k] / runs["FIFO", k] for k in range(3)])
+    assert priced["ratio"] == pytest.approx(expected)
+    with pytest.raises(ModelError, match="no runs of a policy named 'x'"):
+        study.relative("mean_response_time", to="x")
