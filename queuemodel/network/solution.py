@@ -1,4 +1,4 @@
-"""What solving a closed network yields: measures for every population up to the one asked for."""
+"""What solving a closed network yields: measures for one population, or for every one up to it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,36 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Solution:
-    """Steady-state measures of a network with populations 1 to `population`.
+    """Steady-state measures of a closed network.
 
-    Only throughputs and residence times are stored; everything else follows from them by Little's law.
+    Only throughputs and residence times are stored; everything else follows from them by Little's law. With several
+    classes, measures without *class_* are those of all customers together.
 
     Attributes
     ----------
     network : Network
     population : int
-        The population asked for: the measures without an *s* are those of this population.
-    throughputs : ndarray, shape (population,)
-        Cycles per second at populations 1, 2, ..., `population`.
-    residence_times : ndarray, shape (population, K)
+        Customers of all classes: the measures without an *s* are those of this population.
+    throughputs : ndarray, shape (population,) or (1,)
+        Cycles per second at populations 1, 2, ..., `population`; just at `population` where the solver keeps no more.
+    residence_times : ndarray, shape (population, K) or (1, K)
         Seconds per cycle at each station, waiting and in service.
     solver : str
         The solver's name, with its parameters.
     exact : bool
-        Whether the answer is exact for a product-form network (up to rounding), or an approximation.
+        Whether the answer is exact for the network as described (up to rounding), or an approximation.
+    reason : str
+        Why this solver, and why its answer is exact or not.
+    class_populations : tuple of int
+        Customers per class, C of them; empty without classes.
+    class_throughputs : ndarray, shape (C,), optional
+        Cycles per second of each class; classes that customers switch between share theirs.
+    class_residence_times : ndarray, shape (K, C), optional
+        Seconds per cycle of each class at each station.
+    busy : ndarray, shape (population, K) or (1, K), optional
+        Probability that somebody is at a load-dependent station, NaN at the others.
     """
 
     network: Network
@@ -45,10 +56,22 @@ class Solution:
     residence_times: np.ndarray
     solver: str
     exact: bool
+    reason: str = ""
+    class_populations: tuple[int, ...] = ()
+    class_throughputs: np.ndarray | None = None
+    class_residence_times: np.ndarray | None = None
+    busy: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.throughputs, self.residence_times):
-            array.flags.writeable = False
+        for array in (
+            self.throughputs,
+            self.residence_times,
+            self.class_throughputs,
+            self.class_residence_times,
+            self.busy,
+        ):
+            if array is not None:
+                array.flags.writeable = False
 
     @property
     def throughput(self) -> float:
@@ -68,6 +91,8 @@ class Solution:
     @property
     def cycle_time(self) -> float:
         """Seconds per cycle: response time and think time."""
+        if self.class_throughputs is not None:
+            return self.population / self.throughput  # Little's law, over all classes
         return self.response_time + self.network.think_time
 
     @property
@@ -77,58 +102,121 @@ class Solution:
 
     @property
     def utilization(self) -> np.ndarray:
-        """Busy share of each station's server, shape (K,), X D_k; for a delay station the mean number in service."""
-        return self.throughput * self.network.service_demand
+        """Busy share of each station's servers, shape (K,), X D_k / m; for a delay station the mean number in service.
+
+        For a load-dependent station the probability that somebody is there.
+        """
+        U: np.ndarray = self.class_utilization.sum(axis=1)
+        return U
+
+    @property
+    def class_throughput(self) -> np.ndarray:
+        """Cycles per second of each class, shape (C,)."""
+        return self.throughputs[-1:] if self.class_throughputs is None else self.class_throughputs
+
+    @property
+    def class_residence_time(self) -> np.ndarray:
+        """Seconds per cycle of each class at each station, shape (K, C)."""
+        return self.residence_times[-1:].T if self.class_residence_times is None else self.class_residence_times
+
+    @property
+    def class_queue_length(self) -> np.ndarray:
+        """Mean customers of each class at each station, shape (K, C)."""
+        return self.class_throughput * self.class_residence_time
+
+    @property
+    def class_utilization(self) -> np.ndarray:
+        """Share of each station's servers that each class keeps busy, shape (K, C)."""
+        D = self.network.service_demand
+        work = self.class_throughput * (D if D.ndim == 2 else D[:, None])
+        m = np.array([1.0 if s.is_delay else s.servers for s in self.network.stations])
+        U = work / m[:, None]
+        if self.busy is not None:
+            known = np.isfinite(self.busy[-1])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = np.where(work.sum(axis=1, keepdims=True) > 0, work / work.sum(axis=1, keepdims=True), 0.0)
+            U[known] = (share * self.busy[-1][:, None])[known]
+        return U
 
     @property
     def bottleneck(self) -> str | None:
-        """The queueing station with the largest service demand; None when nobody queues anywhere."""
-        demand = np.where(self.network.is_delay, 0.0, self.network.service_demand)
-        return self.network.names[int(demand.argmax())] if demand.any() else None
+        """The queueing station with the largest demand per server (utilization, with classes); None without queues."""
+        D = self.network.service_demand
+        m = np.array([s.servers for s in self.network.stations])
+        load = (self.utilization if D.ndim == 2 else D / m) * (m < np.inf)
+        return self.network.names[int(load.argmax())] if load.any() else None
+
+    @property
+    def populations(self) -> np.ndarray:
+        """The populations that `throughputs` and `residence_times` are of."""
+        return np.arange(self.population + 1 - len(self.throughputs), self.population + 1)
 
     def at(self, population: int) -> Solution:
         """The same solution at a smaller population, without solving again."""
-        if not 1 <= population <= self.population:
-            raise ModelError(f"solution: population must be 1 to {self.population}, got {population!r}")
+        first = int(self.populations[0])
+        if not first <= population <= self.population:
+            raise ModelError(f"solution: population must be {first} to {self.population}, got {population!r}")
+        end = int(population) - first + 1
         return replace(
             self,
-            population=population,
-            throughputs=self.throughputs[:population],
-            residence_times=self.residence_times[:population],
+            population=int(population),
+            throughputs=self.throughputs[:end],
+            residence_times=self.residence_times[:end],
+            busy=None if self.busy is None else self.busy[:end],
         )
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per station: the measures at `population`."""
-        columns = zip(self.network.stations, self.utilization, self.queue_length, self.residence_time, strict=True)
+        """One row per station, and class where there are several: the measures at `population`."""
+        network = self.network
+        D = network.service_demand
+        D = D if D.ndim == 2 else D[:, None]
+        U, Q, R = self.class_utilization, self.class_queue_length, self.class_residence_time
         return [
-            {
-                "station": station.name,
-                "service_demand": station.service_demand,
-                "utilization": float(U),
-                "queue_length": float(Q),
-                "residence_time": float(R),
+            {"station": station.name}
+            | ({"class": network.class_names[c]} if network.classes else {})
+            | {
+                "service_demand": float(D[k, c]),
+                "utilization": float(U[k, c]),
+                "queue_length": float(Q[k, c]),
+                "residence_time": float(R[k, c]),
             }
-            for station, U, Q, R in columns
+            for k, station in enumerate(network.stations)
+            for c in range(D.shape[1])
+        ]
+
+    def class_rows(self) -> list[dict[str, Any]]:
+        """One row per class: population, throughput and cycle time."""
+        names = self.network.class_names or ["all"]
+        counts = list(self.class_populations) or [self.population]
+        for chain in self.network.chains:
+            for c in chain:
+                counts[c] = sum((self.class_populations or (self.population,))[i] for i in chain)
+        return [
+            {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
+            for name, n, x in zip(names, counts, self.class_throughput, strict=True)
         ]
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per population: throughput, cycle time, and per station queue length and utilization."""
         import pandas
 
-        X, R, D = self.throughputs, self.residence_times, self.network.service_demand
-        columns: dict[str, Any] = {
-            "population": np.arange(1, self.population + 1),
-            "throughput": X,
-            "cycle_time": R.sum(axis=1) + self.network.think_time,
-        }
+        X, R = self.throughputs, self.residence_times
+        columns: dict[str, Any] = {"population": self.populations, "throughput": X}
+        columns["cycle_time"] = self.populations / X
         for k, name in enumerate(self.network.names):
             columns[f"queue_length[{name}]"] = X * R[:, k]
-            columns[f"utilization[{name}]"] = X * D[k]
+            if self.network.classes:
+                columns[f"utilization[{name}]"] = self.utilization[k : k + 1]
+            elif self.busy is not None and np.isfinite(self.busy[0, k]):
+                columns[f"utilization[{name}]"] = self.busy[:, k]
+            else:
+                m = self.network.stations[k].servers
+                columns[f"utilization[{name}]"] = X * self.network.service_demand[k] / (1 if np.isinf(m) else m)
         return pandas.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `to_json` writes them."""
-        return {
+        document = {
             "solver": self.solver,
             "exact": self.exact,
             "population": self.population,
@@ -137,6 +225,11 @@ class Solution:
             "bottleneck": self.bottleneck,
             "stations": self.to_rows(),
         }
+        if self.reason:
+            document["reason"] = self.reason
+        if self.network.classes:
+            document["classes"] = self.class_rows()
+        return document
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """JSON of the measures at `population`; also written to ``path`` when one is given."""
@@ -152,7 +245,17 @@ class Solution:
         )
 
     def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self.to_rows())}"
+        tables = [text_table(self.to_rows())]
+        if self.network.classes:
+            tables.insert(0, text_table(self.class_rows()))
+        return "\n".join([self._caption(), *([self.reason] if self._worth_saying else []), *tables])
+
+    @property
+    def _worth_saying(self) -> bool:
+        """Whether the reason says more than the usual choice would."""
+        return bool(self.reason) and self.solver != "exact MVA"
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), caption=self._caption())
+        classes = html_table(self.class_rows(), caption="") if self.network.classes else ""
+        reason = self.reason if self._worth_saying else ""
+        return html_table(self.to_rows(), caption=f"{self._caption()} {reason}".strip()) + classes

@@ -1,38 +1,44 @@
 """The one verb: a network, a population and a solver give a solution."""
 
-import numbers
-from typing import Protocol
+from __future__ import annotations
+
+from typing import Any, Protocol
 
 from ..errors import ModelError
-from ..network import Network, Solution
+from ..network import LARGEST_POPULATION, Network, Solution
+from ..network.jobclass import require_count
+from .lowering import require_populations, why_not_product_form
 from .mva import ExactMVA
 
-#: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
-LARGEST_POPULATION = 10_000_000
+__all__ = ["LARGEST_POPULATION", "Solver", "require_population", "solve"]
 
 
 class Solver(Protocol):
     """What `solve` needs of a method: it treats the network as promised, or raises `ModelError`."""
 
-    def solve(self, network: Network, population: int) -> Solution:
-        """Measures for populations 1 to ``population``."""
+    def solve(self, network: Network, population: Any) -> Solution:
+        """Measures at ``population``: an int without classes, else a tuple with one number per class."""
 
 
-def solve(network: Network, *, population: int, solver: Solver | None = None) -> Solution:
+def solve(network: Network, *, population: Any = None, solver: Solver | None = None) -> Solution:
     """Solve a closed network.
+
+    Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/solvers), else
+    `ApproximateMVA`; the solution's `reason` says which and why. A request that an exact solver cannot fit is refused
+    with the numbers, never answered approximately in silence.
 
     Parameters
     ----------
     network : Network
-    population : int
-        Customers in the network, at least 1.
+    population : int, or one per class (sequence or mapping), optional
+        Customers in the network, at least 1 in all. May be left out with classes, which have their own populations.
     solver : Solver, optional
-        `ExactMVA` unless given.
+        A method of one's choice.
 
     Returns
     -------
     Solution
-        Measures at ``population``, and throughputs and residence times for every smaller one.
+        Measures at ``population``; without classes also throughputs and residence times for every smaller one.
 
     Raises
     ------
@@ -41,20 +47,26 @@ def solve(network: Network, *, population: int, solver: Solver | None = None) ->
 
     Examples
     --------
+    >>> from queuemodel import Station
     >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
     >>> round(solve(network, population=2).throughput, 6)
     1.2
     """
     if not isinstance(network, Network):
         raise ModelError(f"solve: network must be a Network, got {type(network).__name__}")
-    return (solver or ExactMVA()).solve(network, require_population(population))
+    N = require_populations(network, population)
+    if solver is not None:
+        if isinstance(solver, type) or not hasattr(solver, "solve"):
+            raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
+        return solver.solve(network, N)
+    why = why_not_product_form(network)
+    if why is None:
+        return ExactMVA().solve(network, N)
+    from .approximate import ApproximateMVA
+
+    return ApproximateMVA(reason=f"{why}: no product form, so approximate").solve(network, N)
 
 
 def require_population(population: object) -> int:
     """A population as an int, or a `ModelError` that says what is wrong with it."""
-    if isinstance(population, bool) or not isinstance(population, numbers.Integral):
-        raise ModelError(f"population must be a whole number of customers, got {population!r}")
-    N = int(population)
-    if not 1 <= N <= LARGEST_POPULATION:
-        raise ModelError(f"population must be 1 to {LARGEST_POPULATION:,}, got {population!r}")
-    return N
+    return require_count(population, "population")

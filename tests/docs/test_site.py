@@ -58,6 +58,10 @@ def test_every_command_is_documented():
     assert {name for name in COMMANDS if f"| `{name}` |" not in text} == set()
 
 
+#: Pages whose pictures come with their measurements, from benchmarks/.
+MEASURED = ("validation.md", "trace-simulation.md", "solver-measurements.md", "scheduling-results.md")
+
+
 def test_pictures_are_there_and_come_from_the_script():
     figures = (DOCS / "figures.py").read_text()
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
@@ -65,11 +69,7 @@ def test_pictures_are_there_and_come_from_the_script():
             continue
         for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
-            if Path(target).parent.name == "images" and page.name not in (
-                "validation.md",
-                "trace-simulation.md",
-                "scheduling-results.md",
-            ):
+            if Path(target).parent.name == "images" and page.name not in MEASURED:
                 assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/figures.py"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queuemodel.traces import simulate
+from queuemodel.traces import Link, Links, simulate
 
 pytest.importorskip("simpy")
 PATH = Path(__file__).parents[2] / "benchmarks" / "trace_simulator.py"
@@ -19,5 +19,6 @@ def test_simpy_agrees_to_the_last_digits(workers):
     profile = peer.network(12)
     run = simulate(profile, workers=workers, steps=4, **peer.IDEAL)
     assert run.steps / run.duration == pytest.approx(peer.simpy_run(profile, workers=workers, steps=4), rel=1e-9)
-    wrong = simulate(profile, workers=workers, steps=4, **{**peer.IDEAL, "slowdown": [1.02] * workers})
+    slower = Link(0.98 * peer.RATE, 0.0, 0.0, 0.0, 0.0, 0)
+    wrong = simulate(profile, workers=workers, steps=4, **{**peer.IDEAL, "links": Links(slower, slower)})
     assert wrong.steps / wrong.duration != pytest.approx(run.steps / run.duration, rel=1e-3)

@@ -1,0 +1,50 @@
+"""Make the pictures of the pages about traces: ``python docs/trace_figures.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from queuemodel.data import example_profile
+from queuemodel.traces import simulate
+from queuemodel.traces.timeline import plot_timeline
+
+IMAGES = Path(__file__).parent / "images"
+
+
+def timeline() -> plt.Figure:
+    """One recorded step."""
+    return plot_timeline(example_profile("alexnet-60"), step=3).figure
+
+
+def phase() -> plt.Figure:
+    """Throughput while workers that started together drift apart, and that of workers that did not."""
+    figure, axes = plt.subplots(1, 3, figsize=(9.5, 3), sharey=True, layout="constrained")
+    fair = {"loaded_trip": 0.0, "unfairness": 0.0}
+    cases = (
+        ("equal shares, fixed order", {"policy": "in-order", **fair}),
+        ("equal shares, TensorFlow's order", fair),
+        ("shares as measured", {}),
+    )
+    bins = np.arange(0, 841, 60.0)
+    for ax, (title, settings) in zip(axes, cases, strict=True):
+        for together, color in ((True, "tab:red"), (False, "tab:blue")):
+            runs = [
+                simulate(example_profile("alexnet-60"), workers=4, in_phase=together, steps=480, seed=seed, **settings)
+                for seed in range(12)
+            ]
+            rates = np.array([4 * np.histogram(run.times, bins)[0] / 60 for run in runs])  # a time per 4 steps
+            middle = (bins[:-1] + bins[1:]) / 2
+            ax.plot(middle, rates.mean(axis=0), color=color, label="started together" if together else "out of phase")
+            ax.fill_between(middle, *np.quantile(rates, [0.1, 0.9], axis=0), color=color, alpha=0.15, linewidth=0)
+        ax.set(title=title, xlabel="time (s)", ylim=(0, None))
+    axes[0].set_ylabel("steps of 4 workers per second")
+    axes[0].legend(loc="lower right")
+    return figure
+
+
+if __name__ == "__main__":
+    for make in (timeline, phase):
+        make().savefig(IMAGES / f"trace-{make.__name__}.png", dpi=110)

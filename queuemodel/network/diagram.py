@@ -1,0 +1,128 @@
+"""How a network prints and draws itself: a table, and stations in a ring with their routing as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..tables import html_table, text_table
+from .network import Network
+from .station import ForkJoin, Station
+
+BOX_WIDTH, BOX_HEIGHT = 132, 46
+
+
+def rows(network: Network) -> list[dict[str, Any]]:
+    """One row per station, and class where there are several."""
+    V, S = np.atleast_2d(network.visit_ratios.T).T, np.atleast_2d(network.service_times.T).T
+    return [
+        {"station": s.name, "kind": kind(s)}
+        | ({"class": network.class_names[c]} if network.classes else {})
+        | {"visit_ratio": float(V[k, c]), "service_time": float(S[k, c]), "service_demand": float(V[k, c] * S[k, c])}
+        for k, s in enumerate(network.stations)
+        for c in range(V.shape[1])
+    ]
+
+
+def kind(station: Station) -> str:
+    """What a station is, in a few words."""
+    if station.is_delay:
+        return "delay"
+    if isinstance(station, ForkJoin):
+        return f"fork-join of {len(station.service_times)}"
+    if station.rates is not None:
+        return f"{station.discipline}, load-dependent"
+    return station.discipline + (f", {station.servers:g} servers" if station.servers > 1 else "")
+
+
+def caption(network: Network) -> str:
+    """Name, classes and think time."""
+    classes = f", {len(network.classes)} classes" if network.classes else ""
+    think = ", ".join(f"{z:g}" for z in network.think_times)
+    return f"{network.name or 'network'}: {len(network.stations)} stations{classes}, think time {think} s"
+
+
+def describe(network: Network) -> str:
+    """The network as text."""
+    return f"{caption(network)}\n{text_table(rows(network))}"
+
+
+def html(network: Network) -> str:
+    """The diagram above the table."""
+    return svg(network) + html_table(rows(network), caption=caption(network))
+
+
+def svg(network: Network) -> str:
+    """Stations around a ring, arrows where customers go (without a routing: the order of the stations)."""
+    K = len(network.stations)
+    radius = max(130.0, K * (BOX_WIDTH + 36) / (2 * math.pi))
+    height = 2 * radius * (0.75 if K > 2 else 0.2) + BOX_HEIGHT + 60
+    width = 2 * radius + BOX_WIDTH + 60
+    centre = np.array([width / 2, height / 2 + 8])
+    stretch = np.array([radius, radius * 0.75])
+    angles = math.pi + 2 * math.pi * np.arange(K) / K
+    at = centre + stretch * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12" role="img">',
+        f"<title>{escape(caption(network))}</title>",
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
+    ]
+    P = _moves(network)
+    parts += [_arrow(at, i, j, P[i, j], K) for i in range(K) for j in range(K) if P[i, j] > 0]
+    parts += [_box(s, at[k]) for k, s in enumerate(network.stations)]
+    return "".join(parts) + "</svg>"
+
+
+def _moves(network: Network) -> np.ndarray:
+    K = len(network.stations)
+    if isinstance(network.routing, Mapping):
+        P: np.ndarray = np.max([np.array(m) for m in network.routing.values()], axis=0)
+        return P
+    if network.routing is not None:
+        return np.array(network.routing)
+    P = np.zeros((K, K))
+    visited = np.flatnonzero(np.atleast_2d(network.visit_ratios.T).sum(axis=0) > 0)
+    P[visited, np.roll(visited, -1)] = 1.0
+    return P
+
+
+def _arrow(at: np.ndarray, i: int, j: int, p: float, K: int) -> str:
+    style = 'fill="none" stroke="#555" stroke-width="1.2" marker-end="url(#arrow)"'
+    label = "" if p == 1 else f"{p:.3g}"
+    if i == j:
+        x, y = at[i] - [0, BOX_HEIGHT / 2]
+        path = f"M{x + 20:.1f} {y:.1f}c8 -26 -48 -26 -40 0"
+        return f'<path d="{path}" {style}/><text x="{x + 14:.1f}" y="{y - 14:.1f}" fill="#555">{label}</text>'
+    way = at[j] - at[i]
+    side = np.array([-way[1], way[0]]) / max(float(np.hypot(*way)), 1e-9)
+    bend = (at[i] + at[j]) / 2 - side * (22 if K > 1 else 0)
+    start, end = _edge(at[i], bend), _edge(at[j], bend)
+    path = f"M{start[0]:.1f} {start[1]:.1f}Q{bend[0]:.1f} {bend[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
+    text = (start + 2 * bend + end) / 4 - side * 6
+    return f'<path d="{path}" {style}/><text x="{text[0]:.1f}" y="{text[1]:.1f}" fill="#555">{label}</text>'
+
+
+def _edge(box: np.ndarray, towards: np.ndarray) -> np.ndarray:
+    """Where the line from a box's centre leaves the box."""
+    way = towards - box
+    scale = max(abs(way[0]) / (BOX_WIDTH / 2 + 3), abs(way[1]) / (BOX_HEIGHT / 2 + 3), 1e-9)
+    edge: np.ndarray = box + way / scale
+    return edge
+
+
+def _box(station: Station, centre: np.ndarray) -> str:
+    x, y = centre - [BOX_WIDTH / 2, BOX_HEIGHT / 2]
+    name = station.name if len(station.name) <= 18 else station.name[:17] + "…"
+    corner = BOX_HEIGHT / 2 if station.is_delay else 4
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner}" fill="#f4f6fa" '
+        f'stroke="#234"/><text x="{centre[0]:.1f}" y="{centre[1] - 3:.1f}" text-anchor="middle" '
+        f'font-weight="bold">{escape(name)}</text><text x="{centre[0]:.1f}" y="{centre[1] + 14:.1f}" '
+        f'text-anchor="middle" fill="#555">{escape(kind(station))}</text>'
+    )

@@ -1,0 +1,102 @@
+"""Checked values that stations and classes are made of: numbers, numbers per class, choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import ModelError
+
+#: Times and ratios above this are taken for mistakes of units; below it no product overflows.
+LARGEST = 1e9
+
+#: What must be above 0 must be above it by more than rounding.
+SMALLEST_POSITIVE = 1e-15
+
+#: A cycle shorter than this (seconds) is a mistake too, and would overflow throughputs.
+SHORTEST_CYCLE = 1e-15
+
+
+class PerClass(Mapping[str, float]):
+    """An immutable, hashable mapping from class names to numbers."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, float]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, name: str) -> float:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def require_number(value: Any, what: str, *, unit: str, positive: bool = False, largest: float = LARGEST) -> float:
+    """Give ``value`` back as a float, or raise a `ModelError` that names it."""
+    if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
+        return value
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ModelError(f"{what} must be finite and {'> 0' if positive else '>= 0'} {unit}, got {value!r}")
+    if positive and number < SMALLEST_POSITIVE:
+        raise ModelError(f"{what} must be at least {SMALLEST_POSITIVE:g} {unit}, got {value!r}")
+    if number > largest:
+        raise ModelError(f"{what} must be at most {largest:g} {unit}, got {value!r}")
+    return number
+
+
+def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
+    """A number, or a mapping from class names to numbers, each checked by `require_number`."""
+    if not isinstance(value, Mapping):
+        return require_number(value, what, **limits)
+    if not value:
+        raise ModelError(f"{what} must name at least one class, got {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"{what}: class names must be texts that are not empty, got {name!r}")
+    return PerClass({name: require_number(v, f"{what}[class {name!r}]", **limits) for name, v in value.items()})
+
+
+def require_name(name: Any, what: str) -> None:
+    """Refuse names that are not a text, are empty, or could not be shown in one line."""
+    if not isinstance(name, str) or not name:
+        raise ModelError(f"{what}: name must be a text that is not empty, got {name!r}")
+    if not name.isprintable() or len(name) > 200:
+        raise ModelError(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
+
+
+def require_servers(servers: Any, what: str) -> float:
+    """A whole number of servers, or infinity for a delay."""
+    if not isinstance(servers, (bool, str, bytes, complex)):
+        try:
+            if servers == math.inf:
+                return math.inf
+            count = int(servers)
+            if count == servers and 1 <= count <= 1_000_000:
+                return count
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise ModelError(
+        f"{what}: servers must be a whole number, 1 to 1,000,000, or math.inf for a delay station, got {servers!r}"
+    )
+
+
+def number_of(value: float | Mapping[str, float] | None, name: str | None, missing: float) -> float:
+    """The number of class ``name``: the common one, its own, or ``missing``."""
+    if isinstance(value, Mapping):
+        return missing if name is None else value.get(name, missing)
+    return missing if value is None else value

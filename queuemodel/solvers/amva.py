@@ -1,0 +1,169 @@
+"""What approximate mean-value analyses share: how long a customer stays, given the queues it meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..network import ForkJoin, Network, Solution
+from .lowering import Chains, chains_of
+
+MULTI_SERVER = ("suri", "seidmann")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """Arrays of a network: demands D, visits V, service times S and their scv, all (K, C); Z and N (C,)."""
+
+    network: Network
+    chains: Chains | None
+    D: np.ndarray
+    V: np.ndarray
+    S: np.ndarray
+    scv: np.ndarray
+    Z: np.ndarray
+    N: np.ndarray
+    delay: np.ndarray
+    servers: np.ndarray
+    fcfs: np.ndarray
+    curves: dict[int, np.ndarray]
+    multi_server: str
+
+    def residence(self, A: np.ndarray, U: np.ndarray) -> np.ndarray:
+        """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
+
+        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): who waits
+        is served before, who is in service needs his residual life: S (1 + scv) / 2 at an idle station, S at a busy
+        one, where customers mostly come just after another has left (the straight line between is ours, measured to
+        err a quarter as much as the residual life alone). Several servers: waiting is
+        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007). Fork-join: the slowest of
+        the branches' responses, see `_fork_join`.
+        """
+        met = A.sum(axis=1)
+        R = self.D * (1.0 + met)
+        if self.fcfs.any():
+            S, D = self.S[:, :, None], self.D
+            full = np.minimum(U.sum(axis=1, keepdims=True), 1.0)
+            residual = S * (1.0 + 0.5 * (self.scv[:, :, None] - 1.0) * (1.0 - full))
+            waiting = self.V * (S * np.maximum(A - U, 0.0) + residual * np.minimum(U, A)).sum(axis=1)
+            R = np.where(self.fcfs[:, None], D + waiting, R)
+        many = np.flatnonzero((self.servers > 1) & ~self.delay).tolist()
+        for k in many:
+            m = self.servers[k]
+            rho = np.minimum(U[k].sum(axis=0) / m, 1.0)
+            R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** (4.464 * (m**0.676 - 1.0))
+        for k, station in enumerate(self.network.stations):
+            if isinstance(station, ForkJoin):
+                rho = np.minimum(U[k].sum(axis=0), 1.0)
+                slowest = [_fork_join(station, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
+                R[k] = self.V[k] * slowest
+            elif k in self.curves:
+                n = 1.0 + met[k]
+                R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(self.curves[k]) + 1), self.curves[k])
+        R[self.delay] = self.D[self.delay]
+        return R
+
+    def solution(self, X: np.ndarray, R: np.ndarray, **about: Any) -> Solution:
+        """The solution of these throughputs (C,) and residence times (K, C)."""
+        if self.chains is None:
+            return Solution(self.network, int(self.N[0]), X, R.T.copy(), exact=False, **about)
+        return self.chains.solution(X, X * R, exact=False, **about)
+
+
+def model_of(network: Network, population: int | tuple[int, ...], multi_server: str = "suri") -> Model:
+    """The arrays of a network at a population."""
+    if multi_server not in MULTI_SERVER:
+        raise ModelError(f"multi_server must be one of {', '.join(MULTI_SERVER)}, got {multi_server!r}")
+    if isinstance(population, int):
+        chains = None
+        D, Z, N = network.service_demand[:, None], network.think_times, np.array([population])
+    else:
+        chains = chains_of(network, population)
+        D, Z, N = chains.D, chains.Z, chains.N
+    V, S, second = _visits(network)
+    delay = network.is_delay
+    servers = np.array([1.0 if s.is_delay else s.servers for s in network.stations])
+    fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations])
+    total = int(N.sum())
+    curves = {
+        k: np.array([s.rate(n) for n in range(1, total + 1)])
+        for k, s in enumerate(network.stations)
+        if s.rates is not None
+    }
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scv = np.where(S > 0, np.maximum(second / (S * S) - 1.0, 0.0), 1.0)
+    return Model(network, chains, D, V, S, scv, Z, N, delay, servers, fcfs, curves, multi_server)
+
+
+def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Visits, mean service times and second moments of chains, each (K, C)."""
+    K = len(network.stations)
+    V = np.reshape(network.visit_ratios, (K, -1))
+    S = np.reshape(network.service_times, (K, -1))
+    labels = network.class_names or [None]  # type: ignore[list-item]
+    second = np.array([[1.0 + s.scv_of(c) for c in labels] for s in network.stations]) * S * S
+    groups = [list(chain) for chain in network.chains]
+    visits = np.array([V[:, g].sum(axis=1) for g in groups]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times, squares = (
+            np.where(visits > 0, np.array([(V * x)[:, g].sum(axis=1) for g in groups]).T / visits, 0.0)
+            for x in (S, second)
+        )
+    return visits, times, squares
+
+
+def split_seidmann(model: Model) -> Model:
+    """Seidmann, Schweitzer and Shalev-Oren (1987): m servers are one m times as fast, and a delay for the rest."""
+    m = model.servers
+    rest = (model.D * ((m - 1.0) / m)[:, None]).sum(axis=0)
+    return replace(model, D=model.D / m[:, None], S=model.S / m[:, None], Z=model.Z + rest, servers=np.ones(len(m)))
+
+
+def rejoin_seidmann(model: Model, R: np.ndarray) -> np.ndarray:
+    """Residence times of the stations that were split."""
+    rest: np.ndarray = model.D * ((model.servers - 1.0) / model.servers)[:, None]
+    return R + rest
+
+
+def _fork_join(station: ForkJoin, met: float, rho: float) -> float:
+    """Time at a fork-join where ``met`` customers are found.
+
+    Each branch is a queue of its own, r_b = S_b (1 + A_b), with the part r_b / R of the customers here; the slowest of
+    independent responses, whose excess over the largest mean is less by rho / 4 since branches are busy together
+    (Nelson and Tantawi, 1988, for two branches; here also for others, approximate).
+    """
+    S = np.array(station.service_times)
+    scv = (station.scv_of(None) + met) / (1.0 + met)  # of responses: queues make them exponential
+    share, R = S / max(float(S.sum()), 1e-300), 0.0
+    for _ in range(6):
+        r = S * (1.0 + met * share)
+        largest = float(r.max())
+        R = largest + (largest_mean(r.tolist(), scv) - largest) * (1.0 - rho / 4.0)
+        share = r / max(R, 1e-300)
+    return R
+
+
+def largest_mean(means: Any, scv: float = 1.0) -> float:
+    """Mean of the largest of independent gamma variables of given means (seconds) and common scv, to about 1e-7.
+
+    For equal exponential ones it is the mean times the harmonic number 1 + 1/2 + ... + 1/B.
+    """
+    times = np.array([t for t in means if t > 0], dtype=float)
+    if len(times) < 2 or scv < 1e-6:
+        return float(times.max(initial=0.0))
+    if scv == 1.0 and len(set(times.tolist())) == 1:
+        return float(times[0] * (1.0 / np.arange(1, len(times) + 1)).sum())
+    if scv == 1.0 and len(times) <= 8:  # inclusion and exclusion of exponential variables
+        subsets = (np.arange(1, 2 ** len(times))[:, None] >> np.arange(len(times))) & 1
+        signs = np.where(subsets.sum(axis=1) % 2 == 1, 1.0, -1.0)
+        return float((signs / (subsets / times).sum(axis=1)).sum())
+    from scipy.special import gammainc, gammaincinv
+
+    shape = 1.0 / scv
+    end = float(times.max()) * float(gammaincinv(shape, 1.0 - 1e-15)) / shape
+    x = np.linspace(0.0, end, 20_001)
+    above = 1.0 - np.prod([gammainc(shape, shape * x / t) for t in times], axis=0)
+    return float((above[0] + above[-1] + 4 * above[1::2].sum() + 2 * above[2:-1:2].sum()) * (x[1] / 3))  # Simpson

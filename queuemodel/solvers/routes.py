@@ -1,0 +1,89 @@
+"""Where customers go next, for the solvers that follow them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..network import ForkJoin, Network
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """Moves between (class, place), where place K is outside all stations, for thinking.
+
+    Attributes
+    ----------
+    P : ndarray, shape (C, K+1, C, K+1)
+        Probabilities; places where a class spends no time are left out.
+    visits : ndarray, shape (K+1, C)
+        Visits per cycle, 1 of which (per chain) is to think.
+    service_times : ndarray, shape (K+1, C)
+    """
+
+    P: np.ndarray
+    visits: np.ndarray
+    service_times: np.ndarray
+
+
+def routes_of(network: Network) -> Routes:
+    """The network's routing, or one that its visit ratios imply.
+
+    Without a routing, a class that visits stations once each goes through them in order, then thinks; one with other
+    visit ratios picks every next station at random in proportion to them (what product-form networks cannot tell from
+    any other routing with the same visit ratios).
+    """
+    K, C = len(network.stations), max(1, len(network.classes))
+    P = np.zeros((C, K + 1, C, K + 1))
+    V = np.reshape(network.visit_ratios, (K, C))
+    visits, times = np.zeros((K + 1, C)), np.zeros((K + 1, C))
+    visits[:K] = V
+    times[:K] = np.reshape(network.service_times, (K, C))
+    times[K] = network.think_times
+    if network.routing is None:
+        visits[K] = 1.0
+        for c in range(C):
+            P[c, :, c, :] = _implied(V[:, c])
+    else:
+        at = network._reference_index
+        if isinstance(network.routing, Mapping):
+            index = {name: c for c, name in enumerate(network.class_names)}
+            for (start, end), matrix in network.routing.items():
+                P[index[start], :K, index[end], :K] = matrix
+        else:
+            for c in range(C):
+                P[c, :K, c, :K] = network.routing
+        for c in range(C):  # customers think on their way to the reference station
+            P[:, :, c, K] += P[:, :, c, at]
+            P[:, :, c, at] = 0.0
+            P[c, K, c, at] = 1.0
+        visits[K] = V[at]
+    flat = P.reshape(C * (K + 1), C * (K + 1))
+    for c in range(C):
+        for k in range(K + 1):
+            busy = times[k, c] > 0 or (k < K and isinstance(network.stations[k], ForkJoin))
+            if not busy or visits[k, c] == 0:
+                _skip(flat, c * (K + 1) + k)
+    return Routes(P, visits, times)
+
+
+def _implied(V: np.ndarray) -> np.ndarray:
+    K = len(V)
+    P = np.zeros((K + 1, K + 1))
+    stops = [*np.flatnonzero(V > 0).tolist(), K]
+    if all(V[k] == 1.0 for k in stops[:-1]):
+        P[stops, [*stops[1:], stops[0]]] = 1.0
+    else:
+        P[np.ix_(stops, stops)] = np.append(V, 1.0)[stops] / (V.sum() + 1.0)
+    return P
+
+
+def _skip(flat: np.ndarray, s: int) -> None:
+    """Leave out a state where nobody stays: who would come goes on at once."""
+    stay = flat[s, s]
+    if stay < 1:
+        flat += np.outer(flat[:, s], flat[s] / (1 - stay)) * (np.arange(len(flat)) != s)[:, None]
+    flat[:, s] = 0.0
+    flat[s] = 0.0

@@ -1,0 +1,175 @@
+"""What can be said in a network, and every bad input as one clear line that names station and class."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+S, J, N = qm.Station, qm.JobClass, qm.Network
+TWO = [J("a", population=2), J("b")]
+
+
+def one(**station):
+    return N([S("cpu", **station)])
+
+
+BAD = [
+    (lambda: S("x", service_time=-1.0), "station 'x': service_time must be finite and >= 0 seconds, got -1.0"),
+    (lambda: S("x", service_time={"a": -1.0}), "station 'x': service_time[class 'a'] must be finite"),
+    (lambda: S("x", service_time={"a": math.nan}), "got nan"),
+    (lambda: S("x", service_time={}), "must name at least one class"),
+    (lambda: S("x", service_time={1: 2.0}), "class names must be texts"),
+    (lambda: S("x", service_time=1j), "got 1j"),
+    (lambda: S("x", service_time=[1.0, 2.0]), "station 'x': service_time"),
+    (lambda: S("x"), "station 'x': service_time"),
+    (lambda: S("x", service_time=1.0, visit_ratio={"a": math.inf}), "visit_ratio[class 'a']"),
+    (lambda: S("x", service_time=1.0, servers=2.5), "servers must be a whole number"),
+    (lambda: S("x", service_time=1.0, servers=True), "servers"),
+    (lambda: S("x", service_time=1.0, servers="2"), "servers"),
+    (lambda: S("x", service_time=1.0, servers=-math.inf), "servers"),
+    (lambda: S("x", service_time=1.0, discipline="random"), "discipline must be one of ps, fcfs, lifo-pr"),
+    (lambda: S("x", service_time=1.0, scv=-0.1), "scv"),
+    (lambda: S("x", rates=[]), "rates must be a list of numbers"),
+    (lambda: S("x", rates=[1.0, 0.0]), "rates[1] must be finite and > 0"),
+    (lambda: S("x", rates=[1.0, math.nan]), "rates[1]"),
+    (lambda: S("x", rates=[1.0], servers=2), "rates say how speed grows"),
+    (lambda: S("x", service_time=1.0, distribution=qm.PhaseType.erlang(2, mean=1.0)), "give only one of them"),
+    (lambda: S("x", distribution="erlang"), "must be a PhaseType"),
+    (lambda: S("a\nb", service_time=1.0), "printable"),
+    (lambda: S("x" * 201, service_time=1.0), "at most 200"),
+    (lambda: qm.PhaseType([0.5, 0.4], [[-1, 0], [0, -1]]), "sum to 1"),
+    (lambda: qm.PhaseType([1.0], [[1.0]]), "negative diagonal"),
+    (lambda: qm.PhaseType([1.0, 0.0], [[-1.0, 1.0], [1.0, -1.0]]), "singular"),
+    (lambda: qm.PhaseType([1.0], [[-1.0, 0.0]]), "rows and columns"),
+    (lambda: qm.PhaseType.erlang(0, mean=1.0), "phases"),
+    (lambda: qm.PhaseType.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
+    (lambda: qm.ForkJoin("f", service_times=[]), "a time for each branch"),
+    (lambda: qm.ForkJoin("f", service_times=[1.0, -1.0]), "service_times[1]"),
+    (lambda: qm.ForkJoin("f", service_times=[1.0], servers=2), "fork-join takes service_times"),
+    (lambda: J("", population=1), "class: name"),
+    (lambda: J("a", population=-1), "class 'a': population must be 0"),
+    (lambda: J("a", population=2.5), "class 'a': population must be a whole number"),
+    (lambda: J("a", population=10**30), "class 'a': population"),
+    (lambda: J("a", think_time=-1), "class 'a': think_time"),
+    (lambda: N([S("x", service_time={"a": 1.0})]), "names class 'a', but the classes are: none"),
+    (lambda: N([S("x", service_time={"q": 1.0})], classes=TWO), "names class 'q', but the classes are: 'a', 'b'"),
+    (
+        lambda: N([S("x", service_time={"a": 1.0})], classes=TWO),
+        "station 'x': class 'b' visits it but has no service_time",
+    ),
+    (lambda: N([S("x", service_time=1.0, visit_ratio={"a": 1})], classes=TWO), "class 'b' visits no station"),
+    (lambda: N([S("x", service_time=1.0)], classes=[J("a"), J("a")]), "class names must be unique"),
+    (lambda: N([S("x", service_time={"a": 0.0, "b": 1.0})], classes=TWO), "class 'a' takes no time"),
+    (lambda: N([S("x", service_time=1.0)], classes=["a"]), "classes must be JobClass"),
+    (lambda: N([S("x", service_time=1.0)], reference="y"), "reference must be one of its stations"),
+    (lambda: N([S("x", service_time=1.0)], routing=[[0.5]]), "row of station 'x' must sum to 1"),
+    (lambda: N([S("x", service_time=1.0)], routing=[[1.0, 0.0]]), "shape"),
+    (lambda: N([S("x", service_time=1.0)], routing=[["a"]]), "matrix of probabilities"),
+    (lambda: N([S("x", service_time=1.0)], routing={"a": [[1.0]]}), "has none"),
+    (lambda: N([S("x", service_time=1.0)], classes=TWO, routing={"a": [[1.0]]}), "class 'b' has no matrix"),
+    (lambda: N([S("x", service_time=1.0)], classes=TWO, routing={("a", "z"): [[1.0]]}), "pairs of classes"),
+    (lambda: N([S("x", service_time=1.0), S("y", service_time=1.0)], routing=[[0, 1], [0, 0]]), "never leave"),
+    (
+        lambda: N([S("x", service_time=1.0), S("y", service_time=1.0)], routing=[[0, 1], [0, 1]]),
+        "no unique visit ratios",
+    ),
+    (
+        lambda: N([S("x", service_time=1.0, visit_ratio=2), S("y", service_time=1.0)], routing=[[0, 1], [1, 0]]),
+        "station 'x': visit_ratio 2 does not match the routing",
+    ),
+    (lambda: N.from_demands([]), "at least one station"),
+    (lambda: N.from_demands([[1.0, 2.0]]), "populations of 2 classes"),
+    (lambda: N.from_demands([[1.0, 2.0]], population=[1]), "must be 2 whole numbers"),
+    (lambda: N.from_demands([1.0, 2.0], servers=[1, 2, 3]), "servers: must be one number or 2"),
+    (lambda: N.from_demands("abc"), "array of numbers"),
+    (lambda: N.from_demands([[[1.0]]]), "shape"),
+    (lambda: qm.solve(one(rates=[1.0, 2.0]), population=3), "station 'cpu': rates has 2 values, but 3 customers"),
+    (lambda: qm.solve(one(rates=lambda n: 0.0), population=3), "station 'cpu': rates(1) must be finite and > 0"),
+    (lambda: qm.solve(one(rates=lambda n: 1 / 0), population=3), "rates(1) raised ZeroDivisionError"),
+    (lambda: qm.solve(one(rates=lambda n: "fast"), population=3), "rates(1)"),
+    (lambda: qm.solve(one(service_time=1.0)), "population is needed"),
+    (lambda: qm.solve(one(service_time=1.0), population=[1, 2]), "network without classes"),
+    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=3), "one per class"),
+    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=[1, -1]), "population of class 'b'"),
+    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=[0, 0]), "all classes together"),
+    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population={"a": 1}), "'b' is missing"),
+    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
+    (lambda: qm.solve(one(service_time=1.0), population=2, solver=qm.ExactMVA), "solver must be a solver value"),
+    (lambda: qm.solve("network", population=2), "must be a Network"),
+    (lambda: qm.solve_batch([0.1, -0.1], population=2), "demands[1] must be 0 to 1e9 seconds"),
+    (lambda: qm.solve_batch([0.1], population=2.5), "whole numbers"),
+    (lambda: qm.solve_batch([0.1], population=0), "whole numbers"),
+    (lambda: qm.solve_batch([0.0], population=2, think_time=1.0), "demands of a network are zero"),
+    (lambda: qm.solve_batch([[0.1]] * 3, population=[1, 2]), "do not broadcast"),
+    (lambda: qm.solve_batch([0.1] * 10, population=[10**7] * 100), "bytes, more than"),
+    (lambda: qm.Simulation(departures=3), "departures"),
+    (lambda: qm.Simulation(replications=1.5), "replications"),
+    (lambda: qm.Simulation(confidence=1.0), "confidence"),
+    (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
+    (lambda: qm.geometric_bounds(one(service_time=1.0, servers=2), 3), "station 'cpu' has 2 servers"),
+    (lambda: qm.asymptotic_bounds(one(service_time=1.0), 0), "bounds: population"),
+    (lambda: qm.bottleneck_switches(one(service_time=1.0)), "two classes"),
+    (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "has classes"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD, ids=[message[:60] for _, message in BAD])
+def test_bad_input_is_one_clear_line(make, message):
+    with pytest.raises(qm.ModelError) as error:
+        make()
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_networks_are_values():
+    routing = {"a": [[0, 1], [1, 0]], "b": [[0.5, 0.5], [1, 0]]}
+    network = N([S("x", service_time={"a": 0.1, "b": 0.2}), S("y", service_time=0.3)], classes=TWO, routing=routing)
+    again = pickle.loads(pickle.dumps(network))
+    assert again == network
+    assert hash(network.stations[0]) == hash(again.stations[0])
+    np.testing.assert_allclose(again.visit_ratios, [[1, 1], [1, 0.5]])
+    with pytest.raises(ValueError, match="read-only"):
+        network.visit_ratios[0, 0] = 2
+
+
+def test_routing_and_visit_ratios_say_the_same():
+    P = [[0.1, 0.6, 0.3], [1, 0, 0], [0.5, 0.5, 0]]
+    routed = N([S(n, service_time=0.2) for n in "xyz"], routing=P, think_time=1.0)
+    v = routed.visit_ratios
+    assert v[0] == 1
+    np.testing.assert_allclose(v @ np.array(P), v, rtol=1e-12)
+    plain = N([S(n, service_time=0.2, visit_ratio=r) for n, r in zip("xyz", v, strict=True)], think_time=1.0)
+    assert qm.solve(routed, population=7).throughput == pytest.approx(
+        qm.solve(plain, population=7).throughput, rel=1e-12
+    )
+    both = N([S(n, service_time=0.2, visit_ratio=2 * r) for n, r in zip("xyz", v, strict=True)], routing=P)
+    np.testing.assert_allclose(both.visit_ratios, v)
+
+
+def test_phase_types_have_their_moments():
+    for scv in (0.02, 0.3, 0.5, 1.0, 1.5, 9.0):
+        shape = qm.PhaseType.from_moments(mean=0.2, scv=scv)
+        assert shape.mean == pytest.approx(0.2, rel=1e-10)
+        assert shape.scv == pytest.approx(scv, rel=1e-8)
+    assert shape.scaled(3.0).mean == pytest.approx(3.0)
+
+
+def test_a_network_prints_and_draws_itself():
+    network = N(
+        [
+            S("x", service_time={"a": 0.1, "b": 0.2}, servers=2),
+            qm.ForkJoin("<f>", service_times=[1, 2]),
+            S("d", service_time=1, servers=math.inf),
+        ],
+        classes=TWO,
+        name="drawn",
+    )
+    assert "ps, 2 servers" in repr(network)
+    assert "fork-join of 2" in repr(network)
+    svg = network._repr_svg_()
+    assert "&lt;f&gt;" in svg
+    assert svg.count("<rect") == 3
+    assert "<svg" in network._repr_html_()

@@ -1,0 +1,278 @@
+"""Network files: round trips, and ten thousand malformed ones without a traceback or a wrong number."""
+
+import copy
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+PLAIN = {
+    "format": "queuemodel-network",
+    "version": 1,
+    "name": "plain",
+    "think_time": 1.0,
+    "stations": [
+        {"name": "cpu", "service_time": 0.25, "visit_ratio": 2, "servers": 1},
+        {"name": "out", "service_time": 1.0, "servers": "inf"},
+    ],
+}
+RICH = {
+    "format": "queuemodel-network",
+    "version": 2,
+    "name": "rich",
+    "think_time": 0.5,
+    "classes": [{"name": "a", "population": 2, "think_time": 1.0}, {"name": "b", "population": 1}],
+    "stations": [
+        {"name": "cpu", "service_time": {"a": 0.25, "b": 0.5}, "servers": 2},
+        {"name": "disk", "service_time": 0.1, "rates": [1, 1.5, 1.8], "visit_ratio": {"a": 1.0, "b": 3.0}},
+        {"name": "stack", "service_time": 0.2, "discipline": "lifo-pr", "scv": 3.0},
+    ],
+}
+ROUTED = {
+    "format": "queuemodel-network",
+    "version": 2,
+    "stations": [{"name": "cpu", "service_time": 0.2}, {"name": "disk", "service_time": 0.3}],
+    "routing": [{"matrix": [[0.1, 0.9], [1.0, 0.0]]}],
+    "reference": "cpu",
+}
+TASKS = {
+    "format": "queuemodel-network",
+    "version": 2,
+    "think_time": 0.3,
+    "stations": [
+        {"name": "shards", "branches": [0.1, 0.2]},
+        {
+            "name": "fcfs",
+            "discipline": "fcfs",
+            "distribution": {"alpha": [1.0, 0.0], "T": [[-40.0, 40.0], [0.0, -40.0]]},
+        },
+    ],
+}
+SWITCHING = {
+    "format": "queuemodel-network",
+    "version": 2,
+    "classes": [{"name": "a", "population": 2}, {"name": "b", "population": 0}],
+    "stations": [{"name": "cpu", "service_time": {"a": 0.25, "b": 0.5}}, {"name": "disk", "service_time": 0.1}],
+    "routing": [
+        {"from": "a", "to": "a", "matrix": [[0, 0.5], [0.5, 0]]},
+        {"from": "a", "to": "b", "matrix": [[0, 0.5], [0.5, 0]]},
+        {"from": "b", "to": "a", "matrix": [[0, 1], [1, 0]]},
+    ],
+}
+DOCUMENTS = [PLAIN, RICH, ROUTED, TASKS, SWITCHING]
+GARBAGE = [
+    None, True, False, -1, 0, 1, 2.5, -0.0, 1e308, -1e308, 1e-320, 10**30, 10**400, float("nan"), float("inf"), "", "x",
+    "inf", "a", "b", "cpu", "ps", "fcfs", "\u0000", "\n", "\ud800", [], {}, [1], [[1]], [None], {"a": 1}, {"zzz": 1},
+    {"a": -1}, {"": 1}, [1e308, 1e308], [[0.5, 0.6], [1, 0]], [[0, 0], [0, 0]], {"alpha": [1], "T": [[-1]]}, 3, 1000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.get("name", "more"))
+def test_files_come_back_as_they_were(tmp_path, document):
+    network = qm.Network.from_json(json.dumps(document))
+    network.save(tmp_path / "n.json")
+    again = qm.Network.load(tmp_path / "n.json")
+    assert again == network
+    assert again.to_dict() == network.to_dict()
+    assert repr(network)
+    assert network._repr_svg_().startswith("<svg")
+    assert "<table" in network._repr_html_()
+
+
+def test_plain_networks_are_still_written_as_version_1():
+    assert qm.Network.from_json(json.dumps(PLAIN)).to_dict()["version"] == 1
+    assert qm.Network.from_json(json.dumps(RICH)).to_dict()["version"] == 2
+
+
+def test_version_1_refuses_what_only_version_2_says():
+    for document in (RICH, ROUTED, TASKS):
+        with pytest.raises(qm.DataError, match=r"version 1 does not have|missing required|service_time"):
+            qm.Network.from_json(json.dumps(document | {"version": 1}))
+
+
+def places(value, path=()):
+    """Every place in a document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def damaged(rng):
+    document = copy.deepcopy(rng.choice(DOCUMENTS))
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        path = rng.choice(list(places(document))[1:] or [()])
+        parent = document
+        try:
+            for key in path[:-1]:
+                parent = parent[key]
+            action = rng.random()
+            if action < 0.6:
+                parent[path[-1]] = copy.deepcopy(rng.choice(GARBAGE))
+            elif action < 0.75:
+                del parent[path[-1]]
+            elif action < 0.85 and isinstance(parent, dict):
+                parent[rng.choice(["extra", "servers", "rates", "scv", "branches", "population"])] = rng.choice(GARBAGE)
+            elif isinstance(parent, list):
+                parent.append(copy.deepcopy(rng.choice([*GARBAGE, parent[0] if parent else 1])))
+        except (KeyError, IndexError, TypeError):
+            continue
+    try:
+        text = json.dumps(document)
+    except ValueError:  # integers of thousands of digits
+        text = "1" * 5000
+    if rng.random() < 0.1:
+        cut = rng.randrange(len(text))
+        text = text[:cut] + rng.choice(["", "}", "\u00e9", "\\", '"', "null"]) + text[cut + rng.randrange(3) :]
+    return text
+
+
+def test_ten_thousand_malformed_files_give_one_clear_line_or_a_right_answer(tmp_path):
+    rng = random.Random(2024)
+    path = tmp_path / "network.json"
+    refused = solved = 0
+    for i in range(10_000):
+        text = damaged(rng)
+        try:
+            if i % 100 == 0:
+                path.write_text(text, encoding="utf-8", errors="surrogatepass")
+                network = qm.Network.load(path)
+            else:
+                network = qm.Network.from_json(text.encode("utf-8", "surrogatepass"))
+        except qm.DataError as error:
+            message = str(error)
+            assert "\n" not in message
+            assert message.startswith((str(path), "network JSON")), text
+            refused += 1
+            continue
+        if network.classes and (network.populations.sum() > 50 or len(network.stations) > 5):
+            continue
+        try:
+            solution = qm.solve(network, population=None if network.classes else 3)
+        except qm.ModelError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            refused += 1
+            continue
+        solved += 1
+        assert_sound(network, solution, text)
+    assert refused > 5000
+    assert solved > 500
+
+
+def assert_sound(network, solution, text):
+    X, Q = solution.class_throughput, solution.class_queue_length
+    assert np.all(np.isfinite(Q)), text
+    assert np.all(Q >= 0), text
+    assert np.all(np.isfinite(X)), text
+    assert np.all(X >= 0), text
+    think = sum(X[chain[0]] * _think(network, chain) for chain in network.chains)
+    assert Q.sum() + think == pytest.approx(solution.population, rel=1e-6), text
+
+
+def _think(network, chain):
+    if len(chain) == 1:
+        return network.think_times[chain[0]]
+    at = 0 if network.reference is None else network.names.index(network.reference)
+    return sum(network.visit_ratios[at, c] * network.think_times[c] for c in chain)
+
+
+def test_jmva_round_trip(tmp_path):
+    network = qm.Network.from_json(json.dumps(RICH))
+    qm.write_jmva(network, tmp_path / "m.jmva")
+    again = qm.read_jmva(tmp_path / "m.jmva")
+    assert again.names == ["cpu", "disk", "stack", "think time"]
+    np.testing.assert_allclose(qm.solve(again).class_throughput, qm.solve(network).class_throughput, rtol=1e-12)
+    plain = qm.Network.from_json(json.dumps(PLAIN))
+    qm.write_jmva(plain, tmp_path / "p.jmva", population=7)
+    assert qm.solve(qm.read_jmva(tmp_path / "p.jmva")).throughput == pytest.approx(
+        qm.solve(plain, population=7).throughput, rel=1e-12
+    )
+
+
+JMT_FILE = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<model xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="JMTmodel.xsd">
+  <parameters>
+    <classes number="2">
+      <closedclass name="A" population="3"/><closedclass name="B" population="2"/>
+    </classes>
+    <stations number="3">
+      <listation name="CPU" servers="1">
+        <servicetimes><servicetime customerclass="A">0.01</servicetime><servicetime customerclass="B">0.05</servicetime></servicetimes>
+        <visits><visit customerclass="A">1.0</visit><visit customerclass="B">1.0</visit></visits>
+      </listation>
+      <listation name="Disk 1" servers="1">
+        <servicetimes><servicetime customerclass="A">0.09</servicetime><servicetime customerclass="B">0.09</servicetime></servicetimes>
+        <visits><visit customerclass="A">0.45</visit><visit customerclass="B">0.0</visit></visits>
+      </listation>
+      <ldstation name="Disk 2" servers="1">
+        <servicetimes><servicetime customerclass="A">0.1;0.05;0.05</servicetime><servicetime customerclass="B">0.1;0.05;0.05</servicetime></servicetimes>
+        <visits><visit customerclass="A">0.5</visit><visit customerclass="B">0.5</visit></visits>
+      </ldstation>
+    </stations>
+    <ReferenceStation number="2"><Class name="A" refStation="CPU"/><Class name="B" refStation="CPU"/></ReferenceStation>
+  </parameters>
+  <algParams><algType maxSamples="10000" name="MVA" tolerance="1.0E-7"/></algParams>
+</model>
+"""  # noqa: E501
+
+
+def test_a_file_as_jmt_writes_it(tmp_path):
+    path = tmp_path / "jmt.jmva"
+    path.write_text(JMT_FILE)
+    network = qm.read_jmva(path)
+    same = qm.Network.from_demands(
+        [[0.01, 0.05], [0.0405, 0], [0.05, 0.05]], servers=[1, 1, 2], population=[3, 2]
+    )  # a rate that doubles with the second customer is two servers
+    np.testing.assert_allclose(qm.solve(network).class_throughput, qm.solve(same).class_throughput, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<model", "<other", "mismatched tag"),
+        ('population="3"', 'population="-3"', "class 'A': population must be 0"),
+        ('population="3"', 'population="2.5"', "whole number"),
+        ('population="3"', 'population="many"', "must be a number"),
+        ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),
+        (">0.01<", ">nan<", "station 'CPU': servicetime must be a number"),
+        (">0.01<", ">-1<", "station 'CPU'"),
+        ('"CPU" servers="1"', '"CPU" servers="0"', "servers"),
+        ("listation", "mystery", "not known"),
+        ('<visit customerclass="A">0.5<', '<visit customerclass="Q">0.5<', "class 'Q'"),
+        (
+            "0.1;0.05;0.05</servicetime></servicetimes>",
+            "0.1;0.01</servicetime></servicetimes>",
+            "slow down differently",
+        ),
+    ],
+)
+def test_bad_jmva_files_are_one_clear_line(tmp_path, old, new, message):
+    path = tmp_path / "bad.jmva"
+    assert old in JMT_FILE
+    path.write_text(JMT_FILE.replace(old, new))
+    with pytest.raises(qm.DataError) as error:
+        qm.read_jmva(path)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_jmva_refuses_what_it_cannot_say():
+    fork = qm.Network([qm.ForkJoin("f", service_times=[1.0, 2.0])])
+    with pytest.raises(qm.ModelError, match="fork-join"):
+        qm.write_jmva(fork, "nowhere.jmva", population=2)
+    with pytest.raises(qm.ModelError, match="needs population"):
+        qm.write_jmva(qm.Network.from_json(json.dumps(PLAIN)), "nowhere.jmva")
+    with pytest.raises(qm.ModelError, match="switch"):
+        qm.write_jmva(qm.Network.from_json(json.dumps(SWITCHING)), "nowhere.jmva")
+
+
+def test_a_rate_function_cannot_be_saved_but_its_values_can(tmp_path):
+    network = qm.Network([qm.Station("ld", rates=lambda n: math.sqrt(n))])
+    with pytest.raises(qm.ModelError, match=r"station 'ld': rates is a function"):
+        network.save(tmp_path / "n.json")
+    assert not (tmp_path / "n.json").exists()

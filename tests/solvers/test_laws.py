@@ -1,0 +1,305 @@
+"""Laws that hold for every network, on random ones; approximations and simulation against the truth, with controls."""
+
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+
+demand = st.floats(1e-3, 10.0)
+think = st.sampled_from([0.0, 0.3, 7.0])
+
+
+@st.composite
+def networks(draw, max_stations=4):
+    """Single class, queues, several servers, delays."""
+    K = draw(st.integers(1, max_stations))
+    servers = [draw(st.sampled_from([1, 1, 2, 5, math.inf])) for _ in range(K)]
+    return qm.Network.from_demands([draw(demand) for _ in range(K)], servers=servers, think_time=draw(think))
+
+
+@st.composite
+def class_networks(draw):
+    C, K = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    D = [[draw(demand) for _ in range(C)] for _ in range(K)]
+    return qm.Network.from_demands(
+        D,
+        servers=[draw(st.sampled_from([1, 1, 3])) for _ in range(K)],
+        population=[draw(st.integers(1, 5)) for _ in range(C)],
+        think_time=[draw(think) for _ in range(C)],
+    )
+
+
+@settings(max_examples=200)
+@given(network=networks(), N=st.integers(1, 30))
+def test_single_class_laws(network, N):
+    s = qm.solve(network, population=N)
+    X, D = s.throughputs, network.service_demand
+    n = np.arange(1, N + 1)
+    m = np.array([1.0 if k.is_delay else k.servers for k in network.stations])
+    np.testing.assert_allclose((X[:, None] * s.residence_times).sum(axis=1) + X * network.think_time, n, rtol=1e-10)
+    np.testing.assert_allclose(s.utilization, s.throughput * D / m, rtol=1e-12)
+    assert np.all(s.utilization[~network.is_delay] <= 1 + 1e-12)
+    assert np.all(np.diff(X) >= 0)  # more customers never do less
+    bounds = qm.asymptotic_bounds(network, n)
+    assert np.all(bounds.lower <= X * (1 + 1e-12))
+    assert np.all(bounds.upper >= X * (1 - 1e-12))
+    assert s.at(1).throughput == pytest.approx(1 / (D.sum() + network.think_time), rel=1e-12)
+
+
+@settings(max_examples=200)
+@given(network=networks(), N=st.integers(1, 20), factor=st.sampled_from([1e-3, 60.0, 1e3]))
+def test_units_and_order_do_not_matter(network, N, factor):
+    D, m = network.service_demand, [s.servers for s in network.stations]
+    other = qm.Network.from_demands(D[::-1] * factor, servers=m[::-1], think_time=network.think_time * factor)
+    first, second = qm.solve(network, population=N), qm.solve(other, population=N)
+    assert second.throughput * factor == pytest.approx(first.throughput, rel=1e-11)
+    np.testing.assert_allclose(second.queue_length[::-1], first.queue_length, rtol=1e-9)
+
+
+@settings(max_examples=200)
+@given(D=st.lists(demand, min_size=1, max_size=5), Z=think, N=st.integers(1, 40))
+def test_bounds_hold(D, Z, N):
+    network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
+    X = qm.solve(network, population=N).throughputs
+    kinds = [qm.asymptotic_bounds, qm.balanced_job_bounds, qm.geometric_bounds]
+    for kind in [*kinds, *([qm.proportional_bounds] if Z == 0 else [])]:
+        bounds = kind(network, n)
+        assert np.all(bounds.lower <= X * (1 + 1e-9)), kind
+        assert np.all(bounds.upper >= X * (1 - 1e-9)), kind
+
+
+@settings(max_examples=150)
+@given(network=class_networks())
+def test_multi_class_laws(network):
+    s = qm.solve(network)
+    np.testing.assert_allclose(
+        s.class_queue_length.sum(axis=0) + s.class_throughput * network.think_times, s.class_populations, rtol=1e-9
+    )
+    assert np.all(s.utilization <= 1 + 1e-12)
+    first = list(s.class_populations)
+    first[0] += 1
+    assert qm.solve(network, population=first).class_throughput[0] >= s.class_throughput[0] * (1 - 1e-12)
+
+
+@settings(max_examples=60)
+@given(network=class_networks())
+def test_approximations_keep_the_laws_and_stay_near(network):
+    exact = qm.solve(network)
+    for solver, near in ((qm.BardSchweitzer(), 0.6), (qm.Linearizer(), 0.5), (qm.AQL(), 0.5)):
+        s = qm.solve(network, solver=solver)
+        assert not s.exact
+        np.testing.assert_allclose(
+            s.class_queue_length.sum(axis=0) + s.class_throughput * network.think_times, s.class_populations, rtol=1e-6
+        )
+        np.testing.assert_allclose(s.class_throughput, exact.class_throughput, rtol=near)
+
+
+@settings(max_examples=100)
+@given(network=networks(), N=st.integers(1, 12))
+def test_marginals_are_distributions_with_the_right_means(network, N):
+    s = qm.solve(network, population=N)
+    variance = qm.queue_length_variance(network, population=N)
+    for k in range(len(network.stations)):
+        p = qm.marginal_distribution(network, k, population=N)
+        assert p.min() >= 0
+        assert p.sum() == pytest.approx(1, rel=1e-10)
+        assert p @ np.arange(N + 1) == pytest.approx(s.queue_length[k], rel=1e-9)
+        assert variance[k] == pytest.approx(p @ np.arange(N + 1) ** 2 - s.queue_length[k] ** 2, rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=60)
+@given(network=networks(max_stations=3), N=st.integers(1, 15))
+def test_sensitivities_are_slopes(network, N):
+    slopes = qm.sensitivity(network, population=N)
+    D, m, h = network.service_demand, [s.servers for s in network.stations], 1e-5
+
+    def shifted(k, sign):
+        E = D.copy()
+        E[k] *= 1 + sign * h
+        return qm.solve(qm.Network.from_demands(E, servers=m, think_time=network.think_time), population=N)
+
+    for k in range(len(D)):
+        up, down = shifted(k, 1), shifted(k, -1)
+        step = 2 * h * D[k]
+        scale = up.throughput / D[k]
+        assert slopes.dX_dD[k] == pytest.approx((up.throughput - down.throughput) / step, rel=1e-4, abs=1e-6 * scale)
+        np.testing.assert_allclose(
+            slopes.dR_dD[:, k], (up.residence_time - down.residence_time) / step, rtol=1e-3, atol=1e-4 * N
+        )
+
+
+def test_sensitivity_to_rates():
+    rates, h = [1.0, 1.6, 1.9, 2.0, 2.0, 2.0], 1e-6
+
+    def throughput(r):
+        stations = [qm.Station("a", service_time=0.3, rates=r), qm.Station("b", service_time=0.2, servers=2)]
+        network = qm.Network(stations, think_time=0.4)
+        return network, qm.solve(network, population=6).throughput
+
+    slopes = qm.sensitivity(throughput(rates)[0], population=6).dX_drate["a"]
+    for i in range(3):
+        up, down = rates.copy(), rates.copy()
+        up[i] += h
+        down[i] -= h
+        assert slopes[i] == pytest.approx((throughput(up)[1] - throughput(down)[1]) / (2 * h), rel=1e-6)
+
+
+@settings(max_examples=40)
+@given(K=st.integers(1, 3), shape=st.sampled_from([(), (4,), (2, 3)]), data=st.data())
+def test_a_batch_is_its_networks_one_by_one(K, shape, data):
+    size = int(np.prod(shape))
+    D = np.array([data.draw(demand) for _ in range(size * K)]).reshape(*shape, K)
+    Z = data.draw(think)
+    N = np.array([data.draw(st.integers(1, 9)) for _ in range(size)]).reshape(shape)
+    batch = qm.solve_batch(D, think_time=Z, population=N)
+    assert batch.throughputs.shape == (N.max(), *shape)
+    for i in np.ndindex(*shape):
+        s = qm.solve(qm.Network.from_demands(D[i], think_time=Z), population=int(N[i]))
+        np.testing.assert_allclose(batch.throughputs[(slice(0, N[i]), *i)], s.throughputs, rtol=1e-12)
+        assert np.all(np.isnan(batch.throughputs[(slice(N[i], None), *i)]))
+        np.testing.assert_allclose(batch.residence_time[i], s.residence_time, rtol=1e-11)
+    assert qm.solve_batch(D, think_time=Z, population=N, curves=False).throughput.tolist() == batch.throughput.tolist()
+
+
+def test_symbols_give_the_numbers():
+    sympy = pytest.importorskip("sympy")
+    stations = [qm.Station("a", service_time=0.5), qm.Station("b", service_time=0.25, servers=2)]
+    network = qm.Network(stations, think_time=1.5)
+    closed = qm.solve_symbolic(network, population=4)
+    values = dict(zip([*closed.demands, *closed.think_times], [0.5, 0.25, 1.5], strict=True))
+    s = qm.solve(network, population=4)
+    assert float(closed.throughput.subs(values)) == pytest.approx(s.throughput, rel=1e-12)
+    assert [float(q.subs(values)) for q in closed.queue_length] == pytest.approx(s.queue_length.tolist(), rel=1e-12)
+    assert float(closed.response_time.subs(values)) == pytest.approx(s.response_time, rel=1e-12)
+    slope = qm.sensitivity(network, population=4).dX_dD[0]
+    assert float(closed.derivative(closed.demands[0]).subs(values)) == pytest.approx(slope, rel=1e-10)
+    assert closed._repr_latex_().startswith("$X(4) = ")
+    assert (
+        sympy.simplify(
+            qm.solve_symbolic(network, population=1).throughput * (sum(closed.demands) + closed.think_times[0])
+        )
+        == 1
+    )
+    two = qm.Network.from_demands([[0.5, 0.2], [0.1, 0.3]], population=[2, 1], think_time=[1.0, 0.0])
+    many = qm.solve_symbolic(two, demands=[["1/2", "1/5"], ["1/10", "3/10"]], think_times=[1, 0])
+    np.testing.assert_allclose([float(x) for x in many.throughput], qm.solve(two).class_throughput, rtol=1e-12)
+
+
+SIMULATED = {
+    "fcfs": ([qm.Station("q", service_time=0.2, discipline="fcfs", scv=0.25)], {}),
+    "servers": (
+        [qm.Station("a", service_time=0.5, servers=2, discipline="fcfs"), qm.Station("b", service_time=0.2)],
+        {},
+    ),
+    "lifo": ([qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)], {}),
+    "rates": ([qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], discipline="fcfs")], {}),
+    "phases": ([qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.3), discipline="fcfs")], {}),
+    "fork": ([qm.ForkJoin("f", service_times=[0.1, 0.2, 0.15])], {}),
+    "classes": (
+        [
+            qm.Station("a", service_time={"u": 0.3, "v": 0.1}, discipline="fcfs"),
+            qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
+        ],
+        {"classes": [qm.JobClass("u", population=2), qm.JobClass("v", population=2)]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_simulation_covers_the_markov_chain(name):
+    stations, more = SIMULATED[name]
+    network = qm.Network(stations, think_time=0.5, **more)
+    population = (2, 2) if more else 4
+    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+    inside = 0
+    for seed in range(10):
+        result = qm.Simulation(seed=seed, departures=20_000, replications=5).run(network, population)
+        low, high = result.throughput_interval
+        inside += low <= truth.throughput <= high
+        wide = 6 * (high - low) / 2 + 1e-3  # gamma stands in for mixed Erlang only in distribution, not in the mean
+        assert abs(result.throughput - truth.throughput) < max(wide, 0.01 * truth.throughput)
+        np.testing.assert_allclose(result.solution.queue_length, truth.queue_length, rtol=0.08, atol=0.03)
+        assert not low <= truth.throughput * 1.1 <= high  # the control: 10 % off is noticed
+    assert inside >= 7  # 95 % intervals, ten seeds
+
+
+def test_a_seed_repeats_a_simulation():
+    network = qm.Network([qm.Station("q", service_time=0.2, discipline="fcfs", scv=0.0)], think_time=1.0)
+    a, b, c = (qm.solve(network, population=5, solver=qm.Simulation(seed=s, departures=5000)) for s in (1, 1, 2))
+    assert a.throughput == b.throughput != c.throughput
+
+
+def test_class_switching_by_routing():
+    routing = {
+        ("u", "v"): [[0, 0.3], [0.5, 0]],
+        ("u", "u"): [[0.1, 0.6], [0.5, 0]],
+        ("v", "v"): [[0.2, 0.5], [0.4, 0.1]],
+        ("v", "u"): [[0, 0.3], [0.5, 0]],
+    }
+    network = qm.Network(
+        [qm.Station("a", service_time={"u": 0.3, "v": 0.1}), qm.Station("b", service_time=0.2)],
+        classes=[qm.JobClass("u", population=2, think_time=1.0), qm.JobClass("v", population=1)],
+        routing=routing,
+    )
+    assert network.chains == ((0, 1),)
+    assert network.visit_ratios[0].sum() == pytest.approx(1)
+    exact, chain = qm.solve(network), qm.solve(network, solver=qm.MarkovChain())
+    np.testing.assert_allclose(exact.class_queue_length, chain.class_queue_length, rtol=1e-9)
+    np.testing.assert_allclose(exact.class_throughput, chain.class_throughput, rtol=1e-9)
+
+
+def test_bottlenecks_switch_with_the_mix():
+    network = qm.Network.from_demands([[1.0, 0.2], [0.5, 0.6], [0.1, 0.7]], population=[1, 1])
+    switches = qm.bottleneck_switches(network)
+    assert [s.stations for s in switches] == [("station 3", "station 2"), ("station 2", "station 1")]
+    assert [s.share for s in switches] == pytest.approx([0.2, 4 / 9])
+    D = network.service_demand
+    for share in np.linspace(0.01, 0.99, 25):
+        loads = share * D[:, 0] + (1 - share) * D[:, 1]
+        at = [switches[0].stations[0], *[s.stations[1] for s in switches if s.share <= share]][-1]
+        assert loads[network.names.index(at)] == pytest.approx(loads.max())
+
+
+def test_the_choice_says_which_and_why():
+    product = qm.solve(qm.Network.from_demands([0.1], servers=3), population=5)
+    assert product.exact
+    assert "exact" in product.reason
+    fcfs = qm.solve(
+        qm.Network([qm.Station("q", service_time=0.1, discipline="fcfs", scv=3.0)], think_time=1), population=5
+    )
+    assert not fcfs.exact
+    assert "station 'q' is first come first served" in fcfs.reason
+    assert "approximate" in repr(fcfs)
+    with pytest.raises(qm.ModelError, match=r"exact MVA: station 'q'.* MarkovChain"):
+        qm.solve(fcfs.network, population=5, solver=qm.ExactMVA())
+
+
+def test_plain_python_and_compiled_recursions_are_the_same():
+    code = (
+        "import sys, queuemodel as qm; s = qm.solve(qm.Network.from_demands([.05, .02], think_time=1.), population=60);"
+        "assert 'numba' not in sys.modules; import numba;"
+        "t = qm.solve(s.network, population=60); print(abs(s.throughputs - t.throughputs).max())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert float(out) < 1e-13
+
+
+def test_more_customers_in_a_fork_join_or_with_variability():
+    for stations in (
+        [qm.ForkJoin("f", service_times=[0.2, 0.2])],
+        [qm.Station("q", service_time=0.2, scv=4, discipline="fcfs")],
+    ):
+        network = qm.Network(stations, think_time=0.5)
+        X = qm.solve(network, population=12).throughputs
+        assert np.all(np.diff(X) >= -1e-9)
+        assert np.all(X <= 5 * (1 + 1e-12))
+        for n, near in itertools.product([1, 6], [0.12]):
+            truth = qm.solve(network, population=n, solver=qm.MarkovChain()).throughput
+            assert X[n - 1] == pytest.approx(truth, rel=near)
