@@ -21,7 +21,7 @@ from .simulate import prepare, simulate
 #: Relative error of the simulation itself, as found on the testbed (docs/explanation/trace-simulation).
 MODEL_ERROR = 0.05
 #: Operations simulated per number of workers; and steps of all workers, at least and at most.
-OPERATIONS, LEAST_STEPS, MOST_STEPS = 600_000, 600, 6000
+OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
 
 
 def trace_runs(
