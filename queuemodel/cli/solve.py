@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import click
 import numpy as np
 
-from ..network import Network
+from ..errors import ModelError
+from ..network import Network, Solution
 from ..solvers import asymptotic_bounds, saturation_population
 from ..solvers import solve as solve_network
 from ..tables import text_table
@@ -17,10 +18,10 @@ from .options import COUNTS, csv_text, format_option
 
 @click.command()
 @click.argument("network", type=click.Path(dir_okay=False))
-@click.option("--population", type=COUNTS, required=True, help="Customers: 8, 1:100 or 1,2,4,8.")
+@click.option("--population", type=COUNTS, help="Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
 @format_option
-def solve(network: str, population: Sequence[int], output_format: str) -> None:
-    """Solve the closed network written down in a JSON file (exact mean-value analysis).
+def solve(network: str, population: Sequence[int] | None, output_format: str) -> None:
+    """Solve the closed network written down in a JSON file, exactly where that is possible.
 
     \b
     Example:
@@ -30,6 +31,13 @@ def solve(network: str, population: Sequence[int], output_format: str) -> None:
        "stations": [{"name": "server", "service_time": 0.2}]}
     """
     model = Network.load(network)
+    if model.classes:
+        if population is not None:
+            raise ModelError(f"{network}: its classes have populations of their own; leave --population out")
+        _print_classes(solve_network(model), output_format)
+        return
+    if population is None:
+        raise ModelError(f"{network}: --population is needed, like 8 or 1:100")
     solution = solve_network(model, population=population[-1])
     bounds = asymptotic_bounds(model, np.array(population))
     rows = []
@@ -59,3 +67,10 @@ def solve(network: str, population: Sequence[int], output_format: str) -> None:
         click.echo(json.dumps(document, indent=1))
     else:
         click.echo(csv_text(rows) if output_format == "csv" else text_table(rows))
+
+
+def _print_classes(solution: Solution, output_format: str) -> None:
+    if output_format == "json":
+        click.echo(solution.to_json())
+    else:
+        click.echo(csv_text(solution.class_rows()) if output_format == "csv" else repr(solution))

@@ -144,6 +144,23 @@ def test_solve(run, tmp_path):
     assert run("solve", file, "--population", "1:3", "--format", "csv")[1].count("\n") == 4
 
 
+def test_solve_with_classes(run, tmp_path):
+    file = tmp_path / "classes.json"
+    network = qm.Network(
+        [qm.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
+        classes=[qm.JobClass("fast", population=2, think_time=1.0), qm.JobClass("slow", population=3, think_time=2.0)],
+    )
+    network.save(file)
+    code, out, _ = run("solve", file, "--format", "json")
+    assert code == 0
+    assert json.loads(out)["throughput"] == pytest.approx(qm.solve(network).throughput)
+    assert run("solve", file, "--format", "csv")[1].count("\n") >= 3
+    assert "slow" in run("solve", file)[1]
+    refused(run("solve", file, "--population", 5), "populations of their own")
+    qm.Network([qm.Station("server", service_time=0.3)]).save(file)
+    refused(run("solve", file), "--population is needed")
+
+
 @pytest.mark.parametrize("workers", ["0", "0:3", "5:3", "-1", "a", "1:2:3", "1.5", "", "nan", "1:999999999"])
 def test_bad_workers(run, profile, workers):
     refused(run("predict", profile, "--workers", workers), "workers")
