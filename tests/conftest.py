@@ -1,6 +1,11 @@
 """Settings that all tests share."""
 
+import signal
+
 from hypothesis import settings
+
+# A shell's background job ignores Ctrl-C, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These machines are shared and noisy: no deadline for one example; the same examples in every run.
 settings.register_profile("queuemodel", deadline=None, derandomize=True, print_blob=True)
