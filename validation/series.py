@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,27 +59,57 @@ class Comparison:
         return float(((self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])).mean())
 
 
-def series_folders() -> list[Path]:
-    """Folders with traces of one worker of an asynchronous job on equal machines, and measured throughputs."""
+def series_folders(*, usual: bool = True) -> list[Path]:
+    """Folders with traces of one worker and measured throughputs.
+
+    The usual ones are asynchronous, on equal machines; the others synchronous, with a slow worker or link, or ordered.
+    """
     folders = [
         folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()
     ]
-    return [folder for folder in folders if _is_plain(folder)]
+    return [folder for folder in folders if bool(_unusual(folder)) != usual]
 
 
-def _is_plain(folder: Path) -> bool:
+def _unusual(folder: Path) -> dict[str, Any]:
+    """What sets a series apart from the usual ones."""
     files = [json.loads((folder / name).read_text()) for name in SETTINGS if (folder / name).exists()]
-    return not any(name in file and file[name] != usual for file in files for name, usual in UNUSUAL.items())
+    settings = {name: value for file in files for name, value in file.items() if name in UNUSUAL}
+    return {name: value for name, value in settings.items() if value != UNUSUAL[name]}
+
+
+def _measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
+    rows.sort(key=lambda row: row["workers"])
+    return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
 
 
 def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
     """Predict a testbed series from its one-worker traces alone."""
-    rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
-    rows.sort(key=lambda row: row["workers"])
-    workers = np.array([row["workers"] for row in rows])
+    workers, measured = _measured(folder)
     curve = predict(profile, workers=workers.tolist(), method=method)
     name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
-    return Comparison("testbed", name, method, workers, np.array([row["steps_per_s"] for row in rows]), curve)
+    return Comparison("testbed", name, method, workers, measured, curve)
+
+
+def compare_unusual(folder: Path, profile: Profile) -> Comparison:
+    """Simulate a series from its one-worker traces, and from what is known of its unequal machines or its barrier."""
+    from queuemodel.traces import estimate_links, trace_throughput
+
+    settings = _unusual(folder)
+    workers, measured = _measured(folder)
+    rate = estimate_links(profile).transmit.rate
+    nominal = json.loads((folder / "job.json").read_text())["bandwidth_mbit"]
+    rows = []
+    for n in workers.tolist():  # worker 1, the second one, is the slow one
+        machines: dict[str, Any] = {"synchronization": settings.get("mode", "async")}
+        if n > 1 and "slow_worker" in settings:
+            machines["worker_speeds"] = [1.0, 1.0 / settings["slow_worker"], *[1.0] * (n - 2)]
+        if n > 1 and "slow_link_mbit" in settings:
+            machines["worker_bandwidth"] = [rate, rate * settings["slow_link_mbit"] / nominal, *[rate] * (n - 2)]
+        rows.append(trace_throughput(profile, workers=[n], **machines)[0])
+    X, lower, upper = np.array(rows).T
+    curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), method="trace")
+    return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve)
 
 
 def read_testbed(folder: Path) -> Profile:

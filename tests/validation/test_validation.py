@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
-from validation.series import compare_cloud, compare_testbed, read_testbed, series_folders
+from validation.series import compare_cloud, compare_testbed, compare_unusual, read_testbed, series_folders
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,19 @@ def test_testbed_from_one_workers_traces(mva):
     assert len(mva) >= 2
     assert mean_error(mva) <= 0.08
     assert max(c.error for c in mva) <= 0.15
+
+
+def test_testbed_by_simulation(profiles):
+    traced = [compare_testbed(folder, profile, "trace") for folder, profile in profiles]
+    assert mean_error(traced) <= 0.05
+    assert max(c.error for c in traced) <= 0.10
+
+
+def test_barrier_and_unequal_machines():
+    unusual = [compare_unusual(folder, read_testbed(folder)) for folder in series_folders(usual=False)]
+    assert len(unusual) >= 4
+    assert mean_error(unusual) <= 0.07
+    assert max(c.error for c in unusual) <= 0.12
 
 
 def test_cloud_beyond_the_fitted_workers(cloud):
