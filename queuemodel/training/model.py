@@ -18,6 +18,7 @@ from ..solvers.mva import mva_recursion
 from ..tables import html_table, text_table
 from .curve import ThroughputCurve
 from .profile import Job
+from .recursions import parallel_servers, unequal_workers
 
 #: Columns of a demand array: seconds per step, of one worker's step alone in the cluster.
 FETCH, PUSH, UPDATE, THINK = range(4)
@@ -163,8 +164,8 @@ class TrainingModel:
 
         Mean-value analysis, exact for processor-sharing stations with any service distribution (Reiser and Lavenberg,
         1980; Baskett, Chandy, Muntz and Palacios, 1975). Under first-come-first-served the knee is sharper, see
-        `queuemodel.solvers.knee_throughput` (approximate). Unequal workers: Bard's approximation (1979), corrected
-        to be exact when they are equal.
+        `queuemodel.solvers.knee_throughput` (approximate). Unequal workers: exact mean-value analysis with a
+        job class per speed; its uncertainty by Bard's approximation (1979).
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class TrainingModel:
 
     def _method(self) -> str:
         if self.worker_speeds:
-            return "mva (Bard, unequal workers)"
+            return "mva (exact, processor sharing, unequal workers)"
         return "mva (exact, processor sharing)" if self.discipline == "ps" else "mva (fcfs knee)"
 
     def _solve(
@@ -235,9 +236,9 @@ class TrainingModel:
         """X (n, ...), R (n, ..., K) and think times (n, ...) at the populations."""
         D, Z = self.service_demand(demands), demands[..., THINK]
         if self.worker_speeds:
-            return self._solve_unequal(D, Z, populations)
+            return unequal_workers(D, Z, self.compute, self.worker_speeds, populations)
         if self.parameter_servers > 1:
-            X, R = _parallel_servers(D, Z, self.parameter_servers, populations)
+            X, R = parallel_servers(D, Z, self.parameter_servers, populations)
         else:
             X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
         if self.discipline == "fcfs":
@@ -247,26 +248,6 @@ class TrainingModel:
             left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle
             R = D + waiting * (left / np.maximum(waiting.sum(axis=-1), 1e-300))[..., None]
         return X, R, np.broadcast_to(Z, X.shape)
-
-    def _solve_unequal(
-        self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Every worker a class of its own: Bard's answer, corrected by its error for equal workers."""
-        rows = []
-        for n in populations:
-            speeds = np.array(self.worker_speeds[:n])
-            Zi = np.maximum(Z[..., None] + self.compute * (1.0 / speeds - 1.0), 0.0)
-            x, r = _one_customer_classes(D, Zi)
-            total = x.sum(axis=-1)
-            mean = (x * Zi).sum(axis=-1) / total
-            alike, _ = _one_customer_classes(D, np.repeat(mean[..., None], n, axis=-1))
-            exact, _ = mva_recursion(D, mean, np.zeros(D.shape[-1], dtype=bool), np.array([n]))
-            X = total * exact[0] / alike.sum(axis=-1)
-            R = (x[..., None] * r).sum(axis=-2) / total[..., None]
-            left = np.maximum(n / X - mean, 0.0)  # Little's law for the whole cycle
-            rows.append((X, R * (left / R.sum(axis=-1))[..., None], mean))
-        X, R, mean = (np.array(column) for column in zip(*rows, strict=True))
-        return X, R, mean
 
     def what_if(
         self,
@@ -398,48 +379,6 @@ class TrainingModel:
 
     def _repr_html_(self) -> str:
         return html_table(self.to_rows(), caption=self._caption())
-
-
-def _parallel_servers(
-    D: np.ndarray, Z: np.ndarray, servers: int, populations: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """X (n, ...) and R (n, ..., K) when each phase visits all servers at once, for demands D (..., K), servers first.
-
-    Mean-value analysis in which a phase takes as long as its slowest server, but at least as long as the worker's own
-    link needs for all of it (approximate: the largest of the means stands for the mean of the largest). The phase's
-    time is reported as its servers' residence times, in proportion.
-    """
-    D = D.reshape(*D.shape[:-1], servers, -1)
-    own = D.sum(axis=-2)
-    X = np.empty((len(populations), *D.shape[:-2]))
-    R = np.empty((len(populations), *D.shape))
-    Q = np.zeros(D.shape)
-    best = np.zeros(D.shape[:-2])
-    row = 0
-    for n in range(1, int(populations[-1]) + 1):
-        r = D * (1.0 + Q)
-        phase = np.maximum(own, r.max(axis=-2))
-        x = n / (Z + phase.sum(axis=-1))
-        best = np.maximum(best, x)  # more workers never slow the servers down
-        Q = x[..., None, None] * r
-        if n == populations[row]:
-            spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), 1e-300))[..., None]  # Little's law
-            X[row], R[row] = best, r * (spent / np.maximum(r.sum(axis=-2), 1e-300))[..., None, :]
-            row += 1
-    return X, R.reshape(*R.shape[:-2], -1)
-
-
-def _one_customer_classes(D: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Throughputs (..., N) and residence times (..., N, K) of N classes of one customer with think times Z (..., N)."""
-    K = D.shape[-1]
-    Q = np.full((*Z.shape, K), 1.0 / (K + 1))
-    for _ in range(10_000):
-        r = D[..., None, :] * (1.0 + Q.sum(axis=-2, keepdims=True) - Q)  # an arrival sees the others (Bard, 1979)
-        x = 1.0 / (Z + r.sum(axis=-1))
-        before, Q = Q, x[..., None] * r
-        if np.abs(Q - before).max() < 1e-10:
-            break
-    return x, r
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import DataError
-from queuemodel.adapters.phases import (
-    TracedOperation,
-    TracedStep,
-    Transfer,
-    derive,
-    intersection,
-    length,
-    union,
-)
+from queuemodel.adapters.events import TracedOperation, TracedStep, Transfer, intersection, length, union
+from queuemodel.adapters.phases import derive
 
 WORKER, SERVER = "worker:0", "ps:0"
 START = 1_700_000_000_000_000  # us since 1970, as TensorFlow writes them

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
 from queuemodel.solvers.mva import mva_recursion
-from queuemodel.training.model import _parallel_servers
+from queuemodel.training.recursions import parallel_servers
 
 
 def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
@@ -212,7 +212,7 @@ def test_two_even_servers_double_the_capacity():
 def test_one_of_several_servers_is_exact_mva(demands, think, population):
     D = np.array(demands)
     N = np.arange(1, population + 1)
-    parallel, _ = _parallel_servers(D, np.array(think), 1, N)
+    parallel, _ = parallel_servers(D, np.array(think), 1, N)
     exact, _ = mva_recursion(D, think, np.zeros(3, dtype=bool), N)
     np.testing.assert_allclose(parallel, exact, rtol=1e-12)
 

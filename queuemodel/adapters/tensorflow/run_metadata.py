@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...files import read_bytes
-from ..phases import TracedOperation, TracedStep, Transfer
+from ..events import TracedOperation, TracedStep, Transfer
 from ._imports import require_tensorflow
 
 # what gathering a FULL_TRACE adds to the pause between two steps (us), measured on loopback (docs/explanation/phases)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import DataError, MissingDependencyError
-from ..phases import TracedOperation, TracedStep, Transfer
+from ..events import TracedOperation, TracedStep, Transfer
 from ._imports import require_tensorflow
 from .run_metadata import TASK, unpacked
 
