@@ -113,7 +113,8 @@ def random_network(draw, *, classes, dependent):
             else draw(st.sampled_from([0.5, 1, 3]))
         )
         kind = draw(st.sampled_from(["queue", "delay", "servers", "rates"] if dependent else ["queue", "delay"]))
-        discipline = draw(st.sampled_from(["ps", "lifo-pr"]))
+        # alone, a last-come station serves one customer for ever: no steady state that does not depend on the start
+        discipline = draw(st.sampled_from(["ps", "lifo-pr"] if K > 1 else ["ps"]))
         extra = {
             "delay": {"servers": math.inf},
             "servers": {"servers": draw(st.integers(2, 3)), "discipline": "ps"},
@@ -143,7 +144,8 @@ def test_exact_solvers_agree_with_the_markov_chain(data, classes, N):
     exact = qm.solve(network, population=population)
     chain = qm.solve(network, population=population, solver=qm.MarkovChain())
     assert exact.exact
-    np.testing.assert_allclose(exact.class_throughput, chain.class_throughput, rtol=1e-9)
+    # the chain's linear system is solved to about 1e-9
+    np.testing.assert_allclose(exact.class_throughput, chain.class_throughput, rtol=1e-8)
     np.testing.assert_allclose(exact.class_queue_length, chain.class_queue_length, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(exact.class_utilization, chain.class_utilization, rtol=1e-8, atol=1e-10)
 
