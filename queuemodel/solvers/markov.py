@@ -23,7 +23,8 @@ class MarkovChain:
 
     Exact for every discipline, several servers, load-dependent rates, fork-joins (with classes served alike) and
     phase-type service. A squared coefficient of variation without a distribution stands for the two-moment phase-type
-    of `PhaseType.from_moments`; think times are exponential. States grow fast with population, stations and classes.
+    of `PhaseType.from_moments`; think times are exponential. Last-come-first-served stations of a network without thinking
+    may keep the customers' order for ever; the answer is then that of one start, with the classes in turn. States grow fast with population, stations and classes.
 
     Parameters
     ----------
@@ -148,10 +149,16 @@ class _Chain:
             ),
             shape=(n, n),
         ).tocsc()
-        # State 0 is given weight 1 and its balance equation left out: the rest is a nonsingular M-matrix.
-        inner = splu(A[1:, 1:], permc_spec="COLAMD").solve(-A[1:, [0]].toarray().ravel())
-        pi = np.concatenate([[1.0], np.maximum(inner, 0.0)])
-        return pi / pi.sum()
+        pi, likely = np.empty(n), 0
+        for _ in range(2):
+            # One state is given weight 1 and its balance equation left out: the rest is a nonsingular M-matrix. The
+            # second time that is the likeliest state, since an unlikely one costs digits.
+            others = np.delete(np.arange(n), likely)
+            inner = splu(A[others][:, others], permc_spec="COLAMD").solve(-A[others][:, [likely]].toarray().ravel())
+            pi[likely], pi[others] = 1.0, np.maximum(inner, 0.0)
+            pi /= pi.sum()
+            likely = int(pi.argmax())
+        return pi
 
     def measures(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (K, C) and X (C,)."""
