@@ -23,8 +23,9 @@ class MarkovChain:
 
     Exact for every discipline, several servers, load-dependent rates, fork-joins (with classes served alike) and
     phase-type service. A squared coefficient of variation without a distribution stands for the two-moment phase-type
-    of `PhaseType.from_moments`; think times are exponential. Last-come-first-served stations of a network without thinking
-    may keep the customers' order for ever; the answer is then that of one start, with the classes in turn. States grow fast with population, stations and classes.
+    of `PhaseType.from_moments`; think times are exponential. Without thinking, last-come-first-served stations may keep
+    the customers' order for ever: the answer is then that of one start, not of a unique steady state. States grow fast
+    with population, stations and classes.
 
     Parameters
     ----------
