@@ -1,0 +1,59 @@
+"""Derivatives with several classes: closed forms, laws and slopes, with a control."""
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+D = np.array([[0.5, 0.2], [0.1, 0.4], [0.3, 0.7]])
+Z = np.array([1.0, 0.3])
+
+
+def network(demands=D, think=Z, population=(3, 2)):
+    return qm.Network.from_demands(demands, servers=[1, 1, float("inf")], think_time=think, population=population)
+
+
+def _Q(population):
+    s = qm.sensitivity(network(), population=population)
+    return s.throughput * s.residence_time
+
+
+def test_throughputs_have_the_closed_form():
+    s, now = qm.sensitivity(network(), population=(3, 2)), _Q((3, 2))
+    for c, before in enumerate([(2, 2), (3, 1)]):
+        truth = s.throughput[c] * (_Q(before) - now) / D
+        np.testing.assert_allclose(s.dX_dD[c], truth, rtol=1e-11)
+        assert not np.allclose(s.dX_dD[c] * 1.02, truth, rtol=1e-3)  # control
+
+
+def test_scaling_all_times():
+    s = qm.sensitivity(network(), population=(3, 2))
+    np.testing.assert_allclose((s.dX_dD * D).sum(axis=(1, 2)) + s.dX_dZ @ Z, -s.throughput, rtol=1e-12)
+    np.testing.assert_allclose((s.dR_dD * D).sum(axis=(2, 3)) + s.dR_dZ @ Z, s.residence_time, rtol=1e-12)
+    np.testing.assert_allclose((s.dQ_dD * D).sum(axis=(2, 3)) + s.dQ_dZ @ Z, 0, atol=1e-12)
+
+
+def test_slopes_by_central_differences():
+    s, h = qm.sensitivity(network(), population=(3, 2)), 1e-5
+    for k, d in np.ndindex(D.shape):
+        step = np.zeros(D.shape)
+        step[k, d] = h
+        up, down = (qm.solve(network(D + sign * step)).class_residence_times for sign in (1, -1))
+        np.testing.assert_allclose(s.dR_dD[:, :, k, d], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
+
+
+def test_identical_classes_are_one():
+    one = qm.sensitivity(qm.Network.from_demands([0.3, 0.2], think_time=1.0), population=5)
+    two = qm.sensitivity(
+        qm.Network.from_demands([[0.3, 0.3], [0.2, 0.2]], think_time=[1, 1], population=[2, 3]), population=None
+    )
+    np.testing.assert_allclose(two.dX_dD.sum(axis=(0, 2)), one.dX_dD, rtol=1e-12)
+
+
+def test_refusals_say_why():
+    with pytest.raises(qm.ModelError, match="lattice points"):
+        qm.sensitivity(network(), population=(5000, 5000))
+    several = qm.Network.from_demands(D, servers=[1, 2, 1], population=[1, 1])
+    with pytest.raises(qm.ModelError, match="2 servers"):
+        qm.sensitivity(several, population=None)
+    assert "dX[class 1]" in repr(qm.sensitivity(network(), population=None))
