@@ -57,3 +57,35 @@ def test_refusals_say_why():
     with pytest.raises(qm.ModelError, match="2 servers"):
         qm.sensitivity(several, population=None)
     assert "dX[class 1]" in repr(qm.sensitivity(network(), population=None))
+
+
+def _textbook(demands, think, population):
+    """X of each class by the recursion as in the textbook, in the arithmetic of its arguments."""
+
+    def state(n):
+        if n not in known:
+            total, X = [0, 0, 0], [0, 0]
+            for c in (c for c in range(2) if n[c]):
+                met = state(tuple(m - (i == c) for i, m in enumerate(n)))[1]
+                R = [demands[k][c] * (1 + met[k] * (k < 2)) for k in range(3)]
+                X[c] = n[c] / (think[c] + sum(R))
+                total = [q + X[c] * r for q, r in zip(total, R, strict=True)]
+            known[n] = X, total
+        return known[n]
+
+    known = {}
+    return state(population)[0]
+
+
+def test_slopes_in_fifty_digits():
+    mp = pytest.importorskip("mpmath")
+    with mp.workdps(50):
+        h, s = mp.mpf(10) ** -15, qm.sensitivity(network(), population=(3, 2))
+        for k, d in np.ndindex(D.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [[mp.mpf(float(v)) for v in row] for row in D]
+                moved[k][d] += sign * h
+                ends.append(_textbook(moved, [mp.mpf(float(z)) for z in Z], (3, 2)))
+            for c in range(2):
+                assert s.dX_dD[c, k, d] == pytest.approx(float((ends[0][c] - ends[1][c]) / (2 * h)), rel=1e-12)
