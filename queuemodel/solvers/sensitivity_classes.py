@@ -132,16 +132,16 @@ def _recursion(network: Network, counts: tuple[int, ...], points: int, P: int) -
         if at == 0:
             continue
         here = np.array(n)
-        c = np.flatnonzero(here)
-        before = at - strides[c]
+        busy = np.flatnonzero(here)
+        before = at - strides[busy]
         met = 1.0 + Q[before] * queues  # arrival theorem
-        r = D[c] * met
-        dr = D[c][:, :, None] * dQ[before] * queues[:, None] + own[c] * met[:, :, None]
-        total = Z[c] + r.sum(axis=1)
-        x = here[c] / total
-        dx = -(x / total)[:, None] * (think[c] + dr.sum(axis=1))
+        r = D[busy] * met
+        dr = D[busy][:, :, None] * dQ[before] * queues[:, None] + own[busy] * met[:, :, None]
+        total = Z[busy] + r.sum(axis=1)
+        x = here[busy] / total
+        dx = -(x / total)[:, None] * (think[busy] + dr.sum(axis=1))
         Q[at] = x @ r  # Little's law
         dQ[at] = np.einsum("cp,ck->kp", dx, r) + np.einsum("c,ckp->kp", x, dr)
         if at == points - 1:
-            X[c], R[c], dX[c], dR[c] = x, r, dx, dr
+            X[busy], R[busy], dX[busy], dR[busy] = x, r, dx, dr
     return X, R, dX, dR
