@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
 from ..network import Network
 from ..network.jobclass import require_count
 from ..tables import html_table, text_table
 from .convolution import Constants
 from .lowering import refuse_without_product_form
+from .sensitivity_classes import class_sensitivity
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -86,12 +86,15 @@ class Sensitivity:
         return html_table(self.to_rows(), caption=self._caption())
 
 
-def sensitivity(network: Network, *, population: int) -> Sensitivity:
-    """Derivatives of every measure by every demand, think time and rate; exact, single class, product form.
+def sensitivity(network: Network, *, population: Any = None) -> Any:
+    """Derivatives of every measure by every demand, think time and rate; exact, product form.
 
     Of single-server queues and delays by differentiating the mean-value recursion (Liu and Nain, 1991, prove what it
     yields). With load-dependent stations from moments, by d log G / d log D_k = Q_k (de Souza e Silva and Muntz, 1988):
     d log X(N) / d log D_k = Q_k(N-1) - Q_k(N), and of queue lengths from covariances of stations.
+
+    With classes (single-server queues and delays) a `ClassSensitivity`, from the recursion over the lattice of
+    populations, differentiated; ``population`` is then as of `solve`.
 
     Examples
     --------
@@ -100,9 +103,9 @@ def sensitivity(network: Network, *, population: int) -> Sensitivity:
     >>> sensitivity(network, population=50).dX_dD.round(3)
     array([-400.])
     """
-    N = require_count(population, "population")
     if network.classes:
-        raise ModelError("sensitivity: the network has classes; derivatives are of single-class networks")
+        return class_sensitivity(network, population)
+    N = require_count(population, "population")
     refuse_without_product_form(network, "sensitivity")
     if any(s.rates is not None or (s.servers != 1 and not s.is_delay) for s in network.stations):
         return _by_moments(network, N)

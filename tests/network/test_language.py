@@ -112,7 +112,7 @@ BAD = [
     (lambda: qm.geometric_bounds(one(service_time=1.0, servers=2), 3), "station 'cpu' has 2 servers"),
     (lambda: qm.asymptotic_bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.bottleneck_switches(one(service_time=1.0)), "two classes"),
-    (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "has classes"),
+    (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "one per class"),
 ]
 
 
