@@ -18,6 +18,7 @@ from .knee import knee_throughput, knee_width
 from .markov import MarkovChain
 from .mva import ExactMVA
 from .sensitivity import Sensitivity, sensitivity
+from .sensitivity_classes import ClassSensitivity
 from .simulation import Simulation, SimulationResult
 from .solve import Solver, solve
 from .symbolic import SymbolicSolution, solve_symbolic
@@ -29,6 +30,7 @@ __all__ = [
     "BatchSolution",
     "BottleneckSwitch",
     "Bounds",
+    "ClassSensitivity",
     "Convolution",
     "ExactMVA",
     "Linearizer",

@@ -12,7 +12,7 @@ from ..network.jobclass import require_count
 from ..tables import html_table, text_table
 from .convolution import Constants
 from .lowering import refuse_without_product_form
-from .sensitivity_classes import class_sensitivity
+from .sensitivity_classes import ClassSensitivity, class_sensitivity
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -86,7 +86,7 @@ class Sensitivity:
         return html_table(self.to_rows(), caption=self._caption())
 
 
-def sensitivity(network: Network, *, population: Any = None) -> Any:
+def sensitivity(network: Network, *, population: Any = None) -> Sensitivity | ClassSensitivity:
     """Derivatives of every measure by every demand, think time and rate; exact, product form.
 
     Of single-server queues and delays by differentiating the mean-value recursion (Liu and Nain, 1991, prove what it

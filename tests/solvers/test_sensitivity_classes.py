@@ -33,13 +33,37 @@ def test_scaling_all_times():
     np.testing.assert_allclose((s.dQ_dD * D).sum(axis=(2, 3)) + s.dQ_dZ @ Z, 0, atol=1e-12)
 
 
+def _measures(demands=D, think=Z):
+    solved = qm.solve(network(demands, think))
+    return {
+        "X": solved.class_throughput,
+        "R": solved.class_residence_times,
+        "Q": solved.class_queue_length,
+        "U": solved.class_utilization,
+    }
+
+
+def _slope(move, h=1e-5):
+    up, down = _measures(*move(h)), _measures(*move(-h))
+    return {name: (up[name] - down[name]) / (2 * h) for name in up}
+
+
 def test_slopes_by_central_differences():
-    s, h = qm.sensitivity(network(), population=(3, 2)), 1e-5
+    s = qm.sensitivity(network(), population=(3, 2))
     for k, d in np.ndindex(D.shape):
         step = np.zeros(D.shape)
-        step[k, d] = h
-        up, down = (qm.solve(network(D + sign * step)).class_residence_times for sign in (1, -1))
-        np.testing.assert_allclose(s.dR_dD[:, :, k, d], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
+        step[k, d] = 1.0
+        slope = _slope(lambda h, step=step: (D + h * step, Z))
+        for name, got in (("X", s.dX_dD), ("R", s.dR_dD), ("Q", s.dQ_dD), ("U", s.dU_dD)):
+            np.testing.assert_allclose(got[..., k, d], slope[name], rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_slopes_by_think_times():
+    s = qm.sensitivity(network(), population=(3, 2))
+    for d in range(2):
+        slope = _slope(lambda h, d=d: (D, Z + h * np.eye(2)[d]))
+        for name, got in (("X", s.dX_dZ), ("R", s.dR_dZ), ("Q", s.dQ_dZ)):
+            np.testing.assert_allclose(got[..., d], slope[name], rtol=1e-6, atol=1e-8, err_msg=name)
 
 
 def test_identical_classes_are_one():
@@ -89,3 +113,19 @@ def test_slopes_in_fifty_digits():
                 ends.append(_textbook(moved, [mp.mpf(float(z)) for z in Z], (3, 2)))
             for c in range(2):
                 assert s.dX_dD[c, k, d] == pytest.approx(float((ends[0][c] - ends[1][c]) / (2 * h)), rel=1e-12)
+
+
+def test_networks_that_it_cannot_treat_are_refused():
+    two = [qm.JobClass("c"), qm.JobClass("d")]
+    dependent = qm.Network([qm.Station("a", service_time=0.2, rates=[1.0, 1.5])], classes=two)
+    with pytest.raises(qm.ModelError, match="a"):
+        qm.sensitivity(dependent)
+    fcfs = qm.Network(
+        [qm.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")],
+        classes=two,
+        think_time=1.0,
+    )
+    with pytest.raises(qm.ModelError, match="product form"):
+        qm.sensitivity(fcfs)
+    with pytest.raises(qm.ModelError, match="population"):
+        qm.sensitivity(qm.Network([qm.Station("a", service_time=0.2)]))
