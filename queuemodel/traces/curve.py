@@ -140,7 +140,8 @@ def trace_curve(
     """
     Predict throughput against the number of workers by simulating the recorded operations.
 
-    Bounds, bottleneck and saturation are those of the fitted network (`fit`). With ``untraced``, the measured steps per
+    Bottleneck, saturation and the upper bound follow from what each station is busy with per simulated step; the lower
+    bound is that of the fitted network (`fit`). With ``untraced``, the measured steps per
     second of one worker that was not traced, the whole curve is scaled to start there. Other arguments are those of
     `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
     """
@@ -172,19 +173,20 @@ def trace_curve(
     means = [_mean(runs[i]) for i in at]
     phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means])
     residence_time = np.tile(phases / len(servers), len(servers))
+    places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
+    busy = np.array([[mean[place] for place in places] for mean in means])
+    D, single = busy[-1] / rows[at[-1], 0], float(rows[0, 0])  # utilization law
     last = runs[-1][0].settings
     return replace(
         fitted,
         steps_per_second=rows[at, 0],
         lower=rows[at, 1],
         upper=rows[at, 2],
-        single=float(rows[0, 0]),
-        utilization=np.array(
-            [
-                [min(mean[f"{p}[{k}]"], 1.0) for k in servers for p in ("transmit", "receive", "update")]
-                for mean in means
-            ]
-        ),
+        single=single,
+        utilization=np.minimum(busy, 1.0),
+        bound_upper=np.minimum(counts * single, 1.0 / D.max()),
+        saturation_workers=1.0 / (single * float(D.max())),
+        bottleneck=fitted.stations[int(D.argmax())],
         residence_time=residence_time,
         think_time=np.maximum(counts / rows[at, 0] - residence_time.sum(axis=1), 0.0),
         method=f"trace-driven simulation ({last['policy']}, {last['synchronization']})",
