@@ -16,9 +16,10 @@ LAYERS = [
     {"network"},
     {"solvers"},
     {"training"},
+    {"data"},
     {"traces", "scheduling"},
     {"prediction"},
-    {"plotting", "adapters", "data"},
+    {"plotting", "adapters"},
     {"cli", "__main__", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

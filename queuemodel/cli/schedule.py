@@ -145,6 +145,9 @@ def _print(
 @click.command("schedule-study")
 @click.option("--policy", "policies", multiple=True, required=True, help=_POLICY_HELP)
 @click.option("--load", "loads", type=float, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
+@click.option(
+    "--kinds", type=click.Choice(["example", "measured"]), default="example", show_default=True, help="Of job."
+)
 @click.option("--nodes", type=int, default=64, show_default=True)
 @click.option("--jobs", "length", type=int, default=500, show_default=True, help="Per replication.")
 @click.option("--replications", type=int, default=5, show_default=True)
@@ -157,7 +160,7 @@ def _print(
 @click.option("--plot", type=click.Path(), help="Draw response time against load.")
 @format_option
 def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
-    """Compare policies over load, on random streams of the package's example kinds of job.
+    """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.
 
     \b
     Example:
@@ -166,14 +169,15 @@ def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
     require_writable(options["plot"], suffixes=PICTURES)
     require_writable(options["output"])
     from ..scheduling import Cluster, policy_named
-    from ..scheduling.streams import Stream, example_kinds
+    from ..scheduling.streams import Stream, example_kinds, measured_kinds
     from ..scheduling.study import sweep
 
     nodes = options["nodes"]
     cluster = Cluster(nodes, restart_seconds=options["restart_seconds"])
     if options["replications"] < 1:
         raise ModelError(f"schedule-study: replications must be at least 1, got {options['replications']}")
-    stream = Stream(example_kinds(most=nodes), jobs=options["length"], nodes=nodes, arrivals=options["arrivals"])
+    kinds = measured_kinds if options["kinds"] == "measured" else example_kinds
+    stream = Stream(kinds(most=nodes), jobs=options["length"], nodes=nodes, arrivals=options["arrivals"])
     study = sweep(
         stream,
         [policy_named(text) for text in policies],

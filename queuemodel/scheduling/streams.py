@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ..data import example_profile, example_throughputs
 from ..errors import ModelError
 from ..network import Network, Station
 from ..network.station import require_number
 from ..solvers import solve
+from ..training import fit
 from .curves import TableCurve, as_curve
 from .jobs import Completes, EndLaw, Job, Workload
+
+#: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
+CIFAR10 = 50_000
 
 ARRIVALS = ("poisson", "bursty", "regular", "at-once")
 
@@ -194,3 +199,28 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
         )
         for name, compute, server, steps, requested, weight in mix
     )
+
+
+def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
+    """A mix of the package's own measured jobs: two profiled on a testbed, and one from throughputs in a cloud.
+
+    Each is fitted and predicted up to ``most`` workers (`fit`); a job passes over its data set about ten times, and
+    asks for as many nodes as its curve's knee.
+    """
+    models = {name: fit(example_profile(name)) for name in ("alexnet-60", "resnet50-60")}
+    models["shakesmall-p100"] = fit(example_throughputs("shakesmall-p100"), batch_size=128)
+    kinds = []
+    for name, model in models.items():
+        curve = model.throughput(range(1, most + 1))
+        kinds.append(
+            JobKind.training(
+                name,
+                epochs=10.0,
+                dataset_size=curve.dataset_size or CIFAR10,
+                batch_size=curve.batch_size,
+                curve=curve,
+                variation=1.5,
+                requested_nodes=max(1, min(most, int(curve.saturation_workers))),
+            )
+        )
+    return tuple(kinds)

@@ -23,7 +23,7 @@ from queuemodel.scheduling import (
     engine,
     simulate,
 )
-from queuemodel.scheduling.streams import JobKind, Stream, example_kinds
+from queuemodel.scheduling.streams import JobKind, Stream, example_kinds, measured_kinds
 from queuemodel.scheduling.study import sweep
 
 LINEAR = PowerLawCurve(1.0)
@@ -285,3 +285,16 @@ def test_ratios_are_taken_replication_by_replication():
     assert priced["ratio"] == pytest.approx(expected)
     with pytest.raises(ModelError, match="no runs of a policy named 'x'"):
         study.relative("mean_response_time", to="x")
+
+
+def test_measured_kinds_are_the_packaged_jobs():
+    kinds = {kind.name: kind for kind in measured_kinds(most=16)}
+    assert set(kinds) == {"alexnet-60", "resnet50-60", "shakesmall-p100"}
+    cloud = kinds["shakesmall-p100"]
+    assert cloud.steps == pytest.approx(10 * 50_000 / 128)
+    assert cloud.curve(8) == pytest.approx(27.0, rel=0.1)  # measured: 27.04
+    assert kinds["resnet50-60"].curve(8) == pytest.approx(2.28, rel=0.1)  # measured: 2.284
+    workload = Stream(tuple(kinds.values()), jobs=30, nodes=16, load=0.7).workload(3)
+    run = simulate(workload, RankPriced(), cluster=Cluster(16))
+    assert run.summary()["mean_response_time"] > 0
+    assert len(run.to_rows()) == 30
