@@ -11,18 +11,18 @@ from .links import estimate_links
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Lanes from top to bottom, seen from the worker: kind of operation, label, colour.
+#: Lanes from top to bottom, named as the fitted network's stations: kind of operation, label, colour.
 LANES = (
-    ("fetch", "receive link", "tab:blue"),
+    ("fetch", "transmit link", "tab:blue"),
     ("compute", "worker", "tab:gray"),
-    ("push", "transmit link", "tab:orange"),
-    ("update", "server", "tab:green"),
+    ("push", "receive link", "tab:orange"),
+    ("update", "server update", "tab:green"),
 )
 
 
 def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """
-    Draw one recorded step.
+    Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
 
     A recorded transfer's thin line begins when the tensor was asked for; its thick bar is the transmission itself, as
     long as its bytes take at the estimated rate, ending at its arrival.
@@ -42,11 +42,11 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     -------
     matplotlib Axes
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     if not -len(profile.steps) <= step < len(profile.steps):
         raise DataError(f"plot_timeline: step must be 0 to {len(profile.steps) - 1}, got {step!r}")
-    ax = plt.subplots(figsize=(9, 2.6), layout="constrained")[1] if ax is None else ax
+    ax = Figure(figsize=(9, 2.6), layout="constrained").subplots() if ax is None else ax
     links = estimate_links(profile)
     seconds = {"fetch": 1 / links.transmit.rate, "push": 1 / links.receive.rate}
     style: dict[str, Any] = {"height": 0.6, "edgecolor": "white", "linewidth": 0.5, **kwargs}
@@ -56,7 +56,8 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
             min(o.end - o.start, o.bytes * seconds[kind]) if kind in seconds else o.end - o.start for o in operations
         ]
         ends = [o.end for o in operations]
-        ax.barh([lane] * len(ends), sent, left=[e - s for e, s in zip(ends, sent, strict=True)], color=color, **style)
+        drawn = style | ({} if kind != "update" else {"edgecolor": color})  # too short to be seen inside a white edge
+        ax.barh([lane] * len(ends), sent, left=[e - s for e, s in zip(ends, sent, strict=True)], color=color, **drawn)
         if kind in seconds:
             ax.hlines(
                 [lane + 0.4] * len(ends), [o.start for o in operations], ends, color=color, linewidth=0.8, alpha=0.5
