@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "queuemodel"
 #: Each layer may import itself and those before it.
 LAYERS = [
     {"_version", "errors"},
-    {"files", "tables", "units"},
+    {"checks", "files", "tables", "units"},
+    {"results"},
     {"network"},
     {"solvers"},
     {"training"},

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from ..checks import require_writable
 from ..errors import DataError
 from ..prediction import predict
-from .options import require_writable
 
 
 @click.command()

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from .options import BANDWIDTH, require_writable
+from ..checks import require_writable
+from .options import BANDWIDTH
 
 
 @click.command()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import DataError, QueueModelError
+from ..errors import QueueModelError
 from ..units import parse_bandwidth, parse_duration
 
 
@@ -69,22 +67,6 @@ PICTURES = (".png", ".svg", ".pdf")
 format_option = click.option(
     "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )
-
-
-def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
-    """Fail before long work, not after it, when an output cannot be written."""
-    if path is None:
-        return
-    target = Path(path)
-    folder = target.parent
-    if suffixes and target.suffix.lower() not in suffixes:
-        raise DataError(f"{path}: the file name must end in one of {', '.join(suffixes)}")
-    if target.is_dir():
-        raise DataError(f"{path}: cannot be written: is a folder")
-    if not folder.is_dir():
-        raise DataError(f"{path}: cannot be written: there is no folder {folder}")
-    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
-        raise DataError(f"{path}: cannot be written: permission denied")
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:

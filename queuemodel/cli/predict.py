@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from ..checks import require_writable
 from ..prediction import load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
-from .options import BANDWIDTH, COUNTS, DURATION, PICTURES, csv_text, format_option, require_writable
+from .options import BANDWIDTH, COUNTS, DURATION, PICTURES, csv_text, format_option
 
 
 def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from ..checks import require_writable
 from ..errors import ModelError
 from ..files import write_atomically
 from ..tables import text_table
-from .options import PICTURES, csv_text, format_option, require_writable
+from .options import PICTURES, csv_text, format_option
 
 _POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
 

@@ -6,8 +6,8 @@ import numbers
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from ..checks import require_name, require_number
 from ..errors import ModelError
-from .values import require_name, require_number
 
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000

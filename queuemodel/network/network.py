@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_name, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from .jobclass import JobClass
 from .routing import require_routing, visits_and_chains
 from .station import Station
-from .values import SHORTEST_CYCLE, number_of, require_name, require_number
+from .values import SHORTEST_CYCLE, number_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
-from .values import require_number
 
 #: More phases than this make every exact chain hopeless.
 MOST_PHASES = 100

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_name, require_number
 from ..errors import ModelError
 from .phasetype import PhaseType
-from .values import PerClass, number_of, require_name, require_number, require_numbers, require_servers
-
-__all__ = ["DISCIPLINES", "ForkJoin", "Station", "require_number"]
+from .values import PerClass, number_of, require_numbers, require_servers
 
 #: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
 LONGEST_SERVICE = 7 * 24 * 3600.0

@@ -6,13 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..checks import require_number
 from ..errors import ModelError
-
-#: Times and ratios above this are taken for mistakes of units; below it no product overflows.
-LARGEST = 1e9
-
-#: What must be above 0 must be above it by more than rounding.
-SMALLEST_POSITIVE = 1e-15
 
 #: A cycle shorter than this (seconds) is a mistake too, and would overflow throughputs.
 SHORTEST_CYCLE = 1e-15
@@ -42,23 +37,6 @@ class PerClass(Mapping[str, float]):
         return repr(self._items)
 
 
-def require_number(value: Any, what: str, *, unit: str, positive: bool = False, largest: float = LARGEST) -> float:
-    """Give ``value`` back as a float, or raise a `ModelError` that names it."""
-    if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
-        return value
-    try:
-        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        raise ModelError(f"{what} must be finite and {'> 0' if positive else '>= 0'} {unit}, got {value!r}")
-    if positive and number < SMALLEST_POSITIVE:
-        raise ModelError(f"{what} must be at least {SMALLEST_POSITIVE:g} {unit}, got {value!r}")
-    if number > largest:
-        raise ModelError(f"{what} must be at most {largest:g} {unit}, got {value!r}")
-    return number
-
-
 def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
     """A number, or a mapping from class names to numbers, each checked by `require_number`."""
     if not isinstance(value, Mapping):
@@ -69,14 +47,6 @@ def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
         if not isinstance(name, str) or not name:
             raise ModelError(f"{what}: class names must be texts that are not empty, got {name!r}")
     return PerClass({name: require_number(v, f"{what}[class {name!r}]", **limits) for name, v in value.items()})
-
-
-def require_name(name: Any, what: str) -> None:
-    """Refuse names that are not a text, are empty, or could not be shown in one line."""
-    if not isinstance(name, str) or not name:
-        raise ModelError(f"{what}: name must be a text that is not empty, got {name!r}")
-    if not name.isprintable() or len(name) > 200:
-        raise ModelError(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
 
 
 def require_servers(servers: Any, what: str) -> float:

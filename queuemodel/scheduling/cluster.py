@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
-from ..network.station import require_number
 
 #: More is taken for a mistake: one row of speeds per kind of job has an entry per node.
 MOST_NODES = 1_000_000

@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
-from ..network.station import require_number
 
 
 @runtime_checkable

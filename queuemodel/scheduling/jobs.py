@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
-from ..network.station import require_number
 from .curves import DistortedCurve, as_curve
 
 

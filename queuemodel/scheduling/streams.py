@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_number
 from ..data import example_profile, example_throughputs
 from ..errors import ModelError
 from ..network import Network, Station
-from ..network.station import require_number
 from ..solvers import solve
 from ..training import fit
 from .curves import TableCurve, as_curve

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
-from ..network.station import require_number
 
 
 def mmk_response_time(rate: float, service_time: float, servers: int) -> float:

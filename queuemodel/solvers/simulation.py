@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import ModelError
 from ..network import ForkJoin, Network, PhaseType, Solution
 from ..network.jobclass import require_count
-from ..network.values import require_number
 from .lowering import chains_of
 from .routes import routes_of
 

@@ -1,0 +1,142 @@
+"""Checks at the boundary: what people and files hand in, each refused in one line that says where, what, got and do.
+
+Everything that takes a number, a count, a seed, a share, a name or an output from outside asks here, once, and then
+trusts it.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import DataError, ModelError, QueueModelError
+
+#: Times and ratios above this are taken for mistakes of units; below it no product overflows.
+LARGEST = 1e9
+
+#: What must be above 0 must be above it by more than rounding.
+SMALLEST_POSITIVE = 1e-15
+
+#: Seeds fit 64 bits, as NumPy's bit generators take them.
+LARGEST_SEED = 2**64 - 1
+
+T = TypeVar("T")
+
+
+def require_number(
+    value: Any,
+    what: str,
+    *,
+    unit: str = "",
+    positive: bool = False,
+    largest: float = LARGEST,
+    error: type[QueueModelError] = ModelError,
+) -> float:
+    """Give ``value`` back as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it.
+
+    Examples
+    --------
+    >>> require_number("1", "server: service_time", unit="seconds")
+    Traceback (most recent call last):
+    ...
+    queuemodel.errors.ModelError: server: service_time must be finite and >= 0 seconds, got '1'
+    """
+    if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
+        return value
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    unit = f" {unit}" if unit else ""
+    if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, got {_shown(value)}")
+    if positive and number < SMALLEST_POSITIVE:
+        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, got {_shown(value)}")
+    if number > largest:
+        raise error(f"{what} must be at most {largest:g}{unit}, got {_shown(value)}")
+    return number
+
+
+def require_count(
+    value: Any, what: str, *, least: int = 1, most: int = 1_000_000, error: type[QueueModelError] = ModelError
+) -> int:
+    """Give ``value`` back as an int between ``least`` and ``most``, or raise an ``error`` that names it.
+
+    Whole floats such as 2.0 are refused too: where a number of things is meant, they are a sign of a mistake.
+    """
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise error(f"{what} must be a whole number of at least {least:,}, got {_shown(value)}")
+    if value > most:
+        raise error(f"{what} must be at most {most:,}, got {_shown(value)}")
+    return int(value)
+
+
+def require_seed(value: Any, what: str = "seed") -> int:
+    """Give a seed back as an int of 0 to 2**64 - 1, or raise a `ModelError`."""
+    return require_count(value, what, least=0, most=LARGEST_SEED)
+
+
+def require_share(
+    value: Any, what: str, *, open_ended: bool = False, error: type[QueueModelError] = ModelError
+) -> float:
+    """Give a probability or share back as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (0 < number < 1 if open_ended else 0 <= number <= 1):
+        raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
+    return number
+
+
+def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[QueueModelError] = ModelError) -> T:
+    """Give ``value`` back when it is one of ``choices``, or raise an ``error`` that lists them."""
+    known = list(choices)
+    if not any(type(value) is type(one) and value == one for one in known):
+        raise error(f"{what} must be one of {', '.join(map(str, known))}, got {_shown(value)}")
+    return value
+
+
+def require_name(name: Any, what: str, *, error: type[QueueModelError] = ModelError) -> str:
+    """Refuse names that are not a text, are empty, or could not be shown in one line."""
+    if not isinstance(name, str) or not name:
+        raise error(f"{what}: name must be a text that is not empty, got {_shown(name)}")
+    if not name.isprintable() or len(name) > 200:
+        raise error(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
+    return name
+
+
+def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
+    """Fail before long work, not after it, when an output cannot be written.
+
+    Raises
+    ------
+    DataError
+        When the name ends in none of ``suffixes``, is a folder, or its folder does not exist or may not be written.
+    """
+    if path is None:
+        return
+    target = Path(path)
+    folder = target.parent
+    if suffixes and target.suffix.lower() not in suffixes:
+        raise DataError(f"{path}: the file name must end in one of {', '.join(suffixes)}")
+    if target.is_dir():
+        raise DataError(f"{path}: cannot be written: is a folder")
+    if not folder.is_dir():
+        raise DataError(f"{path}: cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        raise DataError(f"{path}: cannot be written: permission denied")
+
+
+def _shown(value: Any) -> str:
+    """``repr`` on one line of bearable length, also of numbers with more digits than Python prints."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a whole number of thousands of digits"
+    return text if len(text) <= 200 else f"{text[:197]}..."
