@@ -8,8 +8,8 @@ Everything that changes lives in the arrays of a `State` (state.py), which the f
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import compiled
 from .state import (
     ASYNC,
     BEGIN,
@@ -39,7 +39,7 @@ from .state import (
 )
 
 #: Nothing here creates arrays, so nothing needs counted references, whose upkeep would double the time.
-compiled = njit(cache=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
+fast = compiled(error_model="numpy", _nrt=False)
 
 # BBR (Cardwell et al., ACM Queue 2016): probes a quarter above its estimate once in eight round trips, and takes the
 # largest rate of the last ten for its estimate
@@ -49,19 +49,19 @@ SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
 TICK = 0.02  # seconds between two looks at growing rates
 
 
-@compiled
+@fast
 def _precedes(key, sequence, i, j):
     return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
 
 
-@compiled
+@fast
 def _swap(key, sequence, value, i, j):
     key[i], key[j] = key[j], key[i]
     sequence[i], sequence[j] = sequence[j], sequence[i]
     value[i], value[j] = value[j], value[i]
 
 
-@compiled
+@fast
 def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
     """Put an entry on the heap of ``n`` entries from index ``base`` on, ordered by (key, sequence)."""
     i = n
@@ -71,7 +71,7 @@ def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
         i = (i - 1) // 2
 
 
-@compiled
+@fast
 def heap_pop(key, sequence, value, base, n):
     """Take the first of the heap's ``n`` entries away and return its value."""
     n -= 1
@@ -89,7 +89,7 @@ def heap_pop(key, sequence, value, base, n):
         i = child
 
 
-@compiled
+@fast
 def share(s, d, capped):
     """
     Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
@@ -129,7 +129,7 @@ def share(s, d, capped):
                     settle(s, d, w, k, level * s.estimate[d, w, k] * s.luck[d, w, k])
 
 
-@compiled
+@fast
 def settle(s, d, w, k, rate):
     """Give a flow its rate, and take it off what its links have left."""
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
@@ -140,7 +140,7 @@ def settle(s, d, w, k, rate):
         s.unsettled[link] -= 1
 
 
-@compiled
+@fast
 def queues(s, d, w, k):
     """
     Whether a queue stands at a full link on the way from sender to receiver in direction ``d``.
@@ -152,7 +152,7 @@ def queues(s, d, w, k):
     return s.load[d, own] > FULL or (s.load[d, far] > FULL and s.flows[d, far] > 1)
 
 
-@compiled
+@fast
 def remember(s, rules, seconds, d):
     """
     Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
@@ -171,7 +171,7 @@ def remember(s, rules, seconds, d):
                 s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
 
 
-@compiled
+@fast
 def reshare(s, rules, now, d):
     """Bring the flows of direction ``d`` up to date and set their rates anew."""
     _, W, K = s.serving.shape
@@ -195,7 +195,7 @@ def reshare(s, rules, now, d):
     s.dirty[d] = 0
 
 
-@compiled
+@fast
 def set_timer(s, when, value):
     n = s.count[TIMERS]
     heap_push(s.timer_time, s.timer_sequence, s.timer_value, 0, n, when, s.count[SEQUENCE], value)
@@ -203,14 +203,14 @@ def set_timer(s, when, value):
     s.count[SEQUENCE] += 1
 
 
-@compiled
+@fast
 def queue_base(s, d, w, k):
     """Where a flow's queue begins in the arrays of all queues."""
     _, W, K = s.queued.shape
     return ((d * W + w) * K + k) * s.missing.shape[1]
 
 
-@compiled
+@fast
 def serve_next(steps, s, rules, now, d, w, k):
     """Begin the next chunk of a flow that has just fallen idle, if anything waits."""
     n = s.queued[d, w, k]
@@ -234,7 +234,7 @@ def serve_next(steps, s, rules, now, d, w, k):
         s.finish[d, w, k] = now + size / s.rate[d, w, k]
 
 
-@compiled
+@fast
 def enqueue(s, d, w, k, i):
     n, rank, base = s.queued[d, w, k], s.rank[w, i], queue_base(s, d, w, k)
     heap_push(s.queue_rank, s.queue_sequence, s.queue_op, base, n, rank, s.count[SEQUENCE], i)
@@ -242,7 +242,7 @@ def enqueue(s, d, w, k, i):
     s.queued[d, w, k] = n + 1
 
 
-@compiled
+@fast
 def begin(steps, s, rules, now, w, i):
     """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
     at = steps.first[s.record[w]] + i
@@ -269,7 +269,7 @@ def begin(steps, s, rules, now, w, i):
     set_timer(s, start + seconds, 2 * (w * s.missing.shape[1] + i))
 
 
-@compiled
+@fast
 def count_step(s, now, w):
     """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
     lag = s.count[DONE] - s.seen[w]
@@ -294,7 +294,7 @@ def count_step(s, now, w):
         s.count[STRIDE] *= 2
 
 
-@compiled
+@fast
 def end_step(steps, s, rules, now, w):
     """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
     pause = steps.pause[s.record[w]]
@@ -333,7 +333,7 @@ def end_step(steps, s, rules, now, w):
             set_timer(s, now + pause, first + v)
 
 
-@compiled
+@fast
 def finish(steps, s, rules, now, w, i):
     """End operation ``i`` of worker ``w`` and begin what waited for it."""
     base = steps.first[s.record[w]]
@@ -362,7 +362,7 @@ def finish(steps, s, rules, now, w, i):
         end_step(steps, s, rules, now, w)
 
 
-@compiled
+@fast
 def begin_step(steps, s, rules, now, w, rng):
     """Draw a recorded step for worker ``w`` and begin it."""
     r = int(rng.random() * len(steps.pause))
@@ -393,7 +393,7 @@ def begin_step(steps, s, rules, now, w, rng):
         set_timer(s, asked, 2 * s.missing.size + len(s.step) + w)
 
 
-@compiled
+@fast
 def ask(steps, s, rules, now, w):
     """Queue the parameters that a step of worker ``w`` asks for at once; only then is their order chosen."""
     base = steps.first[s.record[w]]
@@ -407,7 +407,7 @@ def ask(steps, s, rules, now, w):
             serve_next(steps, s, rules, now, 0, w, k)
 
 
-@compiled
+@fast
 def end_chunk(steps, s, rules, now, d, w, k):
     """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
     i = s.serving[d, w, k]
@@ -418,7 +418,7 @@ def end_chunk(steps, s, rules, now, d, w, k):
     serve_next(steps, s, rules, now, d, w, k)
 
 
-@compiled
+@fast
 def earliest(times):
     first = 0
     for i in range(1, len(times)):
@@ -427,7 +427,7 @@ def earliest(times):
     return first
 
 
-@compiled
+@fast
 def run(steps, s, rules, rng, target):
     """Go on until ``target`` steps are done (counted from the state's start)."""
     limit, W, K = s.missing.shape[1], s.serving.shape[1], s.serving.shape[2]

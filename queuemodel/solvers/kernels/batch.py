@@ -1,13 +1,14 @@
 """Many single-class networks at once: the inner loop runs across models, which the processor does several at a time."""
 
 import numpy as np
-from numba import njit
+
+from ...compiled import compiled
 
 #: Models whose state stays in the first-level cache.
 BLOCK = 512
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _step(n, K, d, z, Q, R, total, xs):
     """One population more for a block of models."""
     for i in range(BLOCK):
@@ -24,7 +25,7 @@ def _step(n, K, d, z, Q, R, total, xs):
             Q[k, i] = xs[i] * R[k, i]  # Little's law
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def solve(D, Z, N, X, last, last_R):
     """Mean-value analysis of M models with K queues: D (K, M), Z (M,), N (M,).
 

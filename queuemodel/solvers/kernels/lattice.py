@@ -1,12 +1,12 @@
 """Convolution on the lattice of multi-class populations, in pairs (see `single`): all terms positive."""
 
 import numpy as np
-from numba import njit
 
+from ...compiled import compiled
 from .single import DOWN, UP, add, normal
 
 
-@njit(cache=True)
+@compiled()
 def advance(n, N):
     """The next lattice point, the last class running fastest."""
     for c in range(len(N) - 1, -1, -1):
@@ -16,7 +16,7 @@ def advance(n, N):
         n[c] = 0
 
 
-@njit(cache=True)
+@compiled()
 def thinking(Z, N, strides, m, e):
     """G(n) = product of Z_c**n_c / n_c!."""
     n = np.zeros(len(N), dtype=np.int64)
@@ -30,7 +30,7 @@ def thinking(Z, N, strides, m, e):
                 break
 
 
-@njit(cache=True)
+@compiled()
 def factor(D, mu, N, strides, m, e):
     """f(n) = |n|! / (mu(1) ... mu(|n|)) times the product of D_c**n_c / n_c!; mu ends with its last value."""
     n = np.zeros(len(N), dtype=np.int64)
@@ -46,7 +46,7 @@ def factor(D, mu, N, strides, m, e):
                 break
 
 
-@njit(cache=True)
+@compiled()
 def geometric(D, N, strides, m, e):
     """h(n) = g(n) + sum of D_c h(n - e_c), in place: a station of constant rate."""
     n = np.zeros(len(N), dtype=np.int64)
@@ -59,7 +59,7 @@ def geometric(D, N, strides, m, e):
         m[at], e[at] = normal(a, b)
 
 
-@njit(cache=True)
+@compiled()
 def convolve(points, offsets, fm, fe, N, m, e):
     """h(n) = sum over points i <= n of f(i) g(n - i), in place of g."""
     C = len(N)
@@ -82,7 +82,7 @@ def convolve(points, offsets, fm, fe, N, m, e):
             n[c] = N[c]
 
 
-@njit(cache=True)
+@compiled()
 def plain(m, e, p, q):
     """(m, e) / (p, q) as a number."""
     d = e - q
@@ -96,7 +96,7 @@ def plain(m, e, p, q):
     return 0.0 if d < 0 else np.inf
 
 
-@njit(cache=True)
+@compiled()
 def lengths(fm, fe, m, e, gm, ge, N, Q):
     """Q_c = sum over i of i_c f(i) g(N - i) / G, g being the network without the station, G = (gm, ge)."""
     n = np.zeros(len(N), dtype=np.int64)

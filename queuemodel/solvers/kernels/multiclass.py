@@ -1,10 +1,11 @@
 """Multi-class inner loops: mean-value analysis on the lattice of populations, and placing customers one by one."""
 
 import numpy as np
-from numba import njit
+
+from ...compiled import compiled
 
 
-@njit(cache=True)
+@compiled()
 def lattice(D, Z, N, X, R):
     """Reiser and Lavenberg (1980), keeping one plane: all populations of classes 1.. at the current one of class 0.
 
@@ -45,7 +46,7 @@ def lattice(D, Z, N, X, R):
                 n[c] = 0
 
 
-@njit(cache=True)
+@compiled()
 def place(P, j, strides, side, z, d):
     """One more customer, in place: P(j) = z P(j) + sum of d_k P(j - e_k); then the largest becomes 1."""
     K = len(d)
@@ -67,7 +68,7 @@ def place(P, j, strides, side, z, d):
         P[at] /= most
 
 
-@njit(cache=True)
+@compiled()
 def withdraw(B, j, strides, side, z, d):
     """The same step backwards, in place: B(j) = z B(j) + sum of d_k B(j + e_k); then the largest becomes 1."""
     K = len(d)
@@ -89,7 +90,7 @@ def withdraw(B, j, strides, side, z, d):
         B[at] /= most
 
 
-@njit(cache=True)
+@compiled()
 def share(P, B, j, strides, side, z, d, Q):
     """Where one customer is, the others being placed by P and weighed by B: Q (K,); returns its throughput."""
     K = len(d)
@@ -117,7 +118,7 @@ def share(P, B, j, strides, side, z, d, Q):
     return out / total, total
 
 
-@njit(cache=True)
+@compiled()
 def by_customer(D, Z, N, weights, X, Q, empty):
     """Exact measures by placing customers one by one on stations of any rates.
 

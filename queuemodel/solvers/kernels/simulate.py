@@ -6,13 +6,14 @@ rates) tell their next departure, and the earliest of all is next.
 """
 
 import numpy as np
-from numba import njit
+
+from ...compiled import compiled
 
 DELAY, FCFS, SHARING, LIFO, FORK, ORDERED = 0, 1, 2, 3, 4, 5
 CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = 0, 1, 2, 3, 4
 
 
-@njit(cache=True)
+@compiled()
 def draw(rng, kind, mean, shape, first, T):
     """A service time: kind, mean (s), shape parameter; T (n, n + 1) cumulative moves of phase types, last: the end."""
     if kind == EXPONENTIAL:
@@ -37,7 +38,7 @@ def draw(rng, kind, mean, shape, first, T):
         phase = j - 1
 
 
-@njit(cache=True)
+@compiled()
 def push(times, who, size, time, customer):
     """Into a binary heap."""
     i = size
@@ -50,7 +51,7 @@ def push(times, who, size, time, customer):
     times[i], who[i] = time, customer
 
 
-@njit(cache=True)
+@compiled()
 def pop(times, who, size):
     """The first leaves a binary heap of ``size``."""
     time, customer = times[size - 1], who[size - 1]
@@ -68,7 +69,7 @@ def pop(times, who, size):
     times[i], who[i] = time, customer
 
 
-@njit(cache=True)
+@compiled()
 def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go, place_of,
         class_of, batches, cycles, durations, areas, counts, busy):  # fmt: skip
     """One replication: ``batches`` batches of ``cycles`` departures each.

@@ -5,13 +5,14 @@ or underflows; all terms are positive, so that nothing cancels.
 """
 
 import numpy as np
-from numba import njit
+
+from ...compiled import compiled
 
 BIG, SMALL = 2.0**256, 2.0**-256
 UP, DOWN = 2.0**512, 2.0**-512
 
 
-@njit(cache=True)
+@compiled()
 def normal(m, e):
     """The pair in its normal form."""
     if not m < np.inf:
@@ -25,7 +26,7 @@ def normal(m, e):
     return m, e
 
 
-@njit(cache=True)
+@compiled()
 def add(m, e, p, q):
     """(m, e) + (p, q) for terms that need not be normal; the sum need not be either."""
     if p == 0.0:
@@ -41,7 +42,7 @@ def add(m, e, p, q):
     return m, e
 
 
-@njit(cache=True)
+@compiled()
 def mva(D, Z, N, X, R):
     """Reiser and Lavenberg (1980) for queues with demands D and think time Z; fills X (N,) and R (N, K).
 
@@ -66,7 +67,7 @@ def mva(D, Z, N, X, R):
             Q[k] = x * R[n - 1, k]  # Little's law
 
 
-@njit(cache=True)
+@compiled()
 def constants(X, m, e):
     """G(n) = G(n-1) / X(n), from G(0) = 1, into m, e of length N + 1."""
     m[0], e[0] = 1.0, 0
@@ -74,7 +75,7 @@ def constants(X, m, e):
         m[n], e[n] = normal(m[n - 1] / X[n - 1], e[n - 1])
 
 
-@njit(cache=True)
+@compiled()
 def factor(D, mu, m, e):
     """f(n) = D**n / (mu(1) ... mu(n)); beyond its end mu stays as it was."""
     m[0], e[0] = 1.0, 0
@@ -82,7 +83,7 @@ def factor(D, mu, m, e):
         m[n], e[n] = normal(m[n - 1] * D / mu[min(n, len(mu)) - 1], e[n - 1])
 
 
-@njit(cache=True)
+@compiled()
 def convolve(m, e, fm, fe, length):
     """h(n) = sum over i < length of f(i) g(n - i), in place of g = (m, e)."""
     for n in range(len(m) - 1, -1, -1):
@@ -92,7 +93,7 @@ def convolve(m, e, fm, fe, length):
         m[n], e[n] = normal(a, b)
 
 
-@njit(cache=True)
+@compiled()
 def geometric(m, e, r):
     """h(n) = g(n) + r h(n-1), in place: a station of constant rate."""
     for n in range(1, len(m)):
@@ -100,7 +101,7 @@ def geometric(m, e, r):
         m[n], e[n] = normal(a, b)
 
 
-@njit(cache=True)
+@compiled()
 def ratio(am, ae, bm, be, out):
     """a(n) / b(n) as plain numbers."""
     for n in range(len(out)):
@@ -116,7 +117,7 @@ def ratio(am, ae, bm, be, out):
             out[n] = 0.0 if d < 0 else np.inf
 
 
-@njit(cache=True)
+@compiled()
 def throughput(m, e, X):
     """X(n) = G(n-1) / G(n) for n = 1..N."""
     for n in range(1, len(m)):
@@ -125,7 +126,7 @@ def throughput(m, e, X):
         X[n - 1] = x * UP if d > 0 else (x * DOWN if d < 0 else x)
 
 
-@njit(cache=True)
+@compiled()
 def queue_residence(D, X, R):
     """R(n) = D (1 + Q(n-1)) of a queue of constant rate, by the network's throughputs."""
     Q = 0.0
@@ -134,7 +135,7 @@ def queue_residence(D, X, R):
         Q = X[n] * R[n]
 
 
-@njit(cache=True)
+@compiled()
 def dependent_residence(D, mu, bounded, X, p0, R):
     """R(n) of a load-dependent station from p(0|n) and p(j|n) = X(n) D / mu(j) p(j-1|n-1).
 
@@ -160,7 +161,7 @@ def dependent_residence(D, mu, bounded, X, p0, R):
         p[0] = p0[n]
 
 
-@njit(cache=True)
+@compiled()
 def marginal(fm, fe, gm, ge, m, e, p):
     """p(j|N) = f(j) G_-k(N-j) / G(N)."""
     N = len(fm) - 1
@@ -176,7 +177,7 @@ def marginal(fm, fe, gm, ge, m, e, p):
         p[j] = x
 
 
-@njit(cache=True)
+@compiled()
 def gradients(D, Z, N, dX, dR):
     """Mean-value analysis differentiated: dX (K+1,) and dR (K, K+1) at N by each demand and the think time.
 

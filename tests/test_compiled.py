@@ -1,0 +1,69 @@
+"""Compiled loops: the same answers with a cache, without one, with a damaged one, and after a neighbour's change."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOOP = """
+from loops.constants import FACTOR
+from queuemodel.compiled import compiled
+
+@compiled()
+def scaled(x):
+    return FACTOR * x
+"""
+
+
+@pytest.fixture
+def loop(tmp_path):
+    """Runs a loop of a package of its own: what it gives, and how often the cache served it."""
+    folder = tmp_path / "loops"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "loop.py").write_text(LOOP)
+
+    def run(factor: int, home: Path = tmp_path) -> list[int]:
+        (folder / "constants.py").write_text(f"FACTOR = {factor}\n")
+        environment = os.environ | {
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(home),
+            "NUMBA_CACHE_DIR": str(home / "cache"),
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", "from loops.loop import scaled; print(scaled(3), len(scaled.stats.cache_hits))"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return [int(number) for number in done.stdout.split()]
+
+    return run
+
+
+def test_a_second_process_takes_the_cached_code_until_a_neighbour_changes(loop):
+    assert loop(2) == [6, 0]
+    assert loop(2) == [6, 1]
+    assert loop(5) == [15, 0]
+
+
+def test_a_damaged_cache_is_compiled_over(loop, tmp_path):
+    assert loop(2) == [6, 0]
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        path.write_bytes(path.read_bytes()[:20])
+    assert loop(2)[0] == 6
+
+
+@pytest.mark.parametrize("full", ["/dev/null/nowhere", "/proc"])
+def test_without_a_place_to_write_it_is_compiled_anew(loop, tmp_path, full):
+    (tmp_path / "loops" / "__pycache__").touch()  # a file: no folder can be made beside the sources, even by root
+    assert loop(2, Path(full)) == [6, 0]
+    assert loop(2, Path(full)) == [6, 0]
