@@ -154,13 +154,13 @@ def test_throughputs_csv(tmp_path):
         ("workers\n1\n", "column 'steps_per_second' is missing"),
         ("workers,steps_per_second,extra\n1,2,3\n", "unknown column 'extra'"),
         ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
-        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be a number, got 'fast'"),
-        ("workers,steps_per_second\n1,nan\n", "got nan"),
-        ("workers,steps_per_second\n1,inf\n", "got inf"),
+        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and >= 0, got 'fast'"),
+        ("workers,steps_per_second\n1,nan\n", "got 'nan'"),
+        ("workers,steps_per_second\n1,inf\n", "got 'inf'"),
         ("workers,steps_per_second\n1,-2\n", "got -2"),
         ("workers,steps_per_second\n1.5,2\n", "got '1.5'"),
-        ("workers,steps_per_second\n1\n", "line 2: expected 2 values"),
-        ("workers,steps_per_second\n1,2,3\n", "line 2: expected 2 values"),
+        ("workers,steps_per_second\n1\n", "line 2: a row must have 2 values"),
+        ("workers,steps_per_second\n1,2,3\n", "line 2: a row must have 2 values"),
     ],
 )
 def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
@@ -168,13 +168,22 @@ def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(qm.DataError) as error:
         qm.read_throughputs(file)
-    assert str(file) in str(error.value)
+    assert str(error.value).count(str(file)) == 1
     assert message in str(error.value)
+
+
+def test_line_ends_of_any_kind_and_columns_given_twice(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_bytes(b"workers,steps_per_second\r1,2.5\r4,8.0\r")
+    assert [p.steps_per_second for p in qm.read_throughputs(file)] == [2.5, 8.0]
+    file.write_text("workers,steps_per_second,workers\n1,2.5,4\n")
+    with pytest.raises(qm.DataError, match="column 'workers' stands twice"):
+        qm.read_throughputs(file)
 
 
 def test_binary_is_not_a_csv(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(qm.DataError, match="not text"):
+    with pytest.raises(qm.DataError, match="not UTF-8 text"):
         qm.read_throughputs(tmp_path / "t.csv")
 
 

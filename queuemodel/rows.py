@@ -1,0 +1,205 @@
+"""Tables of measurements and jobs as text (CSV): one reader, whose every refusal names file, line, column and value.
+
+A column that is not known is refused, because a misspelt one would silently count as not given.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .checks import LARGEST, require_count, require_number, require_share
+from .errors import DataError
+from .files import read_bytes
+
+MOST_COLUMNS = 1000
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table, and where it stands; each question for a value checks it.
+
+    A cell left empty, or a column that is not there, counts as not given: then the answer is ``default``, and without
+    one the row is refused.
+    """
+
+    file: str
+    line: int
+    values: dict[str, str]
+
+    @property
+    def where(self) -> str:
+        """Where the row stands, for error messages."""
+        return f"{self.file}: line {self.line}"
+
+    def given(self, column: str) -> bool:
+        """Whether the column is there and filled in."""
+        return bool(self.values.get(column, "").strip())
+
+    def text(self, column: str, default: str | None = None) -> str:
+        """Printable text, without the blanks around it."""
+        text = self.values.get(column, "").strip()
+        if not text and default is not None:
+            return default
+        if not text or not text.isprintable():
+            got = "an empty cell" if not text else ascii(text[:60])
+            raise DataError(f"{self.where}: {column} must be printable text, got {got}")
+        return text
+
+    def number(
+        self,
+        column: str,
+        default: float | None = None,
+        *,
+        positive: bool = False,
+        largest: float = LARGEST,
+        unit: str = "",
+    ) -> float:
+        """A finite number >= 0 (``positive``: > 0)."""
+        if default is not None and not self.given(column):
+            return default
+        text = self.text(column)
+        value = float(text) if _NUMBER.fullmatch(text) else text
+        what = f"{self.where}: {column}"
+        return require_number(value, what, positive=positive, largest=largest, unit=unit, error=DataError)
+
+    def count(self, column: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
+        """A whole number, also when written ``4.0``, as tables with gaps are."""
+        if default is not None and not self.given(column):
+            return default
+        text = self.text(column)
+        value = float(text) if _NUMBER.fullmatch(text) else text
+        whole = int(value) if isinstance(value, float) and value.is_integer() else text
+        return require_count(whole, f"{self.where}: {column}", least=least, most=most, error=DataError)
+
+    def share(self, column: str, default: float | None = None) -> float:
+        """A number between 0 and 1."""
+        return require_share(self.number(column, default), f"{self.where}: {column}", error=DataError)
+
+
+def read_rows(
+    path: str | os.PathLike[str],
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    what: str = "rows",
+    others: bool = False,
+    header: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Iterator[Row]:
+    """Read a table, row by row.
+
+    Parameters
+    ----------
+    path : path
+        A file in UTF-8, with or without a byte order mark and with any line ends.
+    required, optional : sequence of str
+        Names of the columns.
+    what : str
+        What the rows are, for the refusal of a table without any.
+    others : bool
+        Pass over further columns, for files of others' making that hold much else. Even so a column that is not known
+        but is spelt almost like an optional one that is absent is refused.
+    header : sequence of str, optional
+        Names of all columns, for a file without a header.
+    delimiter : str
+
+    Yields
+    ------
+    Row
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read, is not text, lacks a column, has one that is not known or twice, has a row of
+        another length (truncated), or no row.
+    """
+    yield from parse_rows(
+        read_bytes(path),
+        str(path),
+        required=required,
+        optional=optional,
+        what=what,
+        others=others,
+        header=header,
+        delimiter=delimiter,
+    )
+
+
+def parse_rows(
+    content: bytes,
+    file: str,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    what: str = "rows",
+    others: bool = False,
+    header: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Iterator[Row]:
+    """`read_rows` of the file's content; ``file`` names it in refusals."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: is not UTF-8 text, see byte {error.start}; save it as CSV in UTF-8") from None
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    columns = None if header is None else list(header)
+    empty = True
+    while True:
+        try:
+            fields = next(lines, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{file}: line {lines.line_num}: {error}; is this a CSV with {_listed(required)}?"
+            ) from None
+        if fields is None:
+            break
+        if not fields or (len(fields) == 1 and not fields[0].strip()):
+            continue
+        if columns is None:
+            columns = [field.strip() for field in fields]
+            _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others)
+            continue
+        if len(fields) != len(columns):
+            raise DataError(
+                f"{file}: line {lines.line_num}: a row must have {len(columns)} values ({_listed(columns)}), "
+                f"got {len(fields)}; the file may be truncated"
+            )
+        empty = False
+        yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
+    if empty:
+        raise DataError(f"{file}: no {what} below the header")
+
+
+def _require_columns(
+    where: str, columns: Sequence[str], required: Sequence[str], optional: Sequence[str], others: bool
+) -> None:
+    known = [*required, *optional]
+    if len(columns) > MOST_COLUMNS:
+        raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")
+    for column in columns:
+        if columns.count(column) > 1:
+            raise DataError(f"{where}: column {column[:60]!r} stands twice; leave one")
+    absent = [column for column in known if column not in columns]
+    unknown = [column for column in columns if column not in known]
+    for column in unknown:
+        alike = difflib.get_close_matches(column.lower(), absent, 1, 0.75)
+        if alike:
+            raise DataError(f"{where}: unknown column {column[:60]!r}; did you mean {alike[0]!r}?")
+    for column in required:
+        if column in absent:
+            raise DataError(f"{where}: column {column!r} is missing; the columns are {_listed(columns)}")
+    if unknown and not others:
+        raise DataError(f"{where}: unknown column {unknown[0][:60]!r}; the known ones are {_listed(known)}")
+
+
+def _listed(columns: Sequence[str]) -> str:
+    text = ", ".join(columns)
+    return ascii(text)[1:-1] if len(text) <= 120 else f"{ascii(text[:117])[1:-1]}..."

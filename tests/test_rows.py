@@ -1,0 +1,112 @@
+"""Tables as text: read as they were written, whatever the line ends; what is wrong is one line with its place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuemodel.errors import DataError
+from queuemodel.rows import parse_rows
+
+
+def rows(text, *, required=("name", "speed"), **options):
+    content = text.encode() if isinstance(text, str) else text
+    return list(parse_rows(content, "t.csv", required=required, **options))
+
+
+def refusal(text, ask=lambda row: None, **options):
+    with pytest.raises(DataError) as caught:
+        [ask(row) for row in rows(text, **options)]
+    message = str(caught.value)
+    assert message.startswith("t.csv: ")
+    assert "\n" not in message
+    assert len(message) < 600
+    return message
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_blank_lines_and_byte_order_marks_do_not_matter(end, mark):
+    first, second = rows(mark + end.join(["name, speed", "a,1.5", "", '"b, c", 2e1 ', ""]))
+    assert (first.text("name"), first.number("speed"), first.line) == ("a", 1.5, 2)
+    assert (second.text("name"), second.count("speed"), second.line) == ("b, c", 20, 4)
+
+
+@given(st.floats(0, 1e9), st.integers(1, 1_000_000))
+def test_every_digit_is_kept(number, count):
+    (row,) = rows(f"name,speed\n{count},{number!r}\n")
+    assert row.number("speed") == number
+    assert row.count("name") == count
+
+
+def test_what_is_not_given_has_its_default():
+    without, empty = rows("name,speed\na,\n"), rows("name,speed,share\na,1, \n", optional=("share",))
+    assert without[0].number("speed", 7.0) == 7.0
+    assert without[0].count("speed", 3) == 3
+    assert without[0].text("speed", "x") == "x"
+    assert not without[0].given("speed")
+    assert empty[0].share("share", 0.5) == 0.5
+
+
+def test_a_file_without_header_and_with_tabs():
+    (row,) = rows("a\t4.0\n", header=("name", "speed"), delimiter="\t")
+    assert row.count("speed") == 4
+
+
+def test_columns_of_others_are_passed_over_only_when_asked():
+    text = "name,speed,gpu_mem\na,1,2\n"
+    assert rows(text, others=True)[0].number("speed") == 1
+    assert "unknown column 'gpu_mem'; the known ones are name, speed" in refusal(text)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_misspelt_optional_column_is_refused(others):
+    text = "name,speed,requested_node\na,1,2\n"
+    options = {"optional": ("requested_nodes",), "others": others}
+    assert "unknown column 'requested_node'; did you mean 'requested_nodes'?" in refusal(text, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,speed\n", "no rows below the header"),
+        ("name\n", "line 1: column 'speed' is missing; the columns are name"),
+        ("name,sped\na,1\n", "line 1: unknown column 'sped'; did you mean 'speed'?"),
+        ("name,Speed\na,1\n", "did you mean 'speed'?"),
+        ("name,speed,name\na,1,b\n", "line 1: column 'name' stands twice"),
+        ("name;speed\na;1\n", "column 'name' is missing; the columns are name;speed"),
+        ("name,speed\na,1\n\nb\n", "line 4: a row must have 2 values (name, speed), got 1"),
+        ("name,speed\na,1,2\n", "line 2: a row must have 2 values"),
+        ('name,speed\na,"1\n', "line 2: unexpected end of data"),
+        ("name,speed\n" + "x" * 200_000 + ",1\n", "line 2: field larger than field limit"),
+        (",".join(["name"] * 200_000), "at most 1000 columns"),
+        (b"name,speed\na,\xff\n", "is not UTF-8 text, see byte 13"),
+        ("name,speed\n".encode("utf-16"), "is not UTF-8 text, see byte 0"),
+    ],
+)
+def test_tables_that_are_none(text, message):
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize("bad", ["", "fast", "nan", "inf", "-1", "1e400", "1_000", "\u0661", "0x10", "1,5", "1 2"])
+@pytest.mark.parametrize("kind", ["number", "count"])
+def test_what_is_no_number(kind, bad):
+    message = refusal(f'name,speed\nb,1\na,"{bad}"\n', lambda row: getattr(row, kind)("speed"))
+    assert "line 3: speed must be" in message
+    assert "got" in message
+
+
+@pytest.mark.parametrize(
+    ("ask", "value", "message"),
+    [
+        (lambda row: row.number("speed", positive=True), "0", "speed must be finite and > 0, got 0.0"),
+        (lambda row: row.number("speed", largest=10), "11", "speed must be at most 10"),
+        (lambda row: row.number("speed"), "1" * 5000, "speed must be finite"),
+        (lambda row: row.count("speed"), "1.5", "speed must be a whole number of at least 1, got '1.5'"),
+        (lambda row: row.count("speed"), "0", "speed must be a whole number of at least 1, got 0"),
+        (lambda row: row.count("speed"), "1e300", "speed must be at most 1,000,000"),
+        (lambda row: row.share("speed"), "1.01", "speed must be between 0 and 1"),
+        (lambda row: row.text("speed"), '"a\nb"', "speed must be printable text, got 'a\\nb'"),
+    ],
+)
+def test_values_out_of_range(ask, value, message):
+    assert message in refusal(f"name,speed\na,{value}\n", ask)
