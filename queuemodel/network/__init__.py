@@ -1,11 +1,13 @@
 """The language of closed queueing networks; no numerics."""
 
+from .forkjoin import ForkJoin
 from .jmva import read_jmva, write_jmva
 from .jobclass import LARGEST_POPULATION, JobClass
 from .network import Network
 from .phasetype import PhaseType
+from .place import Place
 from .solution import Solution
-from .station import ForkJoin, Station
+from .station import Station
 
 __all__ = [
     "LARGEST_POPULATION",
@@ -13,6 +15,7 @@ __all__ = [
     "JobClass",
     "Network",
     "PhaseType",
+    "Place",
     "Solution",
     "Station",
     "read_jmva",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..tables import html_table, text_table
 from .network import Network
-from .station import ForkJoin, Station
+from .place import Place
 
 BOX_WIDTH, BOX_HEIGHT = 132, 46
 
@@ -20,23 +20,12 @@ def rows(network: Network) -> list[dict[str, Any]]:
     """One row per station, and class where there are several."""
     V, S = np.atleast_2d(network.visit_ratios.T).T, np.atleast_2d(network.service_times.T).T
     return [
-        {"station": s.name, "kind": kind(s)}
+        {"station": s.name, "kind": s.kind}
         | ({"class": network.class_names[c]} if network.classes else {})
         | {"visit_ratio": float(V[k, c]), "service_time": float(S[k, c]), "service_demand": float(V[k, c] * S[k, c])}
         for k, s in enumerate(network.stations)
         for c in range(V.shape[1])
     ]
-
-
-def kind(station: Station) -> str:
-    """What a station is, in a few words."""
-    if station.is_delay:
-        return "delay"
-    if isinstance(station, ForkJoin):
-        return f"fork-join of {len(station.service_times)}"
-    if station.rates is not None:
-        return f"{station.discipline}, load-dependent"
-    return station.discipline + (f", {station.servers:g} servers" if station.servers > 1 else "")
 
 
 def caption(network: Network) -> str:
@@ -116,7 +105,7 @@ def _edge(box: np.ndarray, towards: np.ndarray) -> np.ndarray:
     return edge
 
 
-def _box(station: Station, centre: np.ndarray) -> str:
+def _box(station: Place, centre: np.ndarray) -> str:
     x, y = centre - [BOX_WIDTH / 2, BOX_HEIGHT / 2]
     name = station.name if len(station.name) <= 18 else station.name[:17] + "…"
     corner = BOX_HEIGHT / 2 if station.is_delay else 4
@@ -124,5 +113,5 @@ def _box(station: Station, centre: np.ndarray) -> str:
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner}" fill="#f4f6fa" '
         f'stroke="#234"/><text x="{centre[0]:.1f}" y="{centre[1] - 3:.1f}" text-anchor="middle" '
         f'font-weight="bold">{escape(name)}</text><text x="{centre[0]:.1f}" y="{centre[1] + 14:.1f}" '
-        f'text-anchor="middle" fill="#555">{escape(kind(station))}</text>'
+        f'text-anchor="middle" fill="#555">{escape(station.kind)}</text>'
     )

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from ..errors import DataError, ModelError
+from .forkjoin import ForkJoin
 from .jobclass import JobClass
 from .network import Network, require_format
 from .phasetype import PhaseType
-from .station import ForkJoin, Station
+from .place import Place
+from .station import Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 
@@ -54,10 +56,10 @@ def to_document(network: Network) -> dict[str, Any]:
     return document
 
 
-def _station_document(s: Station) -> dict[str, Any]:
+def _station_document(s: Place) -> dict[str, Any]:
     document: dict[str, Any] = {"name": s.name}
-    if isinstance(s, ForkJoin):
-        document["branches"] = list(s.service_times)
+    if s.branches:
+        document["branches"] = list(s.branches)
     elif s.distribution is None:
         document["service_time"] = _number(s.service_time)
     else:
@@ -67,7 +69,7 @@ def _station_document(s: Station) -> dict[str, Any]:
         )
     document["visit_ratio"] = _number(s.visit_ratio)
     document["servers"] = "inf" if s.is_delay else int(s.servers)
-    if s.discipline != "ps" and not isinstance(s, ForkJoin):
+    if s.discipline != "ps" and not s.branches:
         document["discipline"] = s.discipline
     if s.scv != 1.0 and s.distribution is None:
         document["scv"] = _number(s.scv)
@@ -171,12 +173,13 @@ def _require_version_1(document: _NetworkDocument) -> None:
         raise DataError(f"version 1 does not have {newer[0]}; say version 2")
 
 
-def _station(s: _StationDocument) -> Station:
+def _station(s: _StationDocument) -> Place:
     servers: Any = math.inf if s.servers == "inf" else s.servers
     if s.branches is not None:
-        if s.service_time is not None or s.distribution is not None or s.rates is not None or s.discipline != "ps":
+        others = (s.service_time, s.distribution, s.rates, None if s.discipline == "ps" else s.discipline)
+        if servers != 1 or any(value is not None for value in others):
             raise ModelError(f"station {s.name!r}: branches say the service already; leave the others out")
-        return ForkJoin(s.name, service_times=tuple(s.branches), visit_ratio=s.visit_ratio, scv=s.scv, servers=servers)
+        return ForkJoin(s.name, service_times=s.branches, visit_ratio=s.visit_ratio, scv=s.scv)  # type: ignore[arg-type]
     return Station(
         s.name,
         service_time=s.service_time,  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from .jobclass import JobClass
 from .network import Network
-from .station import ForkJoin, Station
+from .place import Place
+from .station import Station
 from .values import number_of
 
 #: Load-dependent stations are tables with a row per customer; longer ones are a mistake.
@@ -97,9 +98,9 @@ def _free_name(network: Network) -> str:
 
 
 def _write_station(
-    stations: ElementTree.Element, s: Station, names: list[str], labels: list[str], visits: list[float], total: int
+    stations: ElementTree.Element, s: Place, names: list[str], labels: list[str], visits: list[float], total: int
 ) -> None:
-    if isinstance(s, ForkJoin):
+    if s.branches:
         raise ModelError(f"jmva: station {s.name!r} is a fork-join, which such a file cannot say")
     if s.discipline == "fcfs" and not s.is_delay and any(abs(s.scv_of(c) - 1) > 1e-9 for c in labels or [None]):  # type: ignore[list-item]
         raise ModelError(f"jmva: station {s.name!r} is FCFS with scv other than 1, which such a file cannot say")

@@ -14,8 +14,8 @@ from ..checks import require_name, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from .jobclass import JobClass
+from .place import Place
 from .routing import require_routing, visits_and_chains
-from .station import Station
 from .values import SHORTEST_CYCLE, number_of
 
 
@@ -25,7 +25,7 @@ class Network:
 
     Parameters
     ----------
-    stations : iterable of Station
+    stations : iterable of Station and ForkJoin
         At least one; names are unique.
     classes : iterable of JobClass, default none
         Without classes all customers are alike, and their number is given when solving.
@@ -52,7 +52,7 @@ class Network:
     array([0.2, 0.1])
     """
 
-    stations: Sequence[Station]
+    stations: Sequence[Place]
     _: KW_ONLY
     classes: Sequence[JobClass] = ()
     think_time: float = 0.0
@@ -64,10 +64,10 @@ class Network:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", _members(self.stations, Station, "stations", "station"))
+        put(self, "stations", _members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
-        put(self, "classes", _members(self.classes, JobClass, "classes", "class"))
+        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
@@ -243,21 +243,21 @@ class Network:
         return svg(self)
 
 
-def _members(values: Any, kind: type, what: str, one: str) -> tuple[Any, ...]:
+def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
     if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
-        raise ModelError(f"network: {what} must be a list of {kind.__name__}, got {values!r}")
+        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
     members = tuple(values)
     seen = set()
     for member in members:
         if not isinstance(member, kind):
-            raise ModelError(f"network: {what} must be {kind.__name__} values, got {member!r}")
+            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
         if member.name in seen:  # type: ignore[attr-defined]
             raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
         seen.add(member.name)  # type: ignore[attr-defined]
     return members
 
 
-def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
+def _require_known_classes(stations: Sequence[Place], classes: Sequence[str]) -> None:
     known = set(classes)
     for station in stations:
         for what in ("service_time", "visit_ratio", "scv", "distribution"):

@@ -1,28 +1,25 @@
-"""Stations: places of service in a closed queueing network."""
+"""Stations: queues with one server or several, and delays, which have infinitely many."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from ..checks import require_name, require_number
+from ..checks import require_choice, require_name, require_number
 from ..errors import ModelError
 from .phasetype import PhaseType
-from .values import PerClass, number_of, require_numbers, require_servers
-
-#: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
-LONGEST_SERVICE = 7 * 24 * 3600.0
+from .place import LARGEST_SCV, LONGEST_SERVICE, Place
+from .values import PerClass, require_numbers, require_servers
 
 #: Processor sharing; first come first served; last come first served, preempting and resuming.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class Station(Place):
     """A place where customers queue for service (times in seconds).
 
     Parameters
@@ -84,11 +81,10 @@ class Station:
         put(self, "service_time", time)
         put(self, "visit_ratio", require_numbers(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
         if self.scv != 1.0:
-            put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=1e6))
+            put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
         if self.servers.__class__ is not int or self.servers != 1:
             put(self, "servers", require_servers(self.servers, where))
-        if not isinstance(self.discipline, str) or self.discipline not in DISCIPLINES:
-            raise ModelError(f"{where}: discipline must be one of {', '.join(DISCIPLINES)}, got {self.discipline!r}")
+        require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
         if self.rates is not None:
             if self.servers != 1:
                 raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
@@ -96,26 +92,13 @@ class Station:
                 put(self, "rates", _rate_values(self.rates, where))
 
     @property
-    def is_delay(self) -> bool:
-        """Whether nobody ever queues here."""
-        return self.servers == math.inf
-
-    @property
-    def service_demand(self) -> float:
-        """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
-        if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
-            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
-        return self.visit_ratio * self.service_time
-
-    def distribution_of(self, job_class: str | None) -> PhaseType | None:
-        """The phase-type distribution given for a class, or None."""
-        if isinstance(self.distribution, Mapping):
-            return None if job_class is None else self.distribution.get(job_class)
-        return self.distribution
-
-    def scv_of(self, job_class: str | None) -> float:
-        """Squared coefficient of variation of a class's service time."""
-        return number_of(self.scv, job_class, 1.0)
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        if self.is_delay:
+            return "delay"
+        if self.rates is not None:
+            return f"{self.discipline}, load-dependent"
+        return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
 
     def rate(self, customers: int) -> float:
         """How many times faster than with ``rates`` 1 the station works with so many customers, >= 1.
@@ -141,51 +124,30 @@ class Station:
             raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
         return require_number(value, what, unit="(a rate)", positive=True, largest=1e15)
 
+    def fastest(self, customers: int) -> float:
+        """The highest speed with up to so many customers; infinite where nobody queues."""
+        return self.servers if self.rates is None else max(self.rate(n) for n in range(1, customers + 1))
 
-@dataclass(frozen=True, slots=True)
-class ForkJoin(Station):
-    """A station that splits a customer into parallel tasks, each with its own queue, and waits for the slowest.
+    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
+        """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
 
-    A step that needs every shard of the parameters is one: it goes on when its slowest shard has answered. Its
-    utilization is that of the busiest branch. No exact solution is known but the Markov chain; see `solve`.
-
-    Parameters
-    ----------
-    name : str
-    service_times : sequence of float
-        Mean seconds of service of each branch, >= 0, at least one.
-    visit_ratio, scv
-        As of `Station`; ``scv`` is of each branch. Branches serve first come first served.
-
-    Examples
-    --------
-    >>> ForkJoin("shards", service_times=[0.02, 0.03]).service_time
-    0.03
-    """
-
-    service_times: Sequence[float] = ()
-
-    def __post_init__(self) -> None:
-        where = f"station {self.name!r}"
-        times = self.service_times
-        if isinstance(times, str | bytes | Mapping) or not isinstance(times, Sequence | np.ndarray) or not len(times):
-            raise ModelError(f"{where}: service_times must be a list with a time for each branch, got {times!r}")
-        if len(times) > 1000:
-            raise ModelError(f"{where}: service_times must be at most 1000 branches, got {len(times)}")
-        if self.servers != 1 or self.rates is not None or self.distribution is not None:
-            raise ModelError(f"{where}: a fork-join takes service_times, not servers, rates or a distribution")
-        checked = tuple(
-            require_number(t, f"{where}: service_times[{b}]", unit="seconds", largest=LONGEST_SERVICE)
-            for b, t in enumerate(times)
-        )
-        if isinstance(self.visit_ratio, Mapping) or isinstance(self.scv, Mapping):
-            raise ModelError(f"{where}: a fork-join has the same visit_ratio and scv for every class")
-        if self.service_time is not None and self.service_time != max(checked):
-            raise ModelError(f"{where}: service_time follows from service_times, got {self.service_time!r}")
-        object.__setattr__(self, "service_times", checked)
-        object.__setattr__(self, "service_time", max(checked))
-        object.__setattr__(self, "discipline", "fcfs")
-        Station.__post_init__(self)
+        Processor sharing, delays and one server that is preempted have it whatever the service; where the order says
+        who waits, service must be exponential and the same for all. Several preempted servers are of that kind: who
+        comes takes a server from one of several.
+        """
+        ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
+        if self.is_delay or not ordered:
+            return None
+        how = "first come first served" if self.discipline == "fcfs" else "last come first served by several servers"
+        where = f"station {self.name!r} is {how}"
+        for label in visiting:
+            shape = self.distribution_of(label)
+            if abs(self.scv_of(label) - 1.0) > 1e-9 or (shape is not None and len(shape.alpha) > 1):
+                return f"{where} with a service time that is not exponential"
+        times = [self.time_of(label) for label in visiting]
+        if times and max(times) - min(times) > 1e-12 * max(times):
+            return f"{where} with service times that differ by class"
+        return None
 
 
 def _take_distribution(station: Station, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..network import ForkJoin, Network, Solution
+from ..network import Network, Place, Solution
 from .lowering import Chains, chains_of
 
 MULTI_SERVER = ("suri", "seidmann")
@@ -56,7 +56,7 @@ class Model:
             rho = np.minimum(U[k].sum(axis=0) / m, 1.0)
             R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** (4.464 * (m**0.676 - 1.0))
         for k, station in enumerate(self.network.stations):
-            if isinstance(station, ForkJoin):
+            if station.branches:
                 rho = np.minimum(U[k].sum(axis=0), 1.0)
                 slowest = [_fork_join(station, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
                 R[k] = self.V[k] * slowest
@@ -128,14 +128,14 @@ def rejoin_seidmann(model: Model, R: np.ndarray) -> np.ndarray:
     return R + rest
 
 
-def _fork_join(station: ForkJoin, met: float, rho: float) -> float:
+def _fork_join(station: Place, met: float, rho: float) -> float:
     """Time at a fork-join where ``met`` customers are found.
 
     Each branch is a queue of its own, r_b = S_b (1 + A_b), with the part r_b / R of the customers here; the slowest of
     independent responses, whose excess over the largest mean is less by rho / 4 since branches are busy together
     (Nelson and Tantawi, 1988, for two branches; here also for others, approximate).
     """
-    S = np.array(station.service_times)
+    S = np.array(station.branches)
     scv = (station.scv_of(None) + met) / (1.0 + met)  # of responses: queues make them exponential
     share, R = S / max(float(S.sum()), 1e-300), 0.0
     for _ in range(6):

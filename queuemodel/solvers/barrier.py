@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..errors import ModelError
-from ..network import ForkJoin, Network
+from ..network import Network
 from ..network.jobclass import require_count
 
 #: States (numbers of customers at each stage) beyond which a request is refused.
@@ -42,7 +42,7 @@ def barrier_time(network: Network, *, population: int) -> float:
     2.083333
     """
     N = require_count(population, "population")
-    if network.classes or network.routing is not None or any(isinstance(s, ForkJoin) for s in network.stations):
+    if network.classes or network.routing is not None or any(s.branches for s in network.stations):
         raise ModelError(
             "barrier: rounds go through stations in order; classes, routing and fork-joins are not supported"
         )

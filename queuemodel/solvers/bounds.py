@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ModelError
-from ..network import ForkJoin, Network
+from ..network import Network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,8 +207,8 @@ def _totals(network: Network) -> tuple[float, float, float]:
     servers = np.array([s.servers for s in network.stations])
     D = demand.copy()
     for k, station in enumerate(network.stations):
-        if isinstance(station, ForkJoin):  # at worst one branch after the other; at best all at once
-            D[k] = station.visit_ratio * sum(station.service_times)  # type: ignore[operator]
+        if station.branches:  # at worst one branch after the other; at best all at once
+            D[k] = station.visit_ratio * sum(station.branches)  # type: ignore[operator]
     Z = network.think_time + demand[delay].sum()
     return float(D[~delay].sum()), float(Z), float((demand / servers).max())
 

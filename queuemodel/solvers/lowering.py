@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..network import ForkJoin, Network, Solution, Station
+from ..network import Network, Place, Solution
 from ..network.jobclass import require_count
 
 #: Memory that a single request may take, in bytes, unless a solver says otherwise.
@@ -112,7 +112,7 @@ def require_populations(network: Network, population: object) -> int | tuple[int
     return tuple(counts)
 
 
-def rates_of(station: Station, population: int) -> np.ndarray | None:
+def rates_of(station: Place, population: int) -> np.ndarray | None:
     """Relative rates with 1, 2, ... customers up to the last change; None at a queue of constant rate 1 or a delay."""
     if station.rates is None:
         if station.servers == 1 or station.is_delay:
@@ -124,29 +124,14 @@ def rates_of(station: Station, population: int) -> np.ndarray | None:
 
 
 def why_not_product_form(network: Network) -> str | None:
-    """Why a network has no product form (Baskett, Chandy, Muntz and Palacios, 1975), or None when it has."""
-    for station in network.stations:
-        where = f"station {station.name!r}"
-        if isinstance(station, ForkJoin):
-            if len(station.service_times) > 1 or station.scv != 1.0:
-                return f"{where} is a fork-join"
-            continue
-        if station.discipline != "fcfs" or station.is_delay:
-            continue
-        labels = network.class_names or [None]  # type: ignore[list-item]
-        V = np.atleast_2d(network.visit_ratios.T)
-        k = network.stations.index(station)
-        visiting = [c for c, label in enumerate(labels) if V[c, k] > 0]
-        for c in visiting:
-            if abs(station.scv_of(labels[c]) - 1.0) > 1e-9:
-                return f"{where} is first come first served with a service time that is not exponential"
-            shape = station.distribution_of(labels[c])
-            if shape is not None and len(shape.alpha) > 1:
-                return f"{where} is first come first served with a service time that is not exponential"
-        times = np.atleast_2d(network.service_times.T)[visiting, k]
-        if len(times) and times.max() - times.min() > 1e-12 * times.max():
-            return f"{where} is first come first served with service times that differ by class"
-    return None
+    """Why a network has no product form, or None when it has."""
+    labels = network.class_names or [None]  # type: ignore[list-item]
+    V = np.reshape(network.visit_ratios, (len(network.stations), -1))
+    whys = (
+        station.why_not_product_form([label for label, v in zip(labels, visits, strict=True) if v > 0])
+        for station, visits in zip(network.stations, V.tolist(), strict=True)
+    )
+    return next((why for why in whys if why), None)
 
 
 def refuse_without_product_form(network: Network, solver: str) -> None:

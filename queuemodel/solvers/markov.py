@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..network import ForkJoin, Network, PhaseType, Solution
+from ..network import Network, PhaseType, Solution
 from .lowering import chains_of
 from .routes import Routes, routes_of
 
@@ -205,10 +205,10 @@ def _place(station: Any, labels: list[Any], total: int) -> Any:
     from .stations import Branches, Ordered
 
     speeds = [0.0] + [float(n) if station.is_delay else station.rate(n) for n in range(1, total + 1)]
-    if isinstance(station, ForkJoin):
+    if station.branches:
         tasks = [
             PhaseType.exponential(t) if station.scv == 1 else PhaseType.from_moments(mean=t, scv=station.scv_of(None))
-            for t in station.service_times
+            for t in station.branches
             if t > 0
         ]
         return Branches(tasks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import ForkJoin, Network
+from ..network import Network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +63,7 @@ def routes_of(network: Network) -> Routes:
     flat = P.reshape(C * (K + 1), C * (K + 1))
     for c in range(C):
         for k in range(K + 1):
-            busy = times[k, c] > 0 or (k < K and isinstance(network.stations[k], ForkJoin))
-            if not busy or visits[k, c] == 0:
+            if times[k, c] == 0 or visits[k, c] == 0:
                 _skip(flat, c * (K + 1) + k)
     return Routes(P, visits, times)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import require_number
 from ..errors import ModelError
-from ..network import ForkJoin, Network, PhaseType, Solution
+from ..network import Network, PhaseType, Solution
 from ..network.jobclass import require_count
 from .lowering import chains_of
 from .routes import routes_of
@@ -163,13 +163,13 @@ class _Setup:
         self.dist, self.shape = np.full((K, C), kernel.EXPONENTIAL), np.ones((K, C))
         phases = _most_phases(network)
         self.first, self.T = np.ones((K, C, phases)), np.ones((K, C, phases, phases + 2))
-        widest = max([1, *[len(s.service_times) for s in network.stations if isinstance(s, ForkJoin)]])
+        widest = max([1, *[len(s.branches) for s in network.stations]])
         self.branch, self.branch_dist, self.branch_shape = np.zeros((K, widest)), np.ones(K, dtype=int), np.ones(K)
         for k, station in enumerate(network.stations):
             self.speed[k, 1:] = [1.0 if station.is_delay else station.rate(n) for n in range(1, N + 1)]
-            if isinstance(station, ForkJoin):
+            if station.branches:
                 self.kind[k] = kernel.FORK
-                self.branch[k, : len(station.service_times)] = station.service_times
+                self.branch[k, : len(station.branches)] = station.branches
                 self.branch_dist[k], self.branch_shape[k] = _shape(station.scv_of(None))
                 continue
             if station.is_delay:

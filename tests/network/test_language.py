@@ -48,7 +48,6 @@ BAD = [
     (lambda: qm.PhaseType.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
     (lambda: qm.ForkJoin("f", service_times=[]), "a time for each branch"),
     (lambda: qm.ForkJoin("f", service_times=[1.0, -1.0]), "service_times[1]"),
-    (lambda: qm.ForkJoin("f", service_times=[1.0], servers=2), "fork-join takes service_times"),
     (lambda: J("", population=1), "class: name"),
     (lambda: J("a", population=-1), "class 'a': population must be 0"),
     (lambda: J("a", population=2.5), "class 'a': population must be a whole number"),
