@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 from closed_fcfs import simulate_fcfs
+from matplotlib.axes import Axes
 
 import queuemodel as qm
 from queuemodel import plotting
 from queuemodel.data import example_profile, example_throughputs
+from queuemodel.drawing import COLORS, finish
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -18,7 +20,7 @@ IMAGES = Path(__file__).parent / "images"
 NOISE = 0.04
 
 
-def readme() -> plotting.Axes:
+def readme() -> Axes:
     """The recorded example, predicted from one worker, and what was measured with more."""
     measured = [
         (point.workers, x, (1 - NOISE) * x, (1 + NOISE) * x)
@@ -31,17 +33,17 @@ def readme() -> plotting.Axes:
     return ax
 
 
-def step_time() -> plotting.Axes:
+def step_time() -> Axes:
     """Where a step's time goes."""
     return plotting.plot_step_time(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
 
 
-def efficiency() -> plotting.Axes:
+def efficiency() -> Axes:
     """Efficiency against workers."""
     return plotting.plot_efficiency(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
 
 
-def what_if() -> plotting.Axes:
+def what_if() -> Axes:
     """The same job with two servers, faster accelerators, or a faster network."""
     model = qm.fit(example_profile("alexnet-60"))
     changes: dict[str, dict[str, float]] = {
@@ -55,26 +57,26 @@ def what_if() -> plotting.Axes:
     )
 
 
-def throughputs_only() -> plotting.Axes:
+def throughputs_only() -> Axes:
     """A fit to throughputs of one to four workers, and what was measured with more."""
     points = example_throughputs("shakesmall-p100")
     curve = qm.fit(points[:4], batch_size=128, parameter_bytes=4 * 2926986).throughput(range(1, 13))
     return curve.plot(measured=[(p.workers, p.steps_per_second) for p in points[4:]])
 
 
-def network() -> plotting.Axes:
+def network() -> Axes:
     """A network's throughput with its bounds."""
     stations = [qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)]
     return plotting.plot_network_solution(qm.solve(qm.Network(stations, think_time=1.0), population=20))
 
 
-def knee() -> plotting.Axes:
+def knee() -> Axes:
     """First-come-first-served throughput: formula, simulation and mean-value analysis."""
     D, Z, N = 0.2, 0.8, np.arange(1, 13)
     ax = plotting.new_axes()
     solution = qm.solve(qm.Network([qm.Station("server", service_time=D)], think_time=Z), population=12)
     ax.plot(N, solution.throughputs, "-", color="0.5", label="exact MVA")
-    for cv, color in ((0.1, plotting.COLORS[1]), (0.3, plotting.COLORS[2]), (0.5, plotting.COLORS[3])):
+    for cv, color in ((0.1, COLORS[0]), (0.3, COLORS[1]), (0.5, COLORS[2])):
         formula = qm.knee_throughput(N, cycle=D + Z, demand=D, width=qm.knee_width(cv))
         ax.plot(N, formula, "-", color=color, label=f"knee_throughput, cv {cv}")
         found = [simulate_fcfs(int(n), demands=[D], think_time=Z, cv=cv)[0] for n in N]
@@ -83,8 +85,7 @@ def knee() -> plotting.Axes:
     ax.set_ylim(0, None)
     ax.set_xlabel("population (customers)")
     ax.set_ylabel("throughput (cycles/s)")
-    ax.legend(frameon=False, fontsize="small")
-    ax.spines[["top", "right"]].set_visible(False)
+    finish(ax)
     return ax
 
 

@@ -38,7 +38,7 @@ from queuemodel.scheduling import (
     ShortestJobFirst,
     simulate,
 )
-from queuemodel.scheduling.plots import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
+from queuemodel.scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
 from queuemodel.scheduling.pollux import read_jobs, run_named
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.study import Run, Study, run_all

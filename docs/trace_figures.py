@@ -8,8 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from queuemodel.data import example_profile
+from queuemodel.drawing import COLORS, band, finish
 from queuemodel.traces import simulate
-from queuemodel.traces.timeline import plot_timeline
+from queuemodel.traces.figures import plot_timeline
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -30,7 +31,7 @@ def phase() -> plt.Figure:
     )
     bins = np.arange(0, 841, 60.0)
     for ax, (title, settings) in zip(axes, cases, strict=True):
-        for together, color in ((True, "tab:red"), (False, "tab:blue")):
+        for together, color in ((True, COLORS[5]), (False, COLORS[0])):
             runs = [
                 simulate(example_profile("alexnet-60"), workers=4, in_phase=together, steps=480, seed=seed, **settings)
                 for seed in range(12)
@@ -38,10 +39,11 @@ def phase() -> plt.Figure:
             rates = np.array([4 * np.histogram(run.times, bins)[0] / 60 for run in runs])  # a time per 4 steps
             middle = (bins[:-1] + bins[1:]) / 2
             ax.plot(middle, rates.mean(axis=0), color=color, label="started together" if together else "out of phase")
-            ax.fill_between(middle, *np.quantile(rates, [0.1, 0.9], axis=0), color=color, alpha=0.15, linewidth=0)
+            band(ax, middle, *np.quantile(rates, [0.1, 0.9], axis=0), color)
         ax.set(title=title, xlabel="time (s)", ylim=(0, None))
-    axes[0].set_ylabel("steps of 4 workers per second")
-    axes[0].legend(loc="lower right")
+        finish(ax, legend=None)
+    axes[0].set_ylabel("throughput of 4 workers (steps/s)")
+    finish(axes[0], legend="lower right")
     return figure
 
 

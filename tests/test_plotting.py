@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import queuemodel as qm
 from queuemodel import plotting
 from queuemodel.data import example_profile, example_throughputs
+from queuemodel.drawing import BOUND, label_ends
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,8 @@ def assert_readable(ax):
     assert ax.get_xlabel()
     assert "(" in ax.get_ylabel()
     assert ax.get_ylim()[0] == 0
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    labels = [text.get_text() for text in (ax.get_legend().get_texts() if ax.get_legend() else ax.texts)]
+    assert labels
     assert len(labels) == len(set(labels))
 
 
@@ -57,12 +59,12 @@ def test_throughput_shows_curve_band_and_bounds(curve):
     drawn = line(ax, curve.method)
     np.testing.assert_array_equal(drawn.get_xdata(), curve.workers)
     np.testing.assert_array_equal(drawn.get_ydata(), curve.steps_per_second)
-    (band,) = ax.collections
-    edges = band.get_paths()[0].vertices
+    (inside,) = ax.collections
+    edges = inside.get_paths()[0].vertices
     assert edges[:, 1].max() == pytest.approx(curve.upper.max())
     dashed = [artist for artist in ax.lines if artist.get_linestyle() == "--"]
     np.testing.assert_array_equal([artist.get_ydata() for artist in dashed], [curve.bound_upper, curve.bound_lower])
-    assert {artist.get_color() for artist in dashed} == {plotting.BOUND}
+    assert {artist.get_color() for artist in dashed} == {BOUND}
 
 
 def test_profiled_range_is_shaded_and_the_knee_marked(curve):
@@ -120,6 +122,22 @@ def test_a_curve_without_stations_or_bounds(bare, plot):
     assert not [artist for artist in ax.lines if artist.get_linestyle() == "--"]
 
 
+@pytest.mark.parametrize("ends", [[1.0, 9.0, 5.0], [5.0, 5.0, 5.0, 5.0], [0.0, 0.1, 9.0, 9.1, 9.2], [3.0]])
+def test_labels_stand_at_their_lines_and_never_on_each_other(ends):
+    ax = plotting.new_axes()
+    lines = [ax.plot([0, 1], [0, end], label=f"line {i}")[0] for i, end in enumerate(ends)]
+    ax.set_ylim(0, 10)
+    label_ends(ax, lines)
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    heights = [(box.y0 + box.y1) / 2 for box in boxes]
+    assert np.diff(heights) == pytest.approx(np.maximum(np.diff(heights), boxes[0].height * 0.75))
+    order = [int(text.get_text().split()[1]) for text in ax.texts]
+    assert [ends[i] for i in order] == sorted(ends)
+    wanted = [ax.transData.transform((1, ends[i]))[1] for i in order]
+    assert np.mean(heights) == pytest.approx(np.mean(wanted), abs=2)
+
+
 @pytest.mark.parametrize("servers", [1, 2, 3])
 def test_step_time_adds_up_to_the_step(model, servers):
     curve = model.what_if(parameter_servers=servers).throughput(range(1, 9))
@@ -158,48 +176,13 @@ def test_efficiency_starts_at_one(curve):
 def test_comparison_draws_each_curve_once(model, curve):
     ax = plotting.plot_comparison({"one": curve, "two": model.what_if(parameter_servers=2).throughput([1, 2, 4])})
     assert_readable(ax)
-    assert [artist.get_label() for artist in ax.lines] == ["one", "two"]
-    assert len({artist.get_color() for artist in ax.lines}) == 2
+    drawn = [artist for artist in ax.lines if not artist.get_label().startswith("_")]
+    assert [artist.get_label() for artist in drawn] == ["one", "two"]
+    colors = {text.get_text(): text.get_color() for text in ax.texts}
+    assert colors == {artist.get_label(): artist.get_color() for artist in drawn}
+    assert len(set(colors.values())) == 2
     with pytest.raises(qm.ModelError, match="at least one curve"):
         plotting.plot_comparison({})
-
-
-@pytest.mark.parametrize("scale", [1, 1000])
-def test_validation_puts_measured_on_x_and_predicted_on_y(scale):
-    rows = [
-        {"series": "a", "measured": 1.0, "predicted": 1.1, "lower": 1.0, "upper": 1.2},
-        {"series": "a", "measured": 2.0, "predicted": 1.9, "lower": 1.8, "upper": 2.1},
-        {"series": "b", "measured": 3.0 * scale, "predicted": 3.3 * scale},
-    ]
-    ax = plotting.plot_validation(rows, unit="steps/s")
-    np.testing.assert_array_equal(line(ax, "a").get_xydata(), [(1.0, 1.1), (2.0, 1.9)])
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["within 10 %", "a", "b"]
-    assert ax.get_xlabel() == "measured throughput (steps/s)"
-    assert ax.get_ylabel() == "predicted throughput (steps/s)"
-    assert ax.get_xlim() == ax.get_ylim()
-    assert ax.get_xscale() == ("log" if scale > 1 else "linear")
-
-
-def test_validation_gives_each_group_a_panel():
-    rows = [{"series": "a", "measured": 1.0, "predicted": p, "group": g} for g, p in (("mva", 1.1), ("trace", 0.9))]
-    panels = plotting.plot_validation(rows).figure.axes
-    assert [panel.get_title() for panel in panels] == ["mva", "trace"]
-    assert [line(panel, "a").get_ydata()[0] for panel in panels] == [1.1, 0.9]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [{"series": "a", "measured": 1.0}],
-        [{"series": "a", "measured": 0.0, "predicted": 1.0}],
-        [{"series": "a", "measured": 1.0, "predicted": float("nan")}],
-    ],
-)
-def test_validation_refuses_rows_that_it_cannot_draw(rows):
-    with pytest.raises(qm.ModelError, match="plot_validation"):
-        plotting.plot_validation(rows)
 
 
 def test_network_solution_lies_between_its_bounds():

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "queuemodel"
 LAYERS = [
     {"_version", "errors"},
     {"checks", "compiled", "files", "rows", "tables", "units"},
+    {"drawing"},
     {"results"},
     {"network"},
     {"solvers"},

@@ -13,9 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from queuemodel import QueueModelError
+from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
-from queuemodel.plotting import plot_validation, save_figure
 
+from .figures import plot_validation
 from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, read_testbed, series_folders
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -23,7 +23,7 @@ def demo(model: str, steps: int, output: str) -> None:
       queuemodel demo -o demo
     """
     from ..adapters.tensorflow.live import profile_live
-    from ..plotting import save_figure
+    from ..drawing import save_figure
 
     folder = Path(output)
     try:

@@ -77,7 +77,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
     require_writable(plot, suffixes=PICTURES)
     curve = _curve(**options)
     if plot is not None:
-        from ..plotting import save_figure
+        from ..drawing import save_figure
 
         save_figure(curve.plot(), plot)
     if output_format == "json":

@@ -113,8 +113,8 @@ def _exact(
 
 
 def _draw(schedules: dict[str, Any], path: str) -> None:
-    from ..plotting import save_figure
-    from ..scheduling.plots import plot_nodes, plot_response_times
+    from ..drawing import save_figure
+    from ..scheduling.figures import plot_nodes, plot_response_times
 
     if len(schedules) == 1:
         save_figure(plot_nodes(next(iter(schedules.values()))), path)
@@ -195,8 +195,8 @@ def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
     if options["output"]:
         write_atomically(options["output"], study.to_json() + "\n")
     if options["plot"]:
-        from ..plotting import save_figure
-        from ..scheduling.plots import plot_sweep
+        from ..drawing import save_figure
+        from ..scheduling.figures import plot_sweep
 
         save_figure(plot_sweep(study), options["plot"])
     if options["output_format"] == "json":

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ModelError
 from ..files import write_atomically
 from ..tables import html_table, text_table
+from .figures import plot_throughput
 
 if TYPE_CHECKING:
     import pandas
@@ -192,9 +193,7 @@ class ThroughputCurve:
         return text
 
     def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw throughput against workers (`queuemodel.plotting.plot_throughput`)."""
-        from ..plotting import plot_throughput  # the one upward import: results draw themselves
-
+        """Draw throughput against workers (`plot_throughput`)."""
         return plot_throughput(self, ax=ax, **kwargs)
 
     def _shown_rows(self) -> list[dict[str, Any]]:
@@ -215,7 +214,7 @@ class ThroughputCurve:
         return f"{self._caption()}\n{text_table(self._shown_rows())}"
 
     def _repr_html_(self) -> str:
-        from ..plotting import svg_image
+        from ..drawing import svg_image
 
         return html_table(self._shown_rows(), caption=self._caption()) + svg_image(self.plot)
 

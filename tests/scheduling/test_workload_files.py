@@ -209,7 +209,7 @@ def test_a_users_mistake_is_one_line(workload, arguments, message, capsys):
 
 
 def test_plots_need_what_they_draw(workload):
-    from queuemodel.scheduling.plots import plot_nodes, plot_sweep
+    from queuemodel.scheduling.figures import plot_nodes, plot_sweep
     from queuemodel.scheduling.study import Study
 
     with pytest.raises(ModelError, match="history=True"):

@@ -1,9 +1,10 @@
-"""A picture of one recorded step: what the links, the worker and the server were doing when."""
+"""The figure of one recorded step: what the links, the worker and the server were doing when."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..drawing import PLACES, finish, new_axes
 from ..errors import DataError
 from ..training.profile import Profile
 from .links import estimate_links
@@ -11,13 +12,8 @@ from .links import estimate_links
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Lanes from top to bottom, named as the fitted network's stations: kind of operation, label, colour.
-LANES = (
-    ("fetch", "transmit link", "tab:blue"),
-    ("compute", "worker", "tab:gray"),
-    ("push", "receive link", "tab:orange"),
-    ("update", "server update", "tab:green"),
-)
+#: Kind of operation and what does it, named as the fitted network's stations: lanes from top to bottom.
+LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
 
 
 def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **kwargs: Any) -> Axes:
@@ -42,15 +38,14 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     -------
     matplotlib Axes
     """
-    from matplotlib.figure import Figure
-
     if not -len(profile.steps) <= step < len(profile.steps):
         raise DataError(f"plot_timeline: step must be 0 to {len(profile.steps) - 1}, got {step!r}")
-    ax = Figure(figsize=(9, 2.6), layout="constrained").subplots() if ax is None else ax
+    ax = ax or new_axes((9, 2.6))
     links = estimate_links(profile)
     seconds = {"fetch": 1 / links.transmit.rate, "push": 1 / links.receive.rate}
     style: dict[str, Any] = {"height": 0.6, "edgecolor": "white", "linewidth": 0.5, **kwargs}
-    for lane, (kind, _, color) in enumerate(LANES):
+    for lane, (kind, place) in enumerate(LANES.items()):
+        color = PLACES[place]
         operations = [o for o in profile.steps[step].operations if o.kind == kind]
         sent = [
             min(o.end - o.start, o.bytes * seconds[kind]) if kind in seconds else o.end - o.start for o in operations
@@ -62,8 +57,9 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
             ax.hlines(
                 [lane + 0.4] * len(ends), [o.start for o in operations], ends, color=color, linewidth=0.8, alpha=0.5
             )
-    ax.set_yticks(range(len(LANES)), [label for _, label, _ in LANES])
+    ax.set_yticks(range(len(LANES)), LANES.values())
     ax.invert_yaxis()
     ax.set_xlim(left=0)
     ax.set_xlabel("time since the step began (s)")
+    finish(ax, legend=None)
     return ax

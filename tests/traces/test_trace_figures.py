@@ -6,14 +6,14 @@ import pytest
 
 from queuemodel import DataError, fit
 from queuemodel.data import example_profile
-from queuemodel.traces.timeline import LANES, plot_timeline
+from queuemodel.traces.figures import LANES, plot_timeline
 
 
 def test_every_operation_is_a_bar_that_ends_when_it_ended():
     profile = example_profile("alexnet-60")
     ax = plot_timeline(profile, step=3)
     for lane, bars in enumerate(ax.containers):
-        operations = [o for o in profile.steps[3].operations if o.kind == LANES[lane][0]]
+        operations = [o for o in profile.steps[3].operations if o.kind == list(LANES)[lane]]
         assert [bar.get_x() + bar.get_width() for bar in bars] == pytest.approx([o.end for o in operations])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     stations = [name for name, _, _ in fit(profile).stations()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..drawing import BOUND, COLORS, OTHERS, band, finish, label_ends, new_axes, nth_style
 from ..errors import ModelError
 from .schedule import Schedule
 from .study import Study
@@ -15,20 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Jobs drawn in their own colour; the others share a grey area.
-_OWN_COLOUR = 12
-#: The colours repeat after ten lines; the style then changes.
-_STYLES = ("-", "--", ":", "-.")
+OWN_COLOUR = 12
 
-
-def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.0)) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+SIZE = (7.6, 4.0)
 
 
 def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True, **kwargs: Any) -> Axes:
@@ -38,10 +28,10 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True
     """
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; simulate with history=True")
-    ax = _axes(ax)
+    ax = ax or new_axes(SIZE)
     unit = 3600.0 if hours else 1.0
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
-    big = np.argsort(-schedule.attained_service, kind="stable")[:_OWN_COLOUR]
+    big = np.argsort(-schedule.attained_service, kind="stable")[:OWN_COLOUR]
     levels = np.zeros((len(big) + 1, len(times)))
     for j in range(len(schedule.names)):
         changes = schedule.history[schedule.history[:, 1] == j]
@@ -51,9 +41,10 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True
         held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
         own = np.flatnonzero(big == j)
         levels[own[0] if own.size else len(big)] += held
-    from matplotlib import colormaps
+    from matplotlib.colors import to_rgba
 
-    colours = [colormaps["tab20"](k) for k in range(len(big))] + [(0.75, 0.75, 0.75, 1.0)]
+    light = 1.0, 0.55  # colours come back lighter: more jobs than colours
+    colours = [to_rgba(COLORS[k % len(COLORS)], light[k // len(COLORS)]) for k in range(len(big))] + [to_rgba(OTHERS)]
     order = np.append(np.argsort(schedule.arrival[big], kind="stable"), len(big))
     names = [schedule.names[big[k]] if k < len(big) else "other jobs" for k in order]
     keep = [k for k, _ in enumerate(order) if levels[order[k]].any()]
@@ -66,15 +57,15 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True
         linewidth=0,
         **kwargs,
     )
-    ax.axhline(schedule.cluster.nodes, color="grey", linestyle="--", linewidth=1)
+    ax.axhline(schedule.cluster.nodes, color=BOUND, linestyle="--", linewidth=1.2)
     ax.set(
-        xlabel=f"time [{'h' if hours else 's'}]",
-        ylabel="nodes",
+        xlabel=f"time ({'h' if hours else 's'})",
+        ylabel="nodes (held)",
         ylim=(0, schedule.cluster.nodes * 1.04),
         xlim=(times[0] / unit, times[-1] / unit),
         title=schedule.policy.name,
     )
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+    finish(ax, legend="right", reverse=True)
     return ax
 
 
@@ -82,17 +73,14 @@ def plot_response_times(
     schedules: Sequence[Schedule], *, labels: Sequence[str] | None = None, ax: Axes | None = None, **kwargs: Any
 ) -> Axes:
     """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
-    ax = _axes(ax)
+    ax = ax or new_axes(SIZE)
     names = labels or [schedule.policy.name for schedule in schedules]
     for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
         T = np.sort(schedule.response_time)
-        style = {
-            "linestyle": _STYLES[number // 10 % len(_STYLES)],
-            "label": f"{name} (mean {T.mean():,.0f} s)",
-        } | kwargs
+        style = nth_style(number) | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
         ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
-    ax.set(xlabel="response time [s]", ylabel="share of jobs done", ylim=(0, 1), xscale="log")
-    ax.legend(fontsize="small", frameon=False)
+    ax.set(xlabel="response time (s)", ylabel="jobs done (share)", ylim=(0, 1), xscale="log")
+    finish(ax)
     return ax
 
 
@@ -102,25 +90,23 @@ def plot_sweep(
     """A figure against what was varied, one line per policy, with its interval over replications as a band."""
     if against not in study.varied or "policy" not in study.varied:
         raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
-    ax = _axes(ax)
+    ax = ax or new_axes(SIZE)
     rows = study.table(figure)
+    lines = []
     for number, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
         own = sorted((row for row in rows if row["policy"] == policy), key=lambda row: row[against])
         x = np.array([row[against] for row in own], dtype=float)
         y = np.array([row[figure] for row in own])
         half = np.nan_to_num([row[f"{figure}_half_width"] for row in own])
-        style: dict[str, Any] = {
-            "linestyle": _STYLES[number // 10 % len(_STYLES)],
-            "marker": "o",
-            "markersize": 4,
-        } | kwargs
-        (line,) = ax.plot(x, y, label=policy, **style)
-        ax.fill_between(x, np.maximum(y - half, 0), y + half, color=line.get_color(), alpha=0.1, linewidth=0)
-    unit = " [s]" if figure.endswith(("time", "delay", "makespan")) else ""
-    against = against.removesuffix("_seconds") + " [s]" if against.endswith("_seconds") else against
+        style: dict[str, Any] = nth_style(number) | {"marker": "o", "markersize": 4} | kwargs
+        lines += ax.plot(x, y, label=policy, **style)
+        band(ax, x, np.maximum(y - half, 0), y + half, lines[-1].get_color())
+    unit = " (s)" if figure.endswith(("time", "delay", "makespan")) else ""
+    against = against.removesuffix("_seconds") + " (s)" if against.endswith("_seconds") else against
     ax.set(xlabel=against.replace("_", " "), ylabel=f"{figure.replace('_', ' ')}{unit}")
     ax.set_ylim(bottom=0)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+    finish(ax, legend=None)
+    label_ends(ax, lines)
     return ax
 
 
@@ -128,14 +114,14 @@ def plot_tradeoff(study: Study, *, family: str = "family", knob: str = "knob", a
     """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
     if family not in study.varied or knob not in study.varied:
         raise ModelError(f"plot_tradeoff: the study varied {', '.join(study.varied)}, not {family!r} and {knob!r}")
-    ax = _axes(ax)
+    ax = ax or new_axes(SIZE)
     rows = study.table("mean_response_time", "efficiency")
-    for name in dict.fromkeys(row[family] for row in rows):
+    for number, name in enumerate(dict.fromkeys(row[family] for row in rows)):
         own = sorted((row for row in rows if row[family] == name), key=lambda row: row[knob])
         x = [row["efficiency"] for row in own]
         y = [row["mean_response_time"] for row in own]
         half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
-        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name)
+        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **nth_style(number))
         for row in (own[0], own[-1]):
             ax.annotate(
                 f"{row[knob]:g}",
@@ -144,7 +130,7 @@ def plot_tradeoff(study: Study, *, family: str = "family", knob: str = "knob", a
                 xytext=(5, 4),
                 fontsize="small",
             )
-    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time [s]")
+    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")
     ax.set_ylim(bottom=0)
-    ax.legend(fontsize="small", frameon=False)
+    finish(ax)
     return ax

@@ -1,0 +1,36 @@
+"""The figure of a solved network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
+from ..network import Solution
+from .bounds import asymptotic_bounds, balanced_job_bounds, saturation_population
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
+    """Draw a network's throughput against its population, with asymptotic and balanced-job bounds."""
+    ax = ax or new_axes()
+    network, X = solution.network, solution.throughputs
+    N = np.arange(1, solution.population + 1)
+    loose, tight = asymptotic_bounds(network, N), balanced_job_bounds(network, N)
+    ax.plot(N, loose.upper, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
+    ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
+    if solution.exact:  # balanced-job bounds hold for product form only
+        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
+    ax.plot(N, X, color=MODEL, label=solution.solver, **dots(len(N)))
+    ax.set_ylim(0, 1.15 * float(X.max()))
+    ax.set_xlim(0, 1.02 * solution.population + 0.5)
+    ax.set_xlabel("population (customers)")
+    ax.set_ylabel("throughput (cycles/s)")
+    knee = saturation_population(network)
+    mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
+    whole_numbers(ax)
+    finish(ax)
+    return ax
