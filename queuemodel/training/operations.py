@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from ..checks import require_choice, require_count, require_number
 from ..errors import DataError
 
 Kind = Literal["fetch", "compute", "push", "update"]
+KINDS = get_args(Kind)
+
+#: A step longer than this (an hour) is taken for microseconds.
+LONGEST_STEP = 3600.0
+
+#: More bytes than this are taken for a mistake; all below are exact as floating point numbers.
+MOST_BYTES = 10**15
+
+#: How many parameter servers a job can have.
+MOST_SERVERS = 1000
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -39,10 +50,13 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     after: list[int] = []
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end < 7 * 24 * 3600:
-            raise DataError(
-                f"operation {self.name!r}: start and end must satisfy 0 <= start <= end seconds of their step, "
-                f"got {self.start!r} and {self.end!r}"
+        where = f"operation {self.name!r}"
+        require_choice(self.kind, f"{where}: kind", KINDS, error=DataError)
+        for field in ("start", "end"):
+            require_number(
+                getattr(self, field), f"{where}: {field}", unit="seconds", largest=LONGEST_STEP, error=DataError
             )
-        if self.bytes < 0 or self.server < 0:
-            raise DataError(f"operation {self.name!r}: bytes and server must be >= 0, got {self.bytes}, {self.server}")
+        if self.start > self.end:
+            raise DataError(f"{where}: end must not be before its start, {self.start!r} s, got {self.end!r} s")
+        require_count(self.bytes, f"{where}: bytes", least=0, most=MOST_BYTES, error=DataError)
+        require_count(self.server, f"{where}: server", least=0, most=MOST_SERVERS - 1, error=DataError)

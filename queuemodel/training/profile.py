@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from ..checks import require_count, require_number
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
 from ..network.network import require_format
-from ..tables import html_table, text_table
-from .operations import Operation
-
-if TYPE_CHECKING:
-    import pandas
+from ..results import Result
+from .operations import LONGEST_STEP, MOST_BYTES, MOST_SERVERS, Operation
 
 FORMAT = "queuemodel-profile"
 FORMAT_VERSION = 1
 
-#: A step longer than this is taken for microseconds.
-LONGEST_STEP = 24 * 3600.0
+#: Links from 8 kbit/s to 8 Pbit/s; what lies outside was given in another unit.
+SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
+
+#: Seconds; as many steps a second as a measured throughput can have.
+SHORTEST_STEP = 1e-6
+
+#: An operation may end after the next step has begun, but not this many steps later.
+MOST_STEPS_LONG = 100
+
+#: How many workers a job can have.
+MOST_WORKERS = 10_000
+
+MOST_EXAMPLES = 10**15
 
 
-def _require_counts(value: Any, **least: int) -> None:
-    """Refuse a field below its least value (raises DataError, which the decoder places in its file)."""
-    for field, bound in least.items():
-        got = getattr(value, field)
-        if got is not None and (not isinstance(got, int) or isinstance(got, bool) or got < bound):
-            raise DataError(f"{field} must be a whole number of at least {bound}, got {got!r}")
+def _require_counts(value: Any, **bounds: tuple[int, int]) -> None:
+    """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
+    for field, (least, most) in bounds.items():
+        if getattr(value, field) is not None:
+            require_count(getattr(value, field), field, least=least, most=most, error=DataError)
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,9 +79,17 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        _require_counts(self, workers=1, parameter_servers=1)
-        if self.bandwidth is not None and not 0 < self.bandwidth < math.inf:
-            raise DataError(f"bandwidth must be finite and > 0 bytes per second, or null, got {self.bandwidth!r}")
+        _require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
+        if self.bandwidth is None:
+            return
+        require_number(
+            self.bandwidth, "bandwidth", positive=True, unit="bytes per second", largest=FASTEST_LINK, error=DataError
+        )
+        if self.bandwidth < SLOWEST_LINK:
+            raise DataError(
+                f"bandwidth must be at least {SLOWEST_LINK:g} bytes per second, got {self.bandwidth!r}; "
+                "10 Gbit/s, say, are 1.25e9"
+            )
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,9 +118,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     shard_bytes: list[int] = []
 
     def __post_init__(self) -> None:
-        _require_counts(self, batch_size=1, parameter_bytes=0, tensors=0, dataset_size=1)
-        if any(size < 0 for size in self.shard_bytes):
-            raise DataError(f"shard_bytes must be >= 0, got {self.shard_bytes!r}")
+        _require_counts(
+            self,
+            batch_size=(1, MOST_EXAMPLES),
+            parameter_bytes=(0, MOST_BYTES),
+            tensors=(0, 10**9),
+            dataset_size=(1, MOST_EXAMPLES),
+        )
+        for size in self.shard_bytes:
+            require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -139,24 +160,27 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     operations: list[Operation] = []
 
     def __post_init__(self) -> None:
-        _require_counts(self, fetched_bytes=0, pushed_bytes=0)
-        if not 0 < self.step_time <= LONGEST_STEP:
-            raise DataError(
-                f"step_time must be > 0 and at most a day, got {self.step_time!r} seconds; "
-                "traces are often in microseconds, so convert when reading them"
-            )
-        for phase in ("fetch", "compute", "push", "update", "overlap"):
+        _require_counts(self, fetched_bytes=(0, MOST_BYTES), pushed_bytes=(0, MOST_BYTES))
+        for phase in ("step_time", "fetch", "compute", "push", "update", "overlap"):
             value = getattr(self, phase)
-            if not 0 <= value <= LONGEST_STEP:  # NaN fails too
-                raise DataError(f"{phase} must be >= 0 and at most a day, got {value!r} seconds")
+            if not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_STEP:  # NaN fails too
+                raise DataError(
+                    f"{phase} must be >= 0 and at most an hour, got {value!r} seconds; "
+                    "traces are often in microseconds, so convert when reading them"
+                )
             if value > 1.001 * self.step_time + 1e-3:
                 raise DataError(f"{phase} must not exceed step_time ({self.step_time!r} s), got {value!r} s")
+        if self.step_time < SHORTEST_STEP:
+            raise DataError(f"step_time must be at least {SHORTEST_STEP:g} seconds, got {self.step_time!r}")
         for number, operation in enumerate(self.operations):
-            if any(not 0 <= earlier < number for earlier in operation.after):
+            where = f"operation {number} ({operation.name!r})"
+            if operation.end > MOST_STEPS_LONG * self.step_time:
                 raise DataError(
-                    f"operation {number} ({operation.name!r}): after must name operations before it in the list, "
-                    f"got {operation.after!r}"
+                    f"{where}: end must be within {MOST_STEPS_LONG} times step_time ({self.step_time!r} s), "
+                    f"got {operation.end!r} s; times are in seconds from the start of the step"
                 )
+            if any(type(earlier) is not int or not 0 <= earlier < number for earlier in operation.after):
+                raise DataError(f"{where}: after must name operations before it in the list, got {operation.after!r}")
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,15 +191,13 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     parameter_servers: int = 1
 
     def __post_init__(self) -> None:
-        _require_counts(self, workers=1, parameter_servers=1)
-        if not 0 < self.steps_per_second <= 1e6:
-            raise DataError(
-                f"steps_per_second must be > 0 and at most a million, got {self.steps_per_second!r}; "
-                "give steps of all workers per second, not seconds or examples"
-            )
+        _require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
+        require_number(
+            self.steps_per_second, "steps_per_second", positive=True, largest=1 / SHORTEST_STEP, error=DataError
+        )
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What two-node profiling yields: where, what, one record per step, and measured throughputs if there are any.
 
     Attributes
@@ -205,14 +227,33 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 f"job.shard_bytes must have one entry per parameter server ({self.cluster.parameter_servers}), "
                 f"got {len(self.job.shard_bytes)}"
             )
+        servers = self.cluster.parameter_servers
+        for number, step in enumerate(self.steps):
+            for operation in step.operations:
+                if operation.server >= servers:
+                    raise DataError(
+                        f"step {number}, operation {operation.name!r}: server must be below "
+                        f"cluster.parameter_servers, {servers}, got {operation.server}"
+                    )
 
     def values(self, field: str) -> np.ndarray:
         """One number per step, shape (steps,): ``profile.values("step_time")``."""
         return np.array([getattr(step, field) for step in self.steps], dtype=float)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dict(msgspec.to_builtins(self))
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The JSON form, which `from_json` reads; also written to ``path``, all of it or nothing, when one is given."""
+        text = msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+        if path is not None:
+            write_atomically(path, text + "\n")
+        return text
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON form to ``path``, all of it or nothing."""
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        """Write the JSON form to ``path``, gzip'd when it ends in .gz; all of it or nothing."""
+        self.to_json(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
@@ -238,12 +279,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         fields = [name for name in Step.__struct_fields__ if name != "operations"]
         return [{name: getattr(step, name) for name in fields} for step in self.steps]
 
-    def to_frame(self) -> pandas.DataFrame:
-        """One row per step."""
-        import pandas
-
-        return pandas.DataFrame(self.to_rows())
-
     def summary(self) -> list[dict[str, Any]]:
         """Mean, standard deviation, least and largest of each step field."""
         fields = [name for name in Step.__struct_fields__ if name != "operations"]
@@ -259,15 +294,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             for v in [self.values(name)]
         ]
 
-    def _caption(self) -> str:
+    def tables(self) -> list[list[dict[str, Any]]]:
+        """The summary: a row per step would fill the screen."""
+        return [self.summary()]
+
+    def caption(self) -> str:
+        """Job and cluster."""
         return (
             f"{self.job.name or 'job'}: {len(self.steps)} steps, {self.cluster.workers} worker(s), "
             f"{self.cluster.parameter_servers} parameter server(s), batch size {self.job.batch_size}, "
             f"{self.job.parameter_bytes / 1e6:.3g} MB in {self.job.tensors} tensors"
         )
-
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self.summary())}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.summary(), caption=self._caption())

@@ -61,7 +61,28 @@ def test_operations_survive(tmp_path):
     ("path", "value", "field"),
     [
         (("steps", 1, "step_time"), 700_000.0, "microseconds"),
+        (("steps", 1, "step_time"), 50_000.0, "microseconds"),
         (("steps", 1, "step_time"), 0, "step_time"),
+        (("steps", 1, "pushed_bytes"), 2**63, "pushed_bytes must be at most 1,000,000,000,000,000, got 9223372036854"),
+        (("steps", 1, "fetched_bytes"), 10**400, "fetched_bytes must be at most"),
+        (("steps", 1, "operations"), [{"kind": "compute", "name": "c", "start": 0, "end": 90}], "within 100 times"),
+        (("steps", 1, "operations"), [{"kind": "compute", "name": "c", "start": 0, "end": 0.1, "server": 1}], "server"),
+        (
+            ("steps", 1, "operations"),
+            [{"kind": "compute", "name": "c", "start": 0, "end": 0.1, "server": -1}],
+            "server",
+        ),
+        (("steps", 1, "operations"), [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "bytes": 2**63}], "bytes"),
+        (
+            ("steps", 1, "operations"),
+            [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "after": [0]}],
+            "before it",
+        ),
+        (
+            ("steps", 1, "operations"),
+            [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "after": [-1]}],
+            "before it",
+        ),
         (("steps", 1, "step_time"), -0.5, "-0.5"),
         (("steps", 1, "fetch"), -0.1, "fetch must be >= 0"),
         (("steps", 1, "push"), 5.0, "push must not exceed step_time"),
@@ -74,7 +95,11 @@ def test_operations_survive(tmp_path):
         (("job", "shard_bytes"), [1, 2], "shard_bytes"),
         (("job", "dataset_size"), 0, "dataset_size"),
         (("cluster", "workers"), 0, "workers"),
+        (("cluster", "workers"), 10**30, "workers must be at most 10,000"),
+        (("cluster", "parameter_servers"), 5_000_000, "parameter_servers must be at most 1,000"),
         (("cluster", "bandwidth"), 0, "bandwidth"),
+        (("cluster", "bandwidth"), 10.0, "10 Gbit/s, say, are 1.25e9"),
+        (("job", "parameter_bytes"), 2**64, "parameter_bytes must be at most"),
         (("version",), 2, "newer queuemodel"),
         (("version",), 0, "version"),
         (("format",), "other", "format must be"),
@@ -104,10 +129,55 @@ def test_damaged_profiles_are_one_clear_line(tmp_path, text):
 def test_values_made_in_python_are_checked_as_well():
     with pytest.raises(qm.DataError, match="step_time"):
         qm.Step(**(STEP | {"step_time": math.nan}))
-    with pytest.raises(qm.DataError, match="start and end"):
+    with pytest.raises(qm.DataError, match="end must not be before its start"):
         qm.Operation("fetch", "w", 0.3, 0.2)
     with pytest.raises(qm.DataError, match="before it"):
         qm.Step(**STEP, operations=[qm.Operation("compute", "c", 0.0, 0.1, after=[0])])
+
+
+def test_a_server_that_the_cluster_does_not_have_never_reaches_the_simulation():
+    update = qm.Operation("update", "w", 0.7, 0.71, server=1)
+    parts = {"source": qm.Source(framework="x"), "job": qm.Job(batch_size=1, parameter_bytes=1, tensors=1)}
+    steps = [qm.Step(**STEP, operations=[update])]
+    assert qm.Profile(**parts, steps=steps, cluster=qm.Cluster(parameter_servers=2))
+    with pytest.raises(qm.DataError, match=r"step 0, operation 'w': server must be below .* 1, got 1"):
+        qm.Profile(**parts, steps=steps)
+
+
+@pytest.mark.parametrize("field", ["bytes", "server"])
+def test_operations_made_in_python_have_whole_numbers(field):
+    with pytest.raises(qm.DataError, match=f"{field} must be a whole number"):
+        qm.Operation("push", "w", 0.0, 0.1, **{field: 1.0})
+    with pytest.raises(qm.DataError, match="kind must be one of fetch, compute"):
+        qm.Operation("send", "w", 0.0, 0.1)
+    with pytest.raises(qm.DataError, match="before it"):
+        qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=["0"])])
+
+
+def test_packed_profiles(tmp_path):
+    profile = qm.Profile.from_json(json.dumps(DOCUMENT))
+    profile.save(tmp_path / "p.json.gz")
+    packed = (tmp_path / "p.json.gz").read_bytes()
+    assert packed[:2] == b"\x1f\x8b"
+    assert qm.Profile.load(tmp_path / "p.json.gz") == profile
+    for damaged in (packed[:-9], packed[:30], b"\x1f\x8b", b"{}", packed[:20] + b"\xff\xff" + packed[22:]):
+        (tmp_path / "p.json.gz").write_bytes(damaged)
+        with pytest.raises(qm.DataError, match=r"p\.json\.gz: damaged gzip file") as error:
+            qm.Profile.load(tmp_path / "p.json.gz")
+        assert "\n" not in str(error.value)
+
+
+def test_what_is_no_regular_file_is_written_to_and_links_stay(tmp_path):
+    write_atomically("/dev/null", "x")
+    assert not os.path.isfile("/dev/null")
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    link.symlink_to(target)
+    write_atomically(link, "after")
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    with pytest.raises(qm.DataError, match="cannot be read"):
+        qm.Profile.load("a\0b")
 
 
 def test_missing_and_unreadable_files():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +40,7 @@ def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
     paths = sorted(p for p in Path(folder).glob("*") if p.name.endswith((".pb", ".pb.gz")) and ".xplane." not in p.name)
     if not paths:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    return [decode_run_metadata(unpacked(path), where=str(path)) for path in paths]
-
-
-def unpacked(path: Path) -> bytes:
-    """A file's contents, gunzipped where its name ends in .gz; `DataError` when damaged."""
-    content = read_bytes(path)
-    if not path.name.endswith(".gz"):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: damaged gzip file: {error}") from None
+    return [decode_run_metadata(read_bytes(path), where=str(path)) for path in paths]
 
 
 def decode_run_metadata(content: bytes, *, where: str = "RunMetadata") -> TracedStep:

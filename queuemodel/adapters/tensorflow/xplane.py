@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import DataError, MissingDependencyError
+from ...files import read_bytes
 from ..events import TracedOperation, TracedStep, Transfer
 from ._imports import require_tensorflow
-from .run_metadata import TASK, unpacked
+from .run_metadata import TASK
 
 PROTO_MODULES = (
     "tensorflow.tsl.profiler.protobuf.xplane_pb2",
@@ -117,7 +118,7 @@ def _decode(path: Path) -> Any:
             "this TensorFlow has no xplane_pb2 where queuemodel looks for it: pip install 'queuemodel[tensorflow]'"
         )
     try:
-        return XSpace.FromString(unpacked(path))
+        return XSpace.FromString(read_bytes(path))
     except DecodeError as error:
         raise DataError(f"{path}: not an XSpace proto, or truncated: {error}") from None
 
