@@ -91,7 +91,7 @@ def main() -> None:
 
 def pollux(folder: Path) -> None:
     """One workload of 160 jobs beside the artifact's simulator."""
-    from queuemodel.scheduling.pollux import read_jobs, run_named
+    from validation.pollux import read_jobs, replay
 
     path = folder / "workloads" / "workload-6.csv"
     seconds, _ = timed(lambda: read_jobs(path, folder / "traces"))
@@ -99,7 +99,7 @@ def pollux(folder: Path) -> None:
     for policy in ("tiresias", "optimus", "rank-priced", "greedy"):
         for turn in ("first", "again"):
             jobs = read_jobs(path, folder / "traces")
-            seconds, outcome = timed(lambda jobs=jobs, policy=policy: run_named(jobs, policy, gpus=64))
+            seconds, outcome = timed(lambda jobs=jobs, policy=policy: replay(jobs, policy, gpus=64))
             peer = f", {PEER[policy] / seconds:.0f} times the artifact's" if policy in PEER else ""
             print(f"160 jobs, {policy:12s} {turn}: {seconds:.3f} s{peer} (mean {outcome.mean_response_time:.2f} s)")
 

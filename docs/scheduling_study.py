@@ -39,9 +39,9 @@ from queuemodel.scheduling import (
     simulate,
 )
 from queuemodel.scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
-from queuemodel.scheduling.pollux import read_jobs, run_named
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.study import Run, Study, run_all
+from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
 NODES, JOBS, REPLICATIONS = 64, 300, 5
@@ -85,9 +85,7 @@ class PolluxRun:
         means, restarts = [], []
         for number in range(1, 9):
             path = Path(self.data) / LOADS[self.load] / f"workload-{number}.csv"
-            outcome = run_named(
-                read_jobs(path, Path(self.data) / "traces"), self.policy, gpus=NODES, curves=self.curves
-            )
+            outcome = replay(read_jobs(path, Path(self.data) / "traces"), self.policy, gpus=NODES, curves=self.curves)
             means.append(outcome.mean_response_time)
             restarts.append(outcome.summary()["mean_restarts"])
         name = f"{self.policy.title()} (artifact)" if isinstance(self.policy, str) else self.policy.name

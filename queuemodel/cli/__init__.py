@@ -53,12 +53,12 @@ def cli() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli) -> None:
     """Run the command line; a user's mistake is one line on standard error, never a traceback."""
     warnings.showwarning = _show_warning
     status: int | None = 0
     try:
-        status = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        status = command.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except click.exceptions.Exit as request:
         status = request.exit_code
     except click.ClickException as error:
@@ -70,9 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt) as interrupt:
         _say(str(interrupt) or str(interrupt.__cause__ or "") or "interrupted")
         status = 130
-    except BrokenPipeError:  # the reader of our output went away
+    except OSError as error:  # what could not be written must not be tried again when Python ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
+        if isinstance(error, BrokenPipeError):
+            status = 141  # the reader of our output went away
+        else:
+            _say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+            status = 1
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..checks import require_count, require_number, require_seed, require_share
 from ..errors import QueueModelError
 from ..units import parse_bandwidth, parse_duration
 
@@ -57,9 +58,29 @@ class Counts(click.ParamType):
         return counts
 
 
+def _whole(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text  # for the check to refuse
+
+
+def _real(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
 COUNTS = Counts()
+COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
+SEED = Quantity("seed", lambda text: require_seed(_whole(text), "it"))
+NUMBER = Quantity("number", lambda text: require_number(_real(text), "it"))
+POSITIVE = Quantity("number", lambda text: require_number(_real(text), "it", positive=True))
+SHARE = Quantity("share", lambda text: require_share(_real(text), "it"))
+INNER_SHARE = Quantity("share", lambda text: require_share(_real(text), "it", open_ended=True))
 
 #: What a picture's name may end in.
 PICTURES = (".png", ".svg", ".pdf")

@@ -1,7 +1,5 @@
 """Scheduling a cluster with throughput predictions: jobs, policies, their simulation and its analysis."""
 
-from . import theory
-from .active import ActiveJobs, JobState
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
 from .jobs import Completes, EndsEarly, Job, Workload
@@ -24,6 +22,7 @@ from .policies import (
 )
 from .schedule import Schedule
 from .simulate import simulate
+from .view import ActiveJobs, JobState
 
 __all__ = [
     "FIFO",
@@ -55,5 +54,4 @@ __all__ = [
     "as_curve",
     "policy_named",
     "simulate",
-    "theory",
 ]

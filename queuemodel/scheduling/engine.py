@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from .active import ActiveJobs, SpeedTables
 from .cluster import Cluster, Placement
 from .jobs import Workload
 from .policies.base import Policy
+from .view import ActiveJobs, SpeedTables
 
 _EPSILON = 1e-9
 _COLUMNS = {

@@ -224,10 +224,6 @@ class Workload:
         ]
         return Workload(jobs, self.name)
 
-    def with_end(self, end: EndLaw) -> Workload:
-        """The same jobs under another law of their end."""
-        return Workload([replace(job, end=end) for job in self.jobs], self.name)
-
     def shares(self, seed: int) -> np.ndarray:
         """Share of its work that each job really does, shape (jobs,): the same under every policy."""
         if all(isinstance(job.end, Completes) for job in self.jobs):

@@ -8,20 +8,15 @@ import pytest
 
 from queuemodel.errors import DataError, ModelError
 from queuemodel.scheduling import FIFO, EqualShare, GreedyGain, RankPriced, simulate
-from queuemodel.scheduling.pollux import (
-    measured_curve,
-    predicted_curve,
-    read_application,
-    read_jobs,
-    read_pollux,
-    run_named,
-)
+from queuemodel.scheduling.workloads import read_pollux
+from queuemodel.scheduling.workloads.pollux import read_application
+from validation.pollux import predicted_curve, read_jobs, replay, state
 
 WORKLOADS = [f"workload-{number}" for number in range(1, 9)]
 
 
 def outcome(pollux, workload, policy, curves="true", folder="workloads"):
-    return run_named(read_jobs(pollux / folder / f"{workload}.csv", pollux / "traces"), policy, gpus=64, curves=curves)
+    return replay(read_jobs(pollux / folder / f"{workload}.csv", pollux / "traces"), policy, gpus=64, curves=curves)
 
 
 @pytest.mark.parametrize("policy", ["tiresias", "optimus"])
@@ -34,8 +29,6 @@ def test_every_published_completion_time_is_reproduced(pollux, policy):
 
 
 def test_the_comparison_notices_another_convention(pollux, monkeypatch):
-    from queuemodel.scheduling.pollux import state
-
     published = json.loads((pollux / "expected" / "tiresias-1.0.json").read_text())
     monkeypatch.setattr(state, "RESTART", 31)  # one second more per restart
     assert outcome(pollux, "workload-6", "tiresias").mean_response_time != published["avgs"]["workload-6"]
@@ -59,7 +52,7 @@ def test_a_workload_takes_well_under_a_second(pollux):
     outcome(pollux, "workload-1", "optimus")  # imports
     jobs = read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces")
     start = time.process_time()
-    run_named(jobs, "tiresias", gpus=64)
+    replay(jobs, "tiresias", gpus=64)
     assert time.process_time() - start < 2.0  # 0.01 s when nothing else runs; benchmarks/scheduling.py measures it
 
 
@@ -68,7 +61,7 @@ def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
     for name, batch in [("cifar10", 2048), ("imagenet", 6400), ("deepspeech2", 320), ("yolov3", 64), ("bert", 192)]:
         application = read_application(pollux / "traces", name)
         truth, predicted = (
-            dict(measured_curve(application, batch).points),
+            dict(application.curve(batch).points),
             dict(predicted_curve(application, batch).points),
         )
         assert predicted[1] == pytest.approx(truth[1], rel=0.02)
@@ -95,15 +88,18 @@ def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     text = (pollux / "workloads" / "workload-6.csv").read_text()
     lines = text.splitlines()
     cases = {
-        "truncated": ("\n".join([*lines[:5], "bert-4,735"]), "row 6: expected 5 fields"),
-        "foreign": ("a,b\n1,2\n", "row 1: column 'name' is missing"),
-        "binary": ("\x00\x01\xff", "not a text file|column 'name' is missing|line contains NUL"),
-        "unsorted": ("\n".join([lines[0], lines[5], lines[1]]), "row 3: time must not fall"),
-        "twice": ("\n".join([lines[0], lines[1], lines[1]]), "row 3: the name 'cifar10-0' is already that of row 2"),
-        "application": (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "row 2: application must be one of"),
-        "batch": (text.replace("6,2048", "6,99999", 1), "row 2: .*batch size must be 128 to 4096"),
-        "negative": (text.replace("cifar10-0,53", "cifar10-0,-53"), "row 2: time must be a finite number >= 0"),
-        "no jobs": (lines[0] + "\n", "no jobs, only a header"),
+        "truncated": ("\n".join([*lines[:5], "bert-4,735"]), "line 6: a row must have 5 values"),
+        "foreign": ("a,b\n1,2\n", "line 1: column 'name' is missing"),
+        "binary": ("\x00\x01\xff", "is not UTF-8 text"),
+        "unsorted": ("\n".join([lines[0], lines[5], lines[1]]), "line 3: time must not fall"),
+        "twice": ("\n".join([lines[0], lines[1], lines[1]]), "line 3: the name 'cifar10-0' is already that of line 2"),
+        "application": (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "line 2: application must be one of"),
+        "batch": (text.replace("6,2048", "6,99999", 1), "line 2: .*batch size must be 128 to 4096"),
+        "negative": (
+            text.replace("cifar10-0,53", "cifar10-0,-53"),
+            "line 2: time must be a whole number",
+        ),
+        "no jobs": (lines[0] + "\n", "no jobs below the header"),
     }
     for name, (content, message) in cases.items():
         path = tmp_path / f"{name}.csv"
@@ -115,7 +111,7 @@ def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         read_jobs(pollux / "workloads" / "workload-6.csv", tmp_path / "nowhere")
     with pytest.raises(ModelError, match="multiple of 4, got 63"):
-        run_named(read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces"), FIFO(), gpus=63)
+        replay(read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces"), FIFO(), gpus=63)
     with pytest.raises(ModelError, match="fractions of a GPU"):
         outcome(pollux, "workload-6", EqualShare(divisible=True))
 
@@ -130,5 +126,5 @@ def test_a_truncated_measurement_is_refused(pollux, tmp_path):
     with pytest.raises(DataError, match="expected at least 10 epochs, got 3; the file is truncated"):
         read_application(tmp_path, "ncf")
     (folder / "validation-256.csv").write_text("\n".join(whole)[:-30] + "\n")
-    with pytest.raises(DataError, match=r"validation-256\.csv, row"):
+    with pytest.raises(DataError, match=r"validation-256\.csv: line"):
         read_application(tmp_path, "ncf")

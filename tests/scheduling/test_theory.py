@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import theory
 from scipy.stats import t
 
 from queuemodel.errors import ModelError
@@ -18,7 +19,6 @@ from queuemodel.scheduling import (
     RankPriced,
     Workload,
     simulate,
-    theory,
 )
 
 LINEAR = PowerLawCurve(1.0)

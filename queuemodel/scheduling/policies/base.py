@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ..active import ActiveJobs, Jobs
+from ..view import ActiveJobs, Jobs
 
 
 class Policy(abc.ABC):

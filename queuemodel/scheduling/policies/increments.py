@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..active import ActiveJobs
+from ..view import ActiveJobs
 
 #: Keys of a row lie within +-_SPAN / 2, so that rows stand one after the other in one sorted array.
 _SPAN = 4000.0

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ..active import ActiveJobs
+from ..view import ActiveJobs
 from .base import Policy, in_turn, require_share
 from .increments import corners, greedy, last_corner, most_useful, speed_increments, time_increments
 

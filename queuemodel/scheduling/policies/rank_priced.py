@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ..active import ActiveJobs
+from ..view import ActiveJobs
 from .base import Policy, require_share
 from .increments import greedy, speed_increments
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ..active import ActiveJobs
+from ..view import ActiveJobs
 from .base import Policy, pass_over
 
 

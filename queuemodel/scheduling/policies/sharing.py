@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ..active import ActiveJobs
 from ..curves import fitted_exponent
+from ..view import ActiveJobs
 from .base import Policy, in_turn, pass_over, require_share
 from .model_based import useful_nodes
 

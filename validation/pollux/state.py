@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
-from .applications import Application, Placement
+from queuemodel.errors import DataError
+from queuemodel.scheduling.workloads.pollux_application import Application
 
 #: Seconds of a step of the artifact's simulator, and of a restart (also charged for the first start).
 STEP = 60
@@ -79,13 +81,18 @@ class RunningJob:
         return 1.0 if last <= self.epoch else float(iterations[last] - iterations[self.epoch])
 
 
-def epoch_rates(application: Application, batch_size: int, placement: Placement) -> list[float]:
+def epoch_rates(application: Application, batch_size: int, placement: tuple[int, ...]) -> list[float]:
     """Progress per second in each epoch with a placement (memoized with the application)."""
     key = ("rates", batch_size, placement)
     rates = application._memo.get(key)
     if rates is None:
         batch = application.cut(batch_size, sum(placement))
         seconds = application.step_seconds(placement, batch)
+        if not math.isfinite(seconds):
+            raise DataError(
+                f"application {application.name!r}: no step time is measured for a batch of {batch.local} on each of "
+                f"{batch.gpus} GPUs"
+            )
         rates = (application.gains(batch.total) / seconds).tolist()
         application._memo[key] = rates
     return rates

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import DataError
-from ..curves import TableCurve
-from .applications import GPUS_PER_MACHINE, Application
-from .rule import MOST_GPUS
+from queuemodel.errors import DataError
+from queuemodel.scheduling import TableCurve
+from queuemodel.scheduling.workloads.pollux_application import GPUS_PER_MACHINE, MOST_GPUS, Application
 
 _OVERLAPS = np.concatenate([np.linspace(1, 3, 17), [4, 5, 7, 10]])
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..checks import require_number
-from ..errors import ModelError
+from queuemodel.checks import require_number
+from queuemodel.errors import ModelError
+from queuemodel.scheduling.policies.rank_priced import rank_prices
 
 
 def mmk_response_time(rate: float, service_time: float, servers: int) -> float:
@@ -79,8 +80,6 @@ def hesrpt_mean_response_time(sizes: Sequence[float], exponent: float, *, nodes:
     Berg, Vesilo and Harchol-Balter (2020): with sizes falling, sum_k x_k (k^q - (k - 1)^q)^(1/q) over nodes^p, where
     q = 1 / (1 - p), is the total.
     """
-    from .policies.rank_priced import rank_prices
-
     falling = np.sort(np.asarray(sizes, dtype=float))[::-1]
     return float(falling @ rank_prices(len(falling), exponent) / nodes**exponent / len(falling))
 

@@ -1,35 +1,40 @@
-"""One run of the compatibility mode by the name of its policy, and what comes out."""
+"""One run by the name of its policy, and what comes out."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
-from ..policies.base import Policy
-from ..policies.named import policy_named
-from . import policies
+from queuemodel.checks import require_choice
+from queuemodel.errors import ModelError
+from queuemodel.results import Result
+from queuemodel.scheduling import Policy, policy_named
+from queuemodel.scheduling.workloads.pollux import read_submissions
+from queuemodel.scheduling.workloads.pollux_application import Application
+
+from .engine import advance_all
 from .predict import predicted_curve
-from .rule import PolicyRule, measured_curve
-from .simulate import Rule, run
+from .rivals import Optimus, Tiresias
+from .rule import PolicyRule, Rule
 from .state import RunningJob
 
-CURVES = {"true": measured_curve, "predicted": predicted_curve}
+CURVES = {"true": Application.curve, "predicted": predicted_curve}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """Jobs of a finished run."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Replay(Result):
+    """Jobs of a finished run; times in seconds."""
 
     jobs: tuple[RunningJob, ...]
     gpus: int
 
     @property
     def response_time(self) -> np.ndarray:
-        """Seconds from submission to the end, shape (jobs,)."""
+        """From submission to the end, shape (jobs,)."""
         return np.array([float((job.completed or 0) - job.submitted) for job in self.jobs])
 
     @property
@@ -71,8 +76,16 @@ class Outcome:
         ]
 
 
-def run_named(jobs: Sequence[RunningJob], policy: str | Policy, *, gpus: int, curves: str = "true") -> Outcome:
-    """Run jobs in the compatibility mode.
+def read_jobs(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> list[RunningJob]:
+    """Jobs of a workload file of the artifact, ready to run; errors as of `read_pollux`."""
+    return [
+        RunningJob(row.name, row.application, row.batch_size, row.requested, row.time)
+        for row in read_submissions(path, traces)
+    ]
+
+
+def replay(jobs: Sequence[RunningJob], policy: str | Policy, *, gpus: int, curves: str = "true") -> Replay:
+    """Run jobs as the artifact's simulator does.
 
     Parameters
     ----------
@@ -85,19 +98,18 @@ def run_named(jobs: Sequence[RunningJob], policy: str | Policy, *, gpus: int, cu
     curves : {"true", "predicted"}
         What a policy of the package knows; the artifact's Optimus always knows the measured times.
     """
+    require_choice(curves, "pollux: curves", CURVES)
     rule: Rule
-    for job in jobs:
-        if policy == "tiresias" and job.requested > gpus:
-            raise ModelError(f"job {job.name!r}: num_replicas must be at most the {gpus} GPUs, got {job.requested}")
     if policy == "tiresias":
-        rule = policies.Tiresias()
+        for job in jobs:
+            if job.requested > gpus:
+                raise ModelError(f"job {job.name!r}: num_replicas must be at most the {gpus} GPUs, got {job.requested}")
+        rule = Tiresias()
     elif policy == "optimus":
-        rule = policies.Optimus()
+        rule = Optimus()
     else:
-        if curves not in CURVES:
-            raise ModelError(f"pollux: curves must be one of {', '.join(CURVES)}, got {curves!r}")
         value = policy_named(policy) if isinstance(policy, str) else policy
         if value.divisible:
             raise ModelError(f"pollux: {value.name} grants fractions of a GPU; leave divisible out")
         rule = PolicyRule(value, jobs, gpus=gpus, curves=CURVES[curves])
-    return Outcome(tuple(run(jobs, rule, gpus=gpus)), gpus)
+    return Replay(tuple(advance_all(jobs, rule, gpus=gpus)), gpus)

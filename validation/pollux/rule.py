@@ -1,31 +1,25 @@
-"""Any policy of the package inside the compatibility mode."""
+"""What decides in the artifact's simulator: a rule, and any policy of the package as one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
-from ..active import ActiveJobs, Columns, SpeedTables
-from ..curves import TableCurve
-from ..policies.base import Policy
-from .applications import Application
+from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
+from queuemodel.scheduling.view import Columns, SpeedTables
+from queuemodel.scheduling.workloads.pollux_application import Application
+
 from .state import RunningJob
 
-#: Most GPUs that the measurements cover.
-MOST_GPUS = 64
 
+class Rule(Protocol):
+    """What decides: GPUs per job, or None when nothing can have changed since the last answer."""
 
-def measured_curve(application: Application, batch_size: int) -> TableCurve:
-    """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured."""
-    points = []
-    for gpus in range(1, min(application.most_gpus(batch_size), MOST_GPUS) + 1):
-        seconds = application.packed_step_seconds(batch_size, gpus)
-        if not math.isfinite(seconds):
-            break
-        points.append((gpus, 1 / seconds))
-    return TableCurve(points)
+    def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
+        """GPUs per job at a step's end; ``changed``: whether a job arrived or ended in the step."""
 
 
 class PolicyRule:
@@ -36,7 +30,7 @@ class PolicyRule:
     policy : Policy
     jobs : sequence of RunningJob
     gpus : int
-    curves : callable, default `measured_curve`
+    curves : callable, default `Application.curve`
         What the policy believes: ``curves(application, batch_size)``.
     every : int, optional
         Ask also after so many steps without an event.
@@ -48,7 +42,7 @@ class PolicyRule:
         jobs: Sequence[RunningJob],
         *,
         gpus: int,
-        curves: Callable[[Application, int], TableCurve] = measured_curve,
+        curves: Callable[[Application, int], TableCurve] = Application.curve,
         every: int | None = None,
     ) -> None:
         self.policy = policy
@@ -68,7 +62,7 @@ class PolicyRule:
             self.rows[job.name] = known[key]
 
     def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
-        """See `queuemodel.scheduling.pollux.simulate.Rule`."""
+        """See `Rule`."""
         due = now >= self.review or (self.every is not None and now >= self.asked + 60 * self.every)
         if not (changed or due):
             return None

@@ -7,23 +7,16 @@ import io
 import os
 from typing import Any
 
-from ..errors import DataError, ModelError
-from ..files import write_atomically
-from .curves import PowerLawCurve, TableCurve
-from .jobs import Completes, EndLaw, EndsEarly, Job, Workload
-from .reading import Row, read_rows
+from ...errors import DataError, ModelError
+from ...files import write_atomically
+from ...rows import Row, read_rows
+from ..curves import PowerLawCurve, TableCurve
+from ..jobs import Completes, EndsEarly, Job, Workload
 
-COLUMNS = (
-    "name",
-    "arrival_time",
-    "steps",
-    "speeds",
-    "least_nodes",
-    "most_nodes",
-    "requested_nodes",
-    "kind",
-    "end_probability",
-)
+REQUIRED = ("name", "arrival_time", "speeds")
+#: Instead of ``steps`` a job may have these three.
+PASSES = ("epochs", "dataset_size", "batch_size")
+OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability")
 
 
 def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> Workload:
@@ -42,7 +35,7 @@ def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> 
     """
     jobs: list[Job] = []
     rows: dict[str, int] = {}
-    for row in read_rows(path, required=("name", "arrival_time", "speeds")):
+    for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
         job = _job(row)
         if nodes is not None and job.least_nodes > nodes:
             raise DataError(
@@ -50,7 +43,7 @@ def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> 
                 "could never run"
             )
         if job.name in rows:
-            raise DataError(f"{row.where}: the name {job.name!r} is already that of row {rows[job.name]}; rename one")
+            raise DataError(f"{row.where}: the name {job.name!r} is already that of line {rows[job.name]}; rename one")
         if jobs and job.arrival_time < jobs[-1].arrival_time:
             raise DataError(
                 f"{row.where}: arrival_time must not fall, got {job.arrival_time:g} after {jobs[-1].arrival_time:g}; "
@@ -58,15 +51,12 @@ def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> 
             )
         rows[job.name] = row.line
         jobs.append(job)
-    if not jobs:
-        raise DataError(f"{path}: no jobs, only a header")
     return Workload(jobs, os.path.basename(str(path)))
 
 
 def _job(row: Row) -> Job:
-    curve = parse_speeds(row)
-    most = row.count("most_nodes") if row.given("most_nodes") else None
-    least = row.count("least_nodes") if row.given("least_nodes") else 1
+    curve = _curve(row)
+    least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
     if isinstance(curve, TableCurve):
         most = int(curve.points[-1][0]) if most is None else most
         least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
@@ -75,23 +65,17 @@ def _job(row: Row) -> Job:
                 f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the "
                 f"job may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
             )
-    end: EndLaw = Completes()
-    if row.given("end_probability"):
-        chance = row.number("end_probability", least=0.0)
-        if chance > 1:
-            raise DataError(f"{row.where}: end_probability must be 0 to 1, got {chance:g}")
-        end = EndsEarly(chance)
     try:
         return Job(
             row.text("name"),
-            arrival_time=row.number("arrival_time", least=0.0),
+            arrival_time=row.number("arrival_time", unit="seconds from the stream's start"),
             steps=_steps(row),
             curve=curve,
             least_nodes=least,
             most_nodes=most,
-            requested_nodes=row.count("requested_nodes") if row.given("requested_nodes") else None,
-            kind=row.values.get("kind", "").strip(),
-            end=end,
+            requested_nodes=row.count("requested_nodes", 0) or None,
+            kind=row.text("kind", ""),
+            end=EndsEarly(row.share("end_probability")) if row.given("end_probability") else Completes(),
         )
     except ModelError as error:
         raise DataError(f"{row.where}: {error}") from None
@@ -99,16 +83,16 @@ def _job(row: Row) -> Job:
 
 def _steps(row: Row) -> float:
     if row.given("steps"):
-        return row.number("steps", above=0.0)
-    parts = ("epochs", "dataset_size", "batch_size")
-    if not all(row.given(part) for part in parts):
-        raise DataError(f"{row.where}: a job needs work: give steps, or epochs, dataset_size and batch_size")
-    epochs, dataset, batch = (row.number(part, above=0.0) for part in parts)
+        if any(row.given(part) for part in PASSES):
+            raise DataError(f"{row.where}: steps and {', '.join(PASSES)} are two ways to say one thing; give one")
+        return row.number("steps", positive=True)
+    if not all(row.given(part) for part in PASSES):
+        raise DataError(f"{row.where}: a job needs work: give steps, or {', '.join(PASSES)}")
+    epochs, dataset, batch = (row.number(part, positive=True) for part in PASSES)
     return epochs * dataset / batch
 
 
-def parse_speeds(row: Row) -> PowerLawCurve | TableCurve:
-    """The curve of the column ``speeds``."""
+def _curve(row: Row) -> PowerLawCurve | TableCurve:
     text = row.text("speeds")
     try:
         if text.startswith("power"):
@@ -133,7 +117,7 @@ def write_workload(workload: Workload, path: str | os.PathLike[str], *, nodes: i
         When a curve must be tabulated but neither bound is given, or an end law has no column.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, (*REQUIRED, *OPTIONAL), lineterminator="\n")
     writer.writeheader()
     writer.writerows(_fields(job, nodes) for job in workload)
     write_atomically(path, text.getvalue())

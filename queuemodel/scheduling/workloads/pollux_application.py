@@ -1,43 +1,33 @@
-"""Applications of the Pollux artifact: measured step times and statistical efficiency, read from its trace folder.
+"""An application of the Pollux artifact as measured: step times and statistical efficiency, and the curve they make.
 
-The trace folder holds, per application, ``placements.csv`` (step and synchronization time per placement and local batch
-size), ``scalability.csv`` (the same on 6 to 16 machines) and ``validation-BATCH.csv`` (iterations and gradient noise
-per epoch at a total batch size). Source of the data and of the conventions: A. Qiao et al., "Pollux: Co-adaptive
-Cluster Scheduling for Goodput-Optimized Deep Learning" (OSDI 2021), artifact.
+Source of the conventions: A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning"
+(OSDI 2021), artifact.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
-from ..reading import read_numbers
+from ..curves import TableCurve
 
 #: GPUs of one machine in the artifact's cluster.
 GPUS_PER_MACHINE = 4
 #: Most machines in the scalability measurements: larger placements count as this many.
 MOST_MACHINES = 16
-#: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
-EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
-LARGEST_LOCAL_BATCH = {"yolov3": 8}
 #: The artifact keeps this application on one GPU.
 ONE_GPU_ONLY = frozenset({"ncf"})
-#: Seconds of a step below which a measurement is not believed.
-_SHORTEST = 1e-9
-
-Placement = tuple[int, ...]
+#: Most GPUs that the measurements cover.
+MOST_GPUS = GPUS_PER_MACHINE * MOST_MACHINES
 
 
-def packed(gpus: int) -> Placement:
+def packed(gpus: int) -> tuple[int, ...]:
     """GPUs per machine when a job fills one machine after the other."""
     full, rest = divmod(gpus, GPUS_PER_MACHINE)
     return (GPUS_PER_MACHINE,) * full + ((rest,) if rest else ())
@@ -77,7 +67,7 @@ class Application:
 
     name: str
     epochs: int
-    placements: Mapping[Placement, np.ndarray]
+    placements: Mapping[tuple[int, ...], np.ndarray]
     grid: np.ndarray
     validation: Mapping[int, np.ndarray]
     largest_local: int
@@ -116,7 +106,7 @@ class Application:
         local = math.ceil(local / (passes + 1) - 1e-8)
         return Batch(min(local, int(self.largest_batch / (gpus * (passes + 1)))), passes, gpus)
 
-    def step_seconds(self, placement: Placement, batch: Batch) -> float:
+    def step_seconds(self, placement: tuple[int, ...], batch: Batch) -> float:
         """Measured seconds per update, interpolated between measurements (NaN outside them)."""
         step, sync = self._measured(placement, batch.local)
         return step + (step - sync) * batch.passes
@@ -128,6 +118,26 @@ class Application:
             batch = self.cut(batch_size, gpus, accumulate_alone=accumulate_alone)
             self._memo[key] = self.step_seconds(packed(gpus), batch) if batch.local > 0 else math.nan
         return self._memo[key]
+
+    def curve(self, batch_size: int) -> TableCurve:
+        """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured.
+
+        Raises
+        ------
+        DataError
+            When not even one GPU was measured with such a batch.
+        """
+        points = []
+        for gpus in range(1, min(self.most_gpus(batch_size), MOST_GPUS) + 1):
+            seconds = self.packed_step_seconds(batch_size, gpus)
+            if not math.isfinite(seconds):
+                break
+            points.append((gpus, 1 / seconds))
+        if not points:
+            raise DataError(
+                f"application {self.name!r}: no step time on one GPU is measured for a batch of {batch_size}"
+            )
+        return TableCurve(points)
 
     def gains(self, total_batch: int) -> np.ndarray:
         """Progress per update in each epoch, in updates of the initial batch size, shape (epochs,).
@@ -166,7 +176,7 @@ class Application:
             return below
         return ((batch_size - lower) * above + (upper - batch_size) * below) / (upper - lower)
 
-    def _measured(self, placement: Placement, local: int) -> tuple[float, float]:
+    def _measured(self, placement: tuple[int, ...], local: int) -> tuple[float, float]:
         placement = min(placement[i:] + placement[:i] for i in range(len(placement)))  # machines stand in a ring
         key = (placement, local)
         if key not in self._memo:
@@ -183,69 +193,9 @@ class Application:
     def _interpolator(self) -> Any:
         # Points of a grid have many Delaunay triangulations; only the same code finds the artifact's simplices.
         from scipy.interpolate import LinearNDInterpolator
+        from scipy.spatial import QhullError
 
-        return LinearNDInterpolator(self.grid[:, :3], self.grid[:, 3:])
-
-
-def read_application(folder: str | os.PathLike[str], name: str) -> Application:
-    """Read one application's measurements from the folder that holds them all.
-
-    Raises
-    ------
-    DataError
-        When the application is not one of the artifact's, or a file is missing, truncated or malformed.
-    """
-    if name not in EPOCHS:
-        raise DataError(f"application must be one of {', '.join(sorted(EPOCHS))}, got {name!r}")
-    base = Path(folder) / name
-    if not base.is_dir():
-        raise DataError(f"{base}: no such folder; the trace folder must hold one folder per application")
-    placements = _read_placements(base / "placements.csv")
-    scalability = read_numbers(
-        base / "scalability.csv",
-        ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"),
-        least=(1, 1, 1, _SHORTEST, 0),
-    )
-    grid = np.array(_average(placements) + scalability.tolist(), dtype=float)
-    validation: dict[int, np.ndarray] = {}
-    for path in sorted(base.glob("validation-*.csv"), key=lambda p: int(p.stem.split("-")[1])):
-        rows = read_numbers(path, ("progress", "iteration", "grad_sqr", "grad_var"))
-        if len(rows) < EPOCHS[name]:
-            raise DataError(f"{path}: expected at least {EPOCHS[name]} epochs, got {len(rows)}; the file is truncated")
-        validation[int(path.stem.split("-")[1])] = rows
-    if not validation:
-        raise DataError(f"{base}: no validation-BATCH.csv file; iterations per epoch are not known without one")
-    largest = LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values())))
-    return Application(name, EPOCHS[name], placements, grid, validation, largest)
-
-
-def shared_application(folder: str | os.PathLike[str], name: str) -> Application:
-    """The same, read once as long as the files do not change."""
-    base = Path(folder) / name
-    stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(base.glob("*.csv")))
-    return _read_once(str(folder), name, stamp)
-
-
-@functools.lru_cache(maxsize=32)
-def _read_once(folder: str, name: str, stamp: tuple[tuple[str, int, int], ...]) -> Application:
-    return read_application(folder, name)
-
-
-def _read_placements(path: Path) -> dict[Placement, np.ndarray]:
-    numbers = read_numbers(path, ("placement", "local_bsz", "step_time", "sync_time"), least=(1, 1, _SHORTEST, 0))
-    rows: dict[Placement, list[list[float]]] = {}
-    for line, (code, *values) in enumerate(numbers.tolist(), start=2):
-        text = f"{code:.0f}"
-        if "0" in text or code != int(code):
-            raise DataError(f"{path}, row {line}: placement must be digits, GPUs on each machine, got {code:g}")
-        rows.setdefault(tuple(int(digit) for digit in text), []).append(values)
-    return {placement: np.array(sorted(values)) for placement, values in rows.items()}
-
-
-def _average(placements: Mapping[Placement, np.ndarray]) -> list[list[float]]:
-    """Means over placements of as many machines, GPUs and examples, in that order."""
-    groups: dict[tuple[int, int, float], list[Sequence[float]]] = {}
-    for placement, rows in placements.items():
-        for local, step, sync in rows:
-            groups.setdefault((len(placement), sum(placement), float(local)), []).append((step, sync))
-    return [[*key, *np.mean(groups[key], axis=0)] for key in sorted(groups)]
+        try:
+            return LinearNDInterpolator(self.grid[:, :3], self.grid[:, 3:])
+        except QhullError:
+            raise DataError(f"application {self.name!r}: too few placements are measured to interpolate") from None

@@ -1,4 +1,4 @@
-"""The compatibility mode: the Pollux artifact's simulator, step by step and rounding by rounding.
+"""The Pollux artifact's simulator, step by step and rounding by rounding.
 
 Conventions (A. Qiao et al., OSDI 2021, artifact): time advances in steps of 60 s and jobs are looked at only then; a
 new allocation, the first one included, costs 30 s without progress; GPUs are placed on the emptiest machine first, in
@@ -9,21 +9,15 @@ epoch is rounded to a second. Nothing else in the package works like this: `queu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
 
-from ...errors import ModelError
-from .applications import GPUS_PER_MACHINE
+from queuemodel.errors import ModelError
+from queuemodel.scheduling.workloads.pollux_application import GPUS_PER_MACHINE
+
+from .rule import Rule
 from .state import STEP, RunningJob
 
 
-class Rule(Protocol):
-    """What decides: GPUs per job, or None when nothing can have changed since the last answer."""
-
-    def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
-        """GPUs per job at a step's end; ``changed``: whether a job arrived or ended in the step."""
-
-
-def run(jobs: Sequence[RunningJob], rule: Rule, *, gpus: int) -> list[RunningJob]:
+def advance_all(jobs: Sequence[RunningJob], rule: Rule, *, gpus: int) -> list[RunningJob]:
     """Simulate until every job is done; the jobs come back with their times filled in."""
     if gpus < GPUS_PER_MACHINE or gpus % GPUS_PER_MACHINE:
         raise ModelError(
@@ -83,13 +77,3 @@ def _place(active: Iterable[RunningJob], grants: dict[str, int], machines: int, 
             taken += [machine] * count
             free[machine] -= count
         moving[name].move(tuple(taken), now)
-
-
-def mean_response_time(jobs: Sequence[RunningJob]) -> float:
-    """Mean seconds from submission to the end."""
-    return sum(_response(job) for job in jobs) / len(jobs)
-
-
-def _response(job: RunningJob) -> Any:
-    assert job.completed is not None
-    return job.completed - job.submitted

@@ -1,0 +1,13 @@
+"""The Pollux artifact's simulator (Qiao et al., OSDI 2021) reproduced: evidence, not product.
+
+The artifact publishes job streams, measured step times and what its simulator made of them. `queuemodel` reads the
+first two (`queuemodel.scheduling.workloads.pollux`); here `engine` advances `state` by the artifact's conventions,
+asking a `rule`: one of the artifact's `rivals`, or any policy of the package. `replay` runs all of it, and
+``python -m validation.pollux`` prints what comes out, beside the published figures to the second. `predict` gives
+policies curves from one and two GPUs instead of the measured ones.
+"""
+
+from .predict import predicted_curve
+from .replay import Replay, read_jobs, replay
+
+__all__ = ["Replay", "predicted_curve", "read_jobs", "replay"]
