@@ -3,7 +3,11 @@
 import math
 import re
 
+from .checks import SMALLEST_POSITIVE
 from .errors import DataError
+
+#: Bytes, bytes per second and seconds beyond this are mistakes.
+LARGEST_QUANTITY = 1e18
 
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -14,10 +18,10 @@ def parse_bandwidth(text: str | float) -> float:
     """Bytes per second from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"800Mbps"`` or a number of bytes per second."""
     number, unit, per_second = _split(text, "bandwidth", "10Gbit/s or 1.25GB/s")
     if unit == "" and per_second == "":
-        return number
+        return _bearable(number, "bandwidth", text)
     for suffix, scale in (("bits", 1 / 8), ("bit", 1 / 8), ("b", 1 / 8), ("B", 1.0)):
         if per_second and unit.endswith(suffix) and unit.removesuffix(suffix) in _PREFIX:
-            return number * _PREFIX[unit.removesuffix(suffix)] * scale
+            return _bearable(number * _PREFIX[unit.removesuffix(suffix)] * scale, "bandwidth", text)
     raise DataError(f"bandwidth {text!r}: unknown unit; write it like 10Gbit/s or 1.25GB/s")
 
 
@@ -25,7 +29,7 @@ def parse_size(text: str | float) -> float:
     """Bytes from ``"25 MB"``, ``"4MiB"`` or a number of bytes."""
     number, unit, per_second = _split(text, "size", "25MB or 4MiB")
     if per_second == "" and unit.removesuffix("B") in _PREFIX and (unit == "" or unit.endswith("B")):
-        return number * _PREFIX[unit.removesuffix("B")]
+        return _bearable(number * _PREFIX[unit.removesuffix("B")], "size", text)
     raise DataError(f"size {text!r}: unknown unit; write it like 25MB or 4MiB")
 
 
@@ -33,7 +37,7 @@ def parse_duration(text: str | float) -> float:
     """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds."""
     number, unit, per_second = _split(text, "duration", "90min or 2h")
     if per_second == "" and (unit or "s") in _SECONDS:
-        return number * _SECONDS[unit or "s"]
+        return _bearable(number * _SECONDS[unit or "s"], "duration", text)
     raise DataError(f"duration {text!r}: unknown unit; write it like 90min or 2h")
 
 
@@ -49,6 +53,12 @@ def _split(text: str | float, what: str, example: str) -> tuple[float, str, str]
     if unit.endswith("ps") and len(unit) > 2:  # Mbps: the pattern's last part cannot see it
         unit, per_second = unit.removesuffix("ps"), "ps"
     return number, unit, per_second
+
+
+def _bearable(value: float, what: str, text: str | float) -> float:
+    if not SMALLEST_POSITIVE <= value <= LARGEST_QUANTITY:
+        raise DataError(f"{what} {text!r}: must be {SMALLEST_POSITIVE:g} to {LARGEST_QUANTITY:g} in SI units")
+    return value
 
 
 def readable_rate(value: float) -> str:

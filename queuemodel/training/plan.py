@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..checks import LARGEST, require_count, require_number
 from ..errors import ModelError
-from ..tables import html_table, text_table
+from ..results import Result
 from .curve import ThroughputCurve
+from .profile import MOST_EXAMPLES
 
-if TYPE_CHECKING:
-    import pandas
+#: From numbers of steps per second to the index of the answer.
+Rule = Callable[[np.ndarray], int | None]
+Measure = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class Choice:
     workers : int or None
         None when no number of workers on the curve meets the goal.
     workers_low, workers_high : int or None
-        The answers on the upper and the lower end of the curve's interval, in increasing order; None where an end has
-        no answer.
+        Least and largest of the answers on the curve and on both ends of its interval. None where that side is open,
+        because the slower end has no answer: a deadline then needs more workers than the curve has, if any number will
+        do; an efficiency is then met by fewer than the curve has, if by any.
     time, time_low, time_high : float
         Seconds of training with `workers`, and its interval; NaN without epochs.
     cost, cost_low, cost_high : float
@@ -50,8 +52,8 @@ class Choice:
     cost_high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """Choices of node counts, one per question asked."""
 
     choices: tuple[Choice, ...]
@@ -74,22 +76,14 @@ class Plan:
             for c in self.choices
         ]
 
-    def to_frame(self) -> pandas.DataFrame:
-        """One row per choice."""
-        import pandas
-
-        return pandas.DataFrame(self.to_rows())
-
-    def to_json(self) -> str:
-        """JSON of the choices, times in seconds."""
+    def to_dict(self) -> dict[str, Any]:
+        """The choices, times in seconds."""
         rows = [{k: _finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
-        return json.dumps({"confidence": self.curve.confidence, "choices": rows}, indent=1)
+        return {"confidence": self.curve.confidence, "choices": rows}
 
-    def __repr__(self) -> str:
-        return text_table(self.to_rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), caption=f"intervals of {self.curve.confidence:.0%}")
+    def caption(self) -> str:
+        """What the intervals are."""
+        return f"intervals of {self.curve.confidence:.0%}"
 
 
 def plan(
@@ -130,13 +124,18 @@ def plan(
     ModelError
         When a value is out of range, nothing is asked, or a question lacks ``epochs`` or the data set's size.
     """
-    for name, value in (("epochs", epochs), ("deadline", deadline), ("price_per_node_hour", price_per_node_hour)):
-        _require(name, value, math.inf)
-    for name, value in (("min_efficiency", min_efficiency), ("min_marginal_speedup", min_marginal_speedup)):
-        _require(name, value, 1.0)
+    for name, value, largest in (
+        ("epochs", epochs, LARGEST),
+        ("deadline", deadline, LARGEST),
+        ("price_per_node_hour", price_per_node_hour, LARGEST),
+        ("min_efficiency", min_efficiency, 1.0),
+        ("min_marginal_speedup", min_marginal_speedup, 1.0),
+    ):
+        if value is not None:
+            require_number(value, f"plan: {name}", positive=True, largest=largest)
     size = dataset_size if dataset_size is not None else curve.dataset_size
-    if size is not None and (not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1):
-        raise ModelError(f"plan: dataset_size must be a whole number of examples, at least 1, got {size!r}")
+    if size is not None:
+        require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
     if (deadline is not None or price_per_node_hour is not None) and (epochs is None or size is None):
         raise ModelError("plan: a deadline or a price needs epochs and dataset_size; give both")
     examples = math.nan if epochs is None or size is None else epochs * size
@@ -148,52 +147,48 @@ def plan(
     def cost(x: np.ndarray) -> np.ndarray:
         return time(x) / 3600 * price * (curve.workers + curve.parameter_servers)
 
-    goals: list[tuple[str, Callable[[np.ndarray], int | None]]] = []
+    def efficiency(x: np.ndarray) -> np.ndarray:
+        return x / (curve.workers * curve.single)
+
+    def marginal(x: np.ndarray) -> np.ndarray:
+        return np.diff(x / curve.single, prepend=0.0) / np.diff(curve.workers, prepend=0)
+
+    most: list[tuple[str, Rule]] = []  # the largest number that is still good enough: the slower, the fewer
+    least: list[tuple[str, Rule]] = []  # the smallest number that is good enough: the slower, the more
     if deadline is not None:
-        goals.append((f"smallest within {deadline / 3600:.4g} h", lambda x: _first(time(x) <= deadline)))
+        within = f"within {deadline / 3600:.4g} h"
+        least.append((f"smallest {within}", lambda x: _first(time(x) <= deadline)))
     if price_per_node_hour is not None:
-        goals.append(("cheapest", lambda x: int(np.argmin(cost(x)))))
+        least.append(("cheapest", lambda x: _least(cost(x))))
     if deadline is not None and price_per_node_hour is not None:
-        goals.append(
-            (
-                f"cheapest within {deadline / 3600:.4g} h",
-                lambda x: _cheapest(np.where(time(x) <= deadline, cost(x), np.inf)),
-            )
-        )
+        least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
     if min_efficiency is not None:
-        goals.append(
-            (f"efficiency >= {min_efficiency:g}", lambda x: _last(x / (curve.workers * curve.single) >= min_efficiency))
-        )
+        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(efficiency(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
-        goals.append(
-            (
-                f"marginal speedup >= {min_marginal_speedup:g}",
-                lambda x: _run(_marginal(curve, x) >= min_marginal_speedup),
-            )
+        most.append(
+            (f"marginal speedup >= {min_marginal_speedup:g}", lambda x: _run(marginal(x) >= min_marginal_speedup))
         )
-    if not goals:
+    if not least and not most:
         raise ModelError(
             "plan: ask for at least one of deadline, price_per_node_hour, min_efficiency, min_marginal_speedup"
         )
-    return Plan(tuple(_choose(curve, goal, rule, time, cost) for goal, rule in goals), curve)
+    choices = [
+        _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
+        for goals, open_below in ((least, False), (most, True))
+        for goal, rule in goals
+    ]
+    return Plan(tuple(choices), curve)
 
 
-def _choose(
-    curve: ThroughputCurve,
-    goal: str,
-    rule: Callable[[np.ndarray], int | None],
-    time: Callable[[np.ndarray], np.ndarray],
-    cost: Callable[[np.ndarray], np.ndarray],
-) -> Choice:
+def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:
     X, low, high = curve.steps_per_second, curve.lower, curve.upper
-    found = rule(X)
-    ends = [rule(low), rule(high)]
-    known = sorted(int(curve.workers[i]) for i in ends if i is not None)
-    if found is not None:
-        known = sorted([*known, int(curve.workers[found])])
-    # An end without an answer leaves that side open: slower than needed means more workers than the curve has.
-    workers_low = known[0] if known else None
-    workers_high = known[-1] if known and ends[0] is not None else None
+    found, slow = rule(X), rule(low)
+    known = sorted(int(curve.workers[i]) for i in (found, slow, rule(high)) if i is not None)
+    workers_low, workers_high = (known[0], known[-1]) if known else (None, None)
+    if slow is None and open_below:
+        workers_low = None
+    elif slow is None:
+        workers_high = None
     if found is None:
         return Choice(goal, None, workers_low, workers_high, *[math.nan] * 6)
     at = [float(f(x)[found]) for f in (time, cost) for x in (X, high, low)]
@@ -213,21 +208,8 @@ def _run(good: np.ndarray) -> int | None:
     return _last(np.logical_and.accumulate(good))
 
 
-def _cheapest(cost: np.ndarray) -> int | None:
+def _least(cost: np.ndarray) -> int | None:
     return int(np.argmin(cost)) if np.isfinite(cost).any() else None
-
-
-def _marginal(curve: ThroughputCurve, x: np.ndarray) -> np.ndarray:
-    return np.diff(x / curve.single, prepend=0.0) / np.diff(curve.workers, prepend=0)
-
-
-def _require(name: str, value: float | None, most: float) -> None:
-    if value is None:
-        return
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value <= most and value < math.inf
-    if not good:
-        limits = "finite and > 0" if most == math.inf else f"> 0 and at most {most:g}"
-        raise ModelError(f"plan: {name} must be {limits}, got {value!r}")
 
 
 def _finite(value: Any) -> Any:

@@ -289,3 +289,9 @@ def test_human_units(parse, text, value):
 def test_bad_units_are_refused(parse, text):
     with pytest.raises(qm.DataError, match="like"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", "1e300"])
+def test_quantities_that_overflow_are_refused(text):
+    with pytest.raises(qm.DataError, match="must be 1e-15 to"):
+        parse_bandwidth(text)

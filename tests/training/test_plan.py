@@ -86,11 +86,35 @@ def test_no_smaller_number_meets_the_deadline(x, deadline):
     assert choice.workers == (meets[0] if meets else None)
 
 
+def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():
+    # efficiencies on the lower end: 0.9 at one and two workers, and less beyond; so below one worker, if any will do
+    choice = only(qm.plan(SATURATING, min_efficiency=0.95))
+    assert (choice.workers_low, choice.workers, choice.workers_high) == (None, 3, 4)
+    row = qm.plan(SATURATING, min_efficiency=0.95).to_rows()[0]
+    assert row["workers_interval"] == "? to 4"
+    steep = only(qm.plan(SATURATING, min_marginal_speedup=0.95))
+    assert (steep.workers_low, steep.workers, steep.workers_high) == (None, 2, 3)
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.data())
+def test_no_curve_inside_the_band_leaves_the_interval(x, data):
+    whole = curve(x)
+    inside = [data.draw(st.floats(low, high)) for low, high in zip(whole.lower, whole.upper, strict=True)]
+    deadline, floor = data.draw(st.floats(60.0, 1e5)), data.draw(st.floats(0.05, 1.0))
+    smallest, largest = qm.plan(whole, epochs=1, deadline=deadline, min_efficiency=floor).choices
+    meets = [n for n, v in enumerate(inside, start=1) if 3600 / v <= deadline]
+    efficient = [n for n, v in enumerate(inside, start=1) if v / (n * x[0]) >= floor]
+    needed, allowed = (meets[0] if meets else math.inf), (efficient[-1] if efficient else 0)
+    assert (smallest.workers_low or math.inf) <= needed <= (smallest.workers_high or math.inf)
+    assert (largest.workers_low or 0) <= allowed <= (largest.workers_high or 0)
+
+
 def test_rows_and_json():
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
     assert [row["workers"] for row in plan.to_rows()] == [None, 4]
     assert json.loads(plan.to_json())["choices"][0]["workers"] is None
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
+    assert "intervals of 90%" in repr(plan)
     assert "<table" in plan._repr_html_()
 
 
@@ -107,11 +131,27 @@ def test_rows_and_json():
         ({"min_efficiency": 1.5}, "min_efficiency"),
         ({"min_marginal_speedup": 0}, "min_marginal_speedup"),
         ({"epochs": 1, "deadline": 1, "dataset_size": 0}, "dataset_size"),
+        ({"epochs": 1, "deadline": 1, "dataset_size": 10**400}, "dataset_size must be at most"),
+        ({"epochs": 1, "deadline": 1, "dataset_size": 1e6}, "dataset_size must be a whole number"),
+        ({"epochs": 1, "deadline": 1, "dataset_size": math.nan}, "dataset_size must be a whole number"),
+        ({"epochs": 10**400, "deadline": 1}, "plan: epochs must be finite"),
+        ({"epochs": 1e300, "deadline": 1}, "plan: epochs must be at most 1e\\+09"),
+        ({"epochs": 1, "deadline": 1e300}, "plan: deadline must be at most"),
+        ({"epochs": 1, "deadline": "3h"}, "plan: deadline must be finite and > 0, got '3h'"),
+        ({"epochs": 1, "price_per_node_hour": 1e300}, "plan: price_per_node_hour must be at most"),
+        ({"epochs": 1, "price_per_node_hour": math.nan}, "price_per_node_hour"),
+        ({"min_efficiency": math.nan}, "min_efficiency"),
     ],
 )
 def test_bad_questions_are_one_clear_line(arguments, message):
     with pytest.raises(qm.ModelError, match=message):
         qm.plan(SATURATING, **arguments)
+
+
+def test_the_largest_questions_have_finite_answers():
+    (choice,) = qm.plan(SATURATING, epochs=1e9, dataset_size=10**15, price_per_node_hour=1e9, deadline=None).choices
+    assert 0 < choice.time_low < choice.time < choice.time_high < math.inf
+    assert 0 < choice.cost_low < choice.cost < choice.cost_high < math.inf
 
 
 def test_curve_measures():
