@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .errors import ModelError
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
-from .training.fit import untraced_throughput
+from .training.calibration import untraced_throughput
 
 Method = Literal["auto", "mva", "trace"]
 

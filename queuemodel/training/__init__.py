@@ -2,8 +2,9 @@
 
 from .curve import ThroughputCurve
 from .fit import fit
-from .model import Parameter, TrainingModel
+from .model import TrainingModel
 from .operations import Operation
+from .parameters import Parameter
 from .plan import Choice, Plan, plan
 from .profile import Cluster, Job, Profile, Source, Step, Throughput
 from .throughputs import read_throughputs

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
+import itertools
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..checks import require_count, require_number
 from ..errors import ModelError
-from ..files import write_atomically
-from ..tables import html_table, text_table
+from ..results import Result
 from .figures import plot_throughput
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
+MOST_WORKERS = 10_000
 
-@dataclass(frozen=True, eq=False)
-class ThroughputCurve:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ThroughputCurve(Result):
     """Throughput of one job on different numbers of workers (all arrays have shape (n,), unless said otherwise).
 
     Attributes
@@ -51,7 +52,8 @@ class ThroughputCurve:
     bottleneck : str
         The station that saturates first.
     profiled_workers : int
-        Largest number of workers that was measured; beyond it the curve extrapolates.
+        Largest number of workers that was measured on such machines; beyond it the curve extrapolates, all of it
+        where this is 0.
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
     method, note : str
@@ -108,11 +110,10 @@ class ThroughputCurve:
 
     def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
         """Seconds per epoch of ``dataset_size`` examples (the profile's own, unless given)."""
-        size = dataset_size or self.dataset_size
+        size = self.dataset_size if dataset_size is None else dataset_size
         if size is None:
             raise ModelError("epoch_time: dataset_size is not in the profile; give it, in examples per epoch")
-        if size < 1:
-            raise ModelError(f"epoch_time: dataset_size must be at least 1 example, got {size!r}")
+        require_count(size, "epoch_time: dataset_size", most=2**62)
         return size / self.examples_per_second
 
     def at(self, workers: int) -> float:
@@ -124,6 +125,7 @@ class ThroughputCurve:
 
     def faster(self, factor: float) -> ThroughputCurve:
         """The same curve when everything, computation and communication, takes ``1 / factor`` of its time."""
+        require_number(factor, "faster: factor", positive=True)
         return replace(
             self,
             steps_per_second=self.steps_per_second * factor,
@@ -157,12 +159,6 @@ class ThroughputCurve:
             rows.append(row)
         return rows
 
-    def to_frame(self) -> pandas.DataFrame:
-        """One row per number of workers."""
-        import pandas
-
-        return pandas.DataFrame(self.to_rows())
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values: lists over `workers`, and what belongs to the whole curve."""
         return {
@@ -185,38 +181,37 @@ class ThroughputCurve:
             "note": self.note,
         }
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JSON of `to_dict`; also written to ``path`` when one is given."""
-        text = json.dumps(self.to_dict(), indent=1)
-        if path is not None:
-            write_atomically(path, text + "\n")
-        return text
-
     def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw throughput against workers (`plot_throughput`)."""
         return plot_throughput(self, ax=ax, **kwargs)
 
-    def _shown_rows(self) -> list[dict[str, Any]]:
+    def shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only: what fits a page."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
         rows = [{name: value for name, value in row.items() if name not in others} for row in self.to_rows()]
         return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """How it was predicted, and how far to trust it."""
         knee = f"{self.saturation_workers:.3g}" if np.isfinite(self.saturation_workers) else "none"
+        most = self.profiled_workers
+        profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
         return (
             f"throughput with {self.parameter_servers} parameter server(s), {self.method}; bottleneck "
             f"{self.bottleneck or 'none'}, saturation at {knee} workers; intervals of {self.confidence:.0%}; "
-            f"profiled up to {self.profiled_workers} worker(s)" + (f"; {self.note}" if self.note else "")
+            f"{profiled}" + (f"; {self.note}" if self.note else "")
         )
 
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self._shown_rows())}"
 
-    def _repr_html_(self) -> str:
-        from ..drawing import svg_image
-
-        return html_table(self._shown_rows(), caption=self._caption()) + svg_image(self.plot)
+def require_workers(workers: int | Iterable[int]) -> np.ndarray:
+    """Increasing numbers of workers as an array, or a `ModelError`."""
+    given = itertools.islice(workers, MOST_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
+    counts = [require_count(n, "workers", most=MOST_WORKERS) for n in given]
+    if not counts:
+        raise ModelError("workers must be one number or more, got none")
+    if any(a >= b for a, b in itertools.pairwise(counts)):
+        raise ModelError(f"workers must increase, got {workers!r}")
+    return np.array(counts, dtype=int)
 
 
 def _compact(workers: np.ndarray) -> str:

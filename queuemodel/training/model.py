@@ -1,179 +1,200 @@
-"""The fitted model: service demands of one training step, their uncertainty, and what follows from changing them."""
+"""The fitted model of a training job: what was found out on the profiled machines, what changed, and what follows."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import numbers
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ..checks import require_share
 from ..errors import ModelError
-from ..network import Network, Station
-from ..solvers import asymptotic_bounds, knee_throughput, saturation_population
-from ..solvers.mva import mva_recursion
-from ..tables import html_table, text_table
-from .curve import ThroughputCurve
-from .profile import Job
-from .recursions import parallel_servers, unequal_workers
-
-#: Columns of a demand array: seconds per step, of one worker's step alone in the cluster.
-FETCH, PUSH, UPDATE, THINK = range(4)
-
-#: What each form of the network has as stations, and which demands each serves.
-FORMS: dict[str, dict[str, tuple[int, ...]]] = {
-    "links": {"transmit link": (FETCH,), "receive link": (PUSH,), "server update": (UPDATE,)},
-    "single": {"parameter server": (FETCH, PUSH, UPDATE)},
-}
-Form = Literal["links", "single"]
-Origin = Literal["measured", "derived", "assumed"]
-
-#: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
-#: TCP (with timestamps) and gRPC headers.
-LINK_EFFICIENCY = 0.95
+from ..network import JobClass, Network, Station
+from ..results import Result
+from .changes import Changes, with_bandwidth
+from .curve import ThroughputCurve, require_workers
+from .demands import Demands, Servers
+from .parameters import Origin, Parameter, Recorded, normal_quantile, step_parameters
+from .profile import Job, Throughput
+from .rules import Pace, Rule, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
 MODEL_ERROR = 0.08
 
-MOST_WORKERS = 10_000
 
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One fitted parameter, and how far to trust it.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted:
+    """What a fit found out about a job on the machines that it was measured on.
 
     Attributes
     ----------
-    name, unit : str
-    value, standard_error : float
-        The error is NaN where nothing can be said.
-    origin : {"measured", "derived", "assumed"}
-    identified : bool
-        Whether the data determine it.
-    note : str
-    """
-
-    name: str
-    value: float
-    unit: str
-    _: KW_ONLY
-    standard_error: float = math.nan
-    origin: Origin = "measured"
-    identified: bool = True
-    note: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingModel:
-    """Asynchronous SGD on a parameter server as a closed network with one customer per worker.
-
-    Made by `fit`; changed by `what_if`; asked by `throughput`.
-
-    Attributes
-    ----------
-    parameters : tuple of Parameter
-    demands : ndarray, shape (4,)
-        Seconds per step on the server's transmit link, its receive link and its update processor, and of the worker
-        alone (the last already corrected for overlap).
-    draws : ndarray, shape (B, 4)
-        The same, resampled: the fit's uncertainty.
+    demands : Demands
+        Of shape ().
+    draws : Demands
+        The same, resampled, shape (B,): the fit's uncertainty.
     job : Job
-    form : {"links", "single"}
-    discipline : {"ps", "fcfs"}
-        Processor sharing, where only the means of service times matter, or first-come-first-served, where low
-        variability sharpens the knee.
-    width : float
-        The knee's width under first-come-first-served, see `knee_width`.
-    draw_widths : ndarray, shape (B,), or None
-        The same, one per draw.
-    shards : tuple of float
-        Share of the parameters on each server.
-    compute : float
-        Seconds of computation per step, overlapped or not; what a faster accelerator shortens.
-    transferred : tuple of float
-        Bytes per step from and to the servers.
-    tensor_bytes : tuple of int
-        Sizes of the parameters' tensors in their order, when known: what is dealt to several servers.
-    bandwidth : float or None
-        Bytes per second of each host's link when profiled; infinite on loopback, None when not known.
-    profiled_workers : int
-    measured : tuple of (workers, parameter servers, steps per second)
+    servers : Servers
+    width, draw_widths : float or None, ndarray of shape (B,) or None
+        The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
+        sharing, where only the means of service times matter.
+    recorded : Recorded or None
+        What recorded steps tell; None where there were throughputs only.
+    measured : tuple of Throughput
     misfit : float
         Root mean square relative difference from the throughputs that the model was fitted to.
     average : bool
         Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
+    others : tuple of Parameter
+        Parameters that do not follow from the demands.
     note : str
         What this fit cannot know.
     """
 
-    parameters: tuple[Parameter, ...]
-    demands: np.ndarray
-    draws: np.ndarray
+    demands: Demands
+    draws: Demands
     job: Job
-    _: KW_ONLY
-    form: Form = "links"
-    discipline: Literal["ps", "fcfs"] = "ps"
-    width: float = 0.65
+    servers: Servers
+    width: float | None = None
     draw_widths: np.ndarray | None = None
-    shards: tuple[float, ...] = (1.0,)
-    compute: float = 0.0
-    transferred: tuple[float, float] = (0.0, 0.0)
-    tensor_bytes: tuple[int, ...] = ()
-    bandwidth: float | None = None
-    worker_speeds: tuple[float, ...] = ()
-    profiled_workers: int = 1
-    measured: tuple[tuple[int, int, float], ...] = ()
+    recorded: Recorded | None = None
+    measured: tuple[Throughput, ...] = ()
     misfit: float = 0.0
     average: bool = False
+    others: tuple[Parameter, ...] = ()
     note: str = ""
 
-    def __post_init__(self) -> None:
-        self.demands.flags.writeable = False
-        self.draws.flags.writeable = False
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingModel(Result):
+    """Asynchronous SGD on parameter servers as a closed network with one customer per worker.
+
+    Made by `fit`; changed by `what_if`; asked by `throughput`. Everything else follows from what was fitted and what
+    changed since.
+    """
+
+    fitted: Fitted
+    changes: Changes = field(default_factory=Changes)
+
+    @cached_property
+    def demands(self) -> Demands:
+        """Seconds per step, each of shape ()."""
+        return self._with_changes(self.fitted.demands)
+
+    @cached_property
+    def draws(self) -> Demands:
+        """The same, resampled, each of shape (B,)."""
+        return self._with_changes(self.fitted.draws)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        if self.fitted.recorded is None:
+            return self.fitted.others
+        origin: Origin = "derived" if self.other_machines else "measured"
+        rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
+        return (*rows, *self.fitted.others)
+
+    @property
+    def job(self) -> Job:
+        """The job, with the batch size that it has here."""
+        job = self.fitted.job
+        fields = {name: getattr(job, name) for name in Job.__struct_fields__}
+        return Job(**fields | {"batch_size": self.changes.batch_size or job.batch_size})
+
+    @cached_property
+    def servers(self) -> Servers:
+        """The servers' stations."""
+        recorded = self.fitted.recorded
+        return self.changes.servers(self.fitted.servers, recorded.tensor_bytes if recorded else ())
 
     @property
     def parameter_servers(self) -> int:
         """How many servers share the parameters."""
-        return len(self.shards)
+        return self.servers.count
 
-    def stations(self) -> list[tuple[str, tuple[int, ...], float]]:
-        """Name, demand columns and shard of each station."""
-        many = self.parameter_servers > 1
-        return [
-            (f"{name} {server}" if many else name, columns, share)
-            for server, share in enumerate(self.shards)
-            for name, columns in FORMS[self.form].items()
-        ]
+    @property
+    def shards(self) -> tuple[float, ...]:
+        """Share of the parameters on each server."""
+        return self.servers.shards
 
-    def service_demand(self, demands: np.ndarray) -> np.ndarray:
-        """Demands per station, shape (..., K), of demands per phase, shape (..., 4)."""
-        return np.stack([demands[..., list(c)].sum(axis=-1) * share for _, c, share in self.stations()], axis=-1)
+    @property
+    def service_demand(self) -> np.ndarray:
+        """Seconds per step at each station, shape (K,)."""
+        return self.servers.service_demand(self.demands)
+
+    @property
+    def unequal(self) -> bool:
+        """Whether workers differ."""
+        return len(set(self.changes.worker_speeds)) > 1
+
+    @property
+    def other_machines(self) -> bool:
+        """Whether anything but the number of servers differs from what was profiled."""
+        changes = self.changes
+        return (
+            self._bandwidth is not None
+            or changes.compute_factor(self.fitted.job.batch_size) != 1.0
+            or any(speed != 1.0 for speed in changes.worker_speeds)
+            or (bool(changes.shards) and self.servers != self.fitted.servers)
+        )
+
+    @property
+    def measured(self) -> tuple[tuple[int, float], ...]:
+        """Workers and steps per second, as measured on such machines."""
+        if self.other_machines:
+            return ()
+        return tuple(
+            (p.workers, p.steps_per_second) for p in self.fitted.measured if p.parameter_servers == self.servers.count
+        )
+
+    @property
+    def profiled_workers(self) -> int:
+        """The most workers for which something was measured on such machines; 0 for nothing."""
+        recorded = self.fitted.recorded
+        traced = recorded.workers if recorded and not self.other_machines and self.servers == self.fitted.servers else 0
+        return max([traced, *(workers for workers, _ in self.measured)])
+
+    @property
+    def rule(self) -> Rule:
+        """How these workers and servers wait for each other."""
+        return self._rule(self.fitted.width)
 
     def network(self) -> Network:
-        """The closed network; its population is the number of workers."""
-        named = zip(self.stations(), self.service_demand(self.demands), strict=True)
-        queues = [Station(name, service_time=float(demand)) for (name, _, _), demand in named]
-        worker = Station("worker", service_time=float(self.demands[THINK]), servers=math.inf)
-        return Network((*queues, worker), name=self.job.name)
+        """The closed network; its population is the number of workers, of a class for each speed where they differ."""
+        named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
+        queues = [Station(name, service_time=demand) for name, demand in named]
+        if not self.unequal:
+            worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
+            return Network((*queues, worker), name=self.job.name)
+        speeds = self.changes.worker_speeds
+        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
+        classes = [
+            JobClass(f"speed {speed:g}", population=speeds.count(speed), think_time=Z)
+            for speed, Z in think_time.items()
+        ]
+        return Network(queues, classes=classes, name=self.job.name)
+
+    def pace(self, populations: np.ndarray) -> Pace:
+        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
+        return self.rule.solve(self.service_demand, self.demands.worker, populations)
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
         """Predict throughput against the number of workers.
 
-        Mean-value analysis, exact for processor-sharing stations with any service distribution (Reiser and Lavenberg,
-        1980; Baskett, Chandy, Muntz and Palacios, 1975). Under first-come-first-served the knee is sharper, see
-        `queuemodel.solvers.knee_throughput` (approximate). Unequal workers: exact mean-value analysis with a
-        job class per speed; its uncertainty by Bard's approximation (1979).
+        By the rule of such a cluster (`queuemodel.training.rules`): mean-value analysis, exact for one server whose
+        stations share their time, also with unequal workers, and approximate for several servers; fits of throughputs
+        alone have a sharper knee (approximate).
 
         Parameters
         ----------
         workers : iterable of int
             Increasing numbers of workers.
         confidence : float
-            Probability of the interval, which covers the sampling of steps, the fit's uncertainty and, beyond the
-            profiled workers, the model's own error as measured in docs/validation.
+            Probability of the interval, which covers the sampling of steps, the fit's uncertainty and, beyond what was
+            profiled, the model's own error as measured in docs/validation.
 
         Raises
         ------
@@ -181,26 +202,24 @@ class TrainingModel:
             When workers are not whole, increasing and at least 1, or more than the given worker speeds.
         """
         counts = require_workers(workers)
-        if not 0 < confidence < 1:
-            raise ModelError(f"throughput: confidence must be between 0 and 1, got {confidence!r}")
-        if self.worker_speeds and counts[-1] > len(self.worker_speeds):
+        require_share(confidence, "throughput: confidence", open_ended=True)
+        speeds = self.changes.worker_speeds
+        if speeds and counts[-1] > len(speeds):
             raise ModelError(
-                f"throughput: workers must be at most {len(self.worker_speeds)}, the number of worker_speeds, "
-                f"got {counts[-1]}"
+                f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
             )
         populations = np.union1d(counts, 1)
-        X, R, Z = self._solve(self.demands, self.width, populations)
-        drawn, _, _ = self._solve(self.draws, self.width if self.draw_widths is None else self.draw_widths, populations)
-        if self.average:
+        X, R, Z = self.pace(populations)
+        drawn = self._drawn(populations)
+        if self.fitted.average:
             X = np.median(drawn, axis=-1)
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
-        beyond = np.where(populations > self.profiled_workers, max(MODEL_ERROR, self.misfit), self.misfit)
-        error = normal_quantile(confidence) * np.where(populations == 1, 0.0, beyond)
-        network = self.network()
-        bounds = asymptotic_bounds(network, populations)
+        error = normal_quantile(confidence) * self._model_error(populations)
         at = np.searchsorted(populations, counts)
-        D = self.service_demand(self.demands)
+        D = self.service_demand
+        worker = self.demands.worker[: counts[-1]] if self.unequal else np.full(counts[-1], self.demands.worker)
+        alone = 1.0 / (D.sum() + worker)
         return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
@@ -208,46 +227,22 @@ class TrainingModel:
             upper=(X * np.exp(np.hypot(high, error)))[at],
             single=float(X[0]),
             batch_size=self.job.batch_size,
-            parameter_servers=self.parameter_servers,
+            parameter_servers=self.servers.count,
             dataset_size=self.job.dataset_size,
             confidence=confidence,
-            stations=tuple(name for name, _, _ in self.stations()),
+            stations=self.servers.stations,
             utilization=np.minimum(X[at, None] * D, 1.0),
             residence_time=R[at],
             think_time=Z[at],
-            bound_lower=bounds.lower[at],
-            bound_upper=bounds.upper[at],
-            saturation_workers=saturation_population(network),
-            bottleneck=self.stations()[int(D.argmax())][0],
+            bound_lower=np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts]),
+            bound_upper=np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf),
+            saturation_workers=1.0 / (D.max() * alone.mean()) if D.any() else math.inf,
+            bottleneck=self.servers.stations[int(D.argmax())],
             profiled_workers=self.profiled_workers,
-            measured=tuple((n, x) for n, servers, x in self.measured if servers == self.parameter_servers),
-            method=self._method(),
-            note=self.note,
+            measured=self.measured,
+            method=self.rule.method,
+            note=self.fitted.note,
         )
-
-    def _method(self) -> str:
-        if self.worker_speeds:
-            return "mva (exact, processor sharing, unequal workers)"
-        return "mva (exact, processor sharing)" if self.discipline == "ps" else "mva (fcfs knee)"
-
-    def _solve(
-        self, demands: np.ndarray, width: float | np.ndarray, populations: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """X (n, ...), R (n, ..., K) and think times (n, ...) at the populations."""
-        D, Z = self.service_demand(demands), demands[..., THINK]
-        if self.worker_speeds:
-            return unequal_workers(D, Z, self.compute, self.worker_speeds, populations)
-        if self.parameter_servers > 1:
-            X, R = parallel_servers(D, Z, self.parameter_servers, populations)
-        else:
-            X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
-        if self.discipline == "fcfs":
-            N = populations.reshape(-1, *[1] * (X.ndim - 1))
-            X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=width)
-            waiting = R - D
-            left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle
-            R = D + waiting * (left / np.maximum(waiting.sum(axis=-1), 1e-300))[..., None]
-        return X, R, np.broadcast_to(Z, X.shape)
 
     def what_if(
         self,
@@ -260,6 +255,9 @@ class TrainingModel:
         worker_speeds: Iterable[float] | None = None,
     ) -> TrainingModel:
         """The model of the same job on other machines.
+
+        All changes are computed from the profile, whatever their order. One that is asked for again replaces the
+        earlier one; accelerator speeds multiply.
 
         Parameters
         ----------
@@ -281,140 +279,81 @@ class TrainingModel:
         Raises
         ------
         ModelError
-            When a value is not finite and > 0.
+            When a value is not finite and > 0, the data do not tell what it changes, or no rule covers the cluster.
         """
-        model = self
-        if bandwidth is not None:
-            model = model._with_bandwidth(_positive(bandwidth, "bandwidth"))
-        if batch_size is not None:
-            if not isinstance(batch_size, numbers.Integral) or isinstance(batch_size, bool) or batch_size < 1:
-                raise ModelError(f"what_if: batch_size must be a whole number of at least 1, got {batch_size!r}")
-            model = model._with_compute(int(batch_size) / self.job.batch_size)
-            job = {name: getattr(self.job, name) for name in Job.__struct_fields__} | {"batch_size": int(batch_size)}
-            model = replace(model, job=Job(**job))
-        if accelerator_speed is not None:
-            model = model._with_compute(1.0 / _positive(accelerator_speed, "accelerator_speed"))
-        if worker_speeds is not None:
-            model = replace(model, worker_speeds=tuple(_positive(s, "worker_speeds") for s in worker_speeds))
-        if shards is not None:
-            weights = [_positive(share, "shards") for share in shards]
-            if parameter_servers not in (None, len(weights)):
-                raise ModelError(f"what_if: {len(weights)} shards do not fit {parameter_servers} parameter_servers")
-            return replace(model, shards=tuple(w / sum(weights) for w in weights))
-        if parameter_servers is not None and parameter_servers != self.parameter_servers:
-            if not isinstance(parameter_servers, numbers.Integral) or not 1 <= parameter_servers <= 1000:
-                raise ModelError(
-                    f"what_if: parameter_servers must be a whole number, 1 to 1000, got {parameter_servers!r}"
-                )
-            model = replace(model, shards=self._dealt(int(parameter_servers)))
-        return model
+        changed = replace(
+            self,
+            changes=self.changes.and_also(
+                bandwidth=bandwidth,
+                parameter_servers=parameter_servers,
+                shards=shards,
+                batch_size=batch_size,
+                accelerator_speed=accelerator_speed,
+                worker_speeds=worker_speeds,
+            ),
+        )
+        changed._require_known()
+        return changed
 
-    def _dealt(self, servers: int) -> tuple[float, ...]:
-        """Shares of servers that tensors are dealt to round robin; without tensor sizes, a typical unevenness."""
-        if not self.tensor_bytes:
-            return uneven_shards(servers)
-        totals = [sum(self.tensor_bytes[server::servers]) for server in range(servers)]
-        if not all(totals):
-            raise ModelError(
-                f"what_if: parameter_servers must be at most the number of tensors, {len(self.tensor_bytes)}, "
-                f"got {servers}"
-            )
-        return tuple(total / sum(totals) for total in totals)
-
-    def _with_bandwidth(self, bandwidth: float) -> TrainingModel:
-        if not any(self.transferred):
+    def _require_known(self) -> None:
+        """Refuse changes whose effect the data do not tell, and clusters without a rule."""
+        recorded, changes = self.fitted.recorded, self.changes
+        if self._bandwidth is not None and (recorded is None or not any(recorded.transferred)):
             raise ModelError(
                 "what_if: bandwidth needs the bytes per step, which throughputs alone do not tell; "
                 "fit a profile with recorded steps"
             )
+        asked = {
+            "batch_size": changes.batch_size not in (None, self.fitted.job.batch_size),
+            "accelerator_speed": changes.accelerator_speed != 1.0,
+            "worker_speeds": any(speed != 1.0 for speed in changes.worker_speeds),
+        }
+        if recorded is None and any(asked.values()):
+            raise ModelError(
+                f"what_if: {next(name for name, different in asked.items() if different)} needs the time of "
+                "computation, which throughputs alone do not tell; fit a profile with recorded steps"
+            )
+        _ = self.rule  # refuses what it does not cover
 
-        def change(demands: np.ndarray) -> np.ndarray:
-            changed = demands.copy()
-            for phase, size in ((FETCH, self.transferred[0]), (PUSH, self.transferred[1])):
-                old = changed[..., phase]
-                if self.bandwidth is None:  # all of the measured time is taken as the link's
-                    host = 0.0 * old
-                else:
-                    host = np.maximum(old - size / (LINK_EFFICIENCY * self.bandwidth), 0.0)
-                changed[..., phase] = host + size / (LINK_EFFICIENCY * bandwidth)
-            # Each second of transfer hides as much computation as before: a faster link hides less.
-            hidden = np.maximum(self.compute - changed[..., THINK], 0.0)
-            before, after = (d[..., FETCH] + d[..., PUSH] for d in (demands, changed))
-            longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-            changed[..., THINK] = np.maximum(changed[..., THINK] + hidden * (1.0 - longer), 0.0)
-            return changed
+    @property
+    def _bandwidth(self) -> float | None:
+        """Bytes per second of each host's link, where they are not the profile's."""
+        profiled = self.fitted.recorded.bandwidth if self.fitted.recorded else None
+        return None if self.changes.bandwidth == profiled else self.changes.bandwidth
 
-        return replace(self, demands=change(self.demands), draws=change(self.draws), bandwidth=bandwidth)
+    def _with_changes(self, demands: Demands) -> Demands:
+        """Demands of the fit, or draws of them, on the changed machines."""
+        recorded, speeds = self.fitted.recorded, self.changes.worker_speeds
+        if recorded is None:
+            return demands
+        if self._bandwidth is not None:
+            demands = with_bandwidth(demands, self._bandwidth, recorded)
+        worker = demands.worker[..., None] if self.unequal else demands.worker
+        speed = np.array(speeds) if self.unequal else (*speeds, 1.0)[0]
+        slowness = self.changes.compute_factor(self.fitted.job.batch_size) / speed
+        return demands.with_worker(worker + recorded.compute * (slowness - 1.0))
 
-    def _with_compute(self, factor: float) -> TrainingModel:
-        def change(demands: np.ndarray) -> np.ndarray:
-            changed = demands.copy()
-            changed[..., THINK] = np.maximum(changed[..., THINK] + self.compute * (factor - 1.0), 0.0)
-            return changed
+    def _rule(self, width: np.ndarray | float | None) -> Rule:
+        return rule_for(servers=self.servers.count, unequal=self.unequal, width=width)
 
-        return replace(self, demands=change(self.demands), draws=change(self.draws), compute=self.compute * factor)
+    def _drawn(self, populations: np.ndarray) -> np.ndarray:
+        """Throughput (n, B) of the draws."""
+        rule = self._rule(self.fitted.width if self.fitted.draw_widths is None else self.fitted.draw_widths)
+        return rule.solve(self.servers.service_demand(self.draws), self.draws.worker, populations).X
+
+    def _model_error(self, populations: np.ndarray) -> np.ndarray:
+        """Relative standard error of the model itself at the populations (n,)."""
+        most, misfit = self.profiled_workers, self.fitted.misfit
+        error = np.where(populations > most, max(MODEL_ERROR, misfit), misfit)
+        return np.where((populations == 1) & (most > 0), 0.0, error)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
-        return [
-            {
-                "parameter": p.name,
-                "value": p.value,
-                "standard_error": None if math.isnan(p.standard_error) else p.standard_error,
-                "unit": p.unit,
-                "origin": p.origin,
-                "identified": "yes" if p.identified else "no",
-                "note": p.note,
-            }
-            for p in self.parameters
-        ]
+        return [parameter.to_row() for parameter in self.parameters]
 
-    def _caption(self) -> str:
-        return f"{self.job.name or 'job'} with {self.parameter_servers} parameter server(s), form {self.form!r}" + (
-            f"; {self.note}" if self.note else ""
+    def caption(self) -> str:
+        """Which job, on how many servers, and what the fit cannot know."""
+        note = f"; {self.fitted.note}" if self.fitted.note else ""
+        return (
+            f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}{note}"
         )
-
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self.to_rows())}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), caption=self._caption())
-
-
-def require_workers(workers: int | Iterable[int]) -> np.ndarray:
-    """Increasing numbers of workers as an array, or a `ModelError`."""
-    given = list(itertools.islice(workers, MOST_WORKERS + 1)) if isinstance(workers, Iterable) else [workers]
-    counts = [int(n) for n in given if isinstance(n, numbers.Integral) and not isinstance(n, bool)]
-    if not counts or len(counts) < len(given) or not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
-        raise ModelError(f"workers must be whole numbers, 1 to {MOST_WORKERS:,}, got {workers!r}")
-    if any(a >= b for a, b in itertools.pairwise(counts)):
-        raise ModelError(f"workers must increase, got {workers!r}")
-    return np.array(counts, dtype=int)
-
-
-def largest_share(servers: int) -> float:
-    """Share of the busiest of P servers when tensor sizes are not known: P**-0.8, as tensors are uneven (assumed)."""
-    return float(servers**-0.8)
-
-
-def uneven_shards(servers: int) -> tuple[float, ...]:
-    """Shares of several servers when tensor sizes are not known: the first is the largest, the others equal."""
-    first = largest_share(servers)
-    return (first, *[(1.0 - first) / max(servers - 1, 1)] * (servers - 1))
-
-
-def _positive(value: float, what: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise ModelError(f"what_if: {what} must be finite and > 0, got {value!r}")
-    return number
-
-
-def normal_quantile(confidence: float) -> float:
-    """How many standard errors a two-sided interval reaches."""
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + confidence / 2))

@@ -9,7 +9,9 @@ import numpy as np
 
 from ..errors import FitError
 from ..solvers.knee import knee_throughput
-from .model import Parameter, TrainingModel, largest_share, uneven_shards
+from .demands import Demands, Servers, largest_share, uneven_shards
+from .model import Fitted
+from .parameters import Parameter
 from .profile import Job, Throughput
 
 #: Knee widths s with equal weight: service times of coefficient of variation about 0.1, 0.3 and 0.5 (assumed).
@@ -25,7 +27,7 @@ SERVER_BYTES_SPREAD = 0.7
 DRAWS = 2000
 
 
-def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
+def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     """Fit server demand and undisturbed cycle to measured throughputs.
 
     A worker's undisturbed cycle is R, of which the busiest server needs D; X(N) follows `knee_throughput`. Prior: log R
@@ -49,8 +51,8 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
     order = np.argsort(ratio, kind="stable")
     pick = order[np.searchsorted(np.cumsum(weight[order]), keep).clip(max=len(order) - 1)]
     cycle, total = 1.0 / rate[pick], ratio[pick] / rate[pick]
-    draws = np.column_stack([np.zeros(DRAWS), np.zeros(DRAWS), total, cycle - total])
-    demands = np.array([0.0, 0.0, np.median(total), np.median(cycle) - np.median(total)])
+    none = np.zeros(DRAWS)
+    demands = Demands(np.zeros(()), np.zeros(()), np.median(total), np.median(cycle) - np.median(total))
     spread = float(np.log(total).std())
     seen = spread < 0.25
     most = max(p.workers for p in measured)
@@ -58,15 +60,23 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
     note = "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
     if not seen:
         note = f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}; {note}"
-    return TrainingModel(
-        (
+    return Fitted(
+        demands=demands,
+        draws=Demands(none, none, total, cycle - total),
+        job=job,
+        servers=Servers("single", uneven_shards(servers)),
+        width=float(np.median(width[pick])),
+        draw_widths=width[pick],
+        measured=tuple(measured),
+        average=True,
+        others=(
             Parameter(
-                "server demand", float(demands[2]), "s", standard_error=float(total.std()), origin="derived",
+                "server demand", float(demands.update), "s", standard_error=float(total.std()), origin="derived",
                 identified=seen, note="" if seen else size,
             ),
             Parameter(
-                "worker time", float(demands[3]), "s", standard_error=float((cycle - total).std()), origin="derived",
-                identified=seen, note="undisturbed cycle less the server's demand",
+                "worker time", float(demands.worker), "s", standard_error=float((cycle - total).std()),
+                origin="derived", identified=seen, note="undisturbed cycle less the server's demand",
             ),
             Parameter(
                 "undisturbed cycle", float(np.median(cycle)), "s", standard_error=float(cycle.std()), origin="derived",
@@ -80,17 +90,6 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> TrainingModel:
                 for name in ("transmit link demand", "receive link demand", "server update demand")
             ),
         ),
-        demands,
-        draws,
-        job,
-        form="single",
-        discipline="fcfs",
-        width=float(np.median(width[pick])),
-        draw_widths=width[pick],
-        shards=uneven_shards(servers),
-        profiled_workers=most,
-        measured=tuple((p.workers, p.parameter_servers, p.steps_per_second) for p in measured),
-        average=True,
         note=note,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ def test_every_operation_is_a_bar_that_ends_when_it_ended():
         operations = [o for o in profile.steps[3].operations if o.kind == list(LANES)[lane]]
         assert [bar.get_x() + bar.get_width() for bar in bars] == pytest.approx([o.end for o in operations])
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    stations = [name for name, _, _ in fit(profile).stations()]
+    stations = list(fit(profile).servers.stations)
     assert [labels[0], labels[2], labels[3]] == stations
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
 from queuemodel.solvers.mva import mva_recursion
-from queuemodel.training.recursions import parallel_servers
+from queuemodel.training.rules import ParallelServers
 
 
 def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
@@ -124,7 +124,9 @@ def test_profile_and_throughputs_in_one_fit_find_contention():
 def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
     untraced = qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)
     model = qm.fit(profile(throughputs=[untraced]))
-    np.testing.assert_allclose(model.demands, qm.fit(profile()).demands / 1.25, rtol=1e-12)
+    for name in ("fetch", "push", "update", "worker"):
+        alone = getattr(qm.fit(profile()).demands, name)
+        assert getattr(model.demands, name) == pytest.approx(alone / 1.25, rel=1e-12)
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.25 / 0.81)
     overhead = next(p for p in model.parameters if p.name == "tracing overhead")
     assert overhead.value == pytest.approx(1.25)
@@ -182,15 +184,15 @@ def test_bandwidth_replaces_the_links_part_only():
     model = qm.fit(profile(bandwidth=nominal))
     wire = 2_000_000 / (0.95 * nominal)
     faster = model.what_if(bandwidth=10 * nominal)
-    assert faster.demands[0] == pytest.approx(0.2 - wire + wire / 10)
-    np.testing.assert_allclose(model.what_if(bandwidth=nominal).demands, model.demands, rtol=1e-12)
+    assert faster.demands.fetch == pytest.approx(0.2 - wire + wire / 10)
+    assert model.what_if(bandwidth=nominal).demands.fetch == model.demands.fetch
     slower = model.what_if(bandwidth=nominal / 10).throughput([8]).steps_per_second
     assert slower < model.throughput([8]).steps_per_second < faster.throughput([8]).steps_per_second
 
 
 def test_loopback_keeps_the_hosts_cost_when_a_link_is_added():
     model = qm.fit(profile(hosts={"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"})).what_if(bandwidth=125e6)
-    assert model.demands[0] == pytest.approx(0.2 + 2_000_000 / (0.95 * 125e6))
+    assert model.demands.fetch == pytest.approx(0.2 + 2_000_000 / (0.95 * 125e6))
 
 
 def test_two_even_servers_double_the_capacity():
@@ -212,7 +214,7 @@ def test_two_even_servers_double_the_capacity():
 def test_one_of_several_servers_is_exact_mva(demands, think, population):
     D = np.array(demands)
     N = np.arange(1, population + 1)
-    parallel, _ = parallel_servers(D, np.array(think), 1, N)
+    parallel = ParallelServers(1).solve(D, np.array(think), N).X
     exact, _ = mva_recursion(D, think, np.zeros(3, dtype=bool), N)
     np.testing.assert_allclose(parallel, exact, rtol=1e-12)
 
@@ -225,11 +227,11 @@ def test_residence_times_of_several_servers_add_up_to_the_cycle():
 
 def test_batch_and_accelerator_change_the_computation():
     model = qm.fit(profile([step(overlap=0.15)]))
-    assert model.what_if(accelerator_speed=2).demands[3] == pytest.approx(0.35 - 0.25)
+    assert model.what_if(accelerator_speed=2).demands.worker == pytest.approx(0.35 - 0.25)
     double = model.what_if(batch_size=64)
-    assert double.demands[3] == pytest.approx(0.35 + 0.5)
+    assert double.demands.worker == pytest.approx(0.35 + 0.5)
     assert double.throughput([1]).batch_size == 64
-    assert model.what_if(accelerator_speed=1e6).demands[3] == 0
+    assert model.what_if(accelerator_speed=1e6).demands.worker == 0
 
 
 def test_equal_worker_speeds_change_little_and_slow_workers_cost():

@@ -1,0 +1,110 @@
+"""What measured throughputs add to profiled steps: the cost of tracing, and contention between several workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .demands import Demands
+from .model import MODEL_ERROR, Fitted, TrainingModel
+from .parameters import Parameter
+from .profile import Throughput
+from .step_fit import CONTENTION
+
+#: Relative standard error of one measured throughput (2 to 4 % in a minute's run).
+THROUGHPUT_ERROR = 0.03
+
+#: How far contention may change the servers' demands against one worker's profile: standard deviation of its logarithm.
+CONTENTION_SPREAD = 0.3
+
+#: Sharing a link does not speed it up: how far the profile's demands may have been too long.
+RELIEF_SPREAD = 0.05
+
+
+def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:
+    """Mean measured steps per second of one worker, which tracing did not slow; None where there is none."""
+    alone = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
+    return float(np.mean(alone)) if alone else None
+
+
+def without_tracing(fitted: Fitted, measured: Sequence[Throughput]) -> Fitted:
+    """Shrink everything by what tracing cost, known from the throughput of one worker."""
+    untraced, recorded = untraced_throughput(measured, fitted.servers.count), fitted.recorded
+    if untraced is None or recorded is None:
+        return fitted
+    overhead = untraced * float(fitted.demands.total)
+    return replace(
+        fitted,
+        demands=fitted.demands.scaled(server=1 / overhead, worker=1 / overhead),
+        draws=fitted.draws.scaled(server=1 / overhead, worker=1 / overhead),
+        recorded=replace(recorded, compute=recorded.compute / overhead),
+        measured=tuple(measured),
+        others=(
+            *fitted.others,
+            Parameter(
+                "tracing overhead", overhead, "", standard_error=THROUGHPUT_ERROR,
+                note="traced over untraced step time; every demand is divided by it",
+            ),
+        ),
+    )  # fmt: skip
+
+
+def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> Fitted:
+    """Scale the servers' demands and the worker's time to meet measured throughputs as well."""
+    from scipy.optimize import least_squares
+
+    points = sorted(measured, key=lambda point: point.parameter_servers)
+    groups = {servers: [p for p in points if p.parameter_servers == servers] for servers in _servers_of(points)}
+    worker = float(fitted.demands.worker)
+    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, float(fitted.draws.worker.std()) / max(worker, 1e-12))])
+
+    def scaled(logs: np.ndarray) -> Fitted:
+        return replace(fitted, demands=fitted.demands.scaled(server=np.exp(logs[0]), worker=np.exp(logs[1])))
+
+    def differences(logs: np.ndarray) -> np.ndarray:
+        model = TrainingModel(scaled(logs))
+        parts = []
+        for servers, group in groups.items():
+            workers, at = np.unique([p.workers for p in group], return_inverse=True)
+            X = model.what_if(parameter_servers=servers).pace(workers).X
+            parts.append(np.log(X[at] / [p.steps_per_second for p in group]))
+        return np.concatenate(parts)
+
+    # Around the knee the model itself errs, whatever its parameters: no point is trusted beyond that.
+    beyond = np.array([p.workers > 1 for p in points])
+    trusted = np.hypot(THROUGHPUT_ERROR, np.where(beyond, MODEL_ERROR, 0.0))
+
+    def residuals(logs: np.ndarray) -> np.ndarray:
+        prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
+        return np.concatenate([logs / prior, differences(logs) / trusted])
+
+    found = least_squares(residuals, np.zeros(2))
+    covariance = np.linalg.inv(found.jac.T @ found.jac)
+    logs = np.random.default_rng(seed).multivariate_normal(found.x, covariance, len(fitted.draws.worker))
+    contention, spread = math.exp(found.x[0]), math.sqrt(covariance[0, 0])
+    return replace(
+        scaled(found.x),
+        draws=_mean(fitted.draws).scaled(server=np.exp(logs[:, 0]), worker=np.exp(logs[:, 1])),
+        misfit=float(np.sqrt(np.mean(differences(found.x) ** 2))),
+        measured=tuple(measured),
+        others=(
+            *(p for p in fitted.others if p.name != CONTENTION.name),
+            Parameter(
+                CONTENTION.name, contention, "", standard_error=contention * spread, origin="measured",
+                identified=spread < 0.5 * CONTENTION_SPREAD,
+                note="factor on the servers' demands against one worker's profile",
+            ),
+        ),
+        note="",
+    )  # fmt: skip
+
+
+def _servers_of(points: Sequence[Throughput]) -> list[int]:
+    return sorted({p.parameter_servers for p in points})
+
+
+def _mean(draws: Demands) -> Demands:
+    return Demands(draws.fetch.mean(), draws.push.mean(), draws.update.mean(), draws.worker.mean())

@@ -1,0 +1,165 @@
+"""How steps wait for each other: a rule of its own for each kind of cluster, each a value with one method.
+
+A rule gets what a step demands and says how fast so many workers make steps. Another way of training (all-reduce,
+synchronous servers) is another rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..errors import ModelError
+from ..solvers import knee_throughput
+from ..solvers.mva import mva_recursion
+
+#: In the place of a demand of nothing, so that quotients stay finite (seconds).
+NOTHING = 1e-300
+
+
+class Pace(NamedTuple):
+    """How fast n workers are: throughput X (n, ...), residence times R (n, ..., K), worker's own time Z (n, ...)."""
+
+    X: np.ndarray
+    R: np.ndarray
+    Z: np.ndarray
+
+
+class Rule(Protocol):
+    """A kind of cluster."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method, and whether it is exact."""
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """The pace at increasing populations (n,), for demands D (..., K) and workers' own times Z."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedNetwork:
+    """Equal workers and one server: a closed network of processor-sharing queues, Z (...).
+
+    Mean-value analysis (Reiser and Lavenberg, 1980), exact for any distribution of service times (Baskett, Chandy,
+    Muntz and Palacios, 1975).
+    """
+
+    method = "mva (exact, processor sharing)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
+        return Pace(X, R, np.broadcast_to(Z, X.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelServers:
+    """Equal workers whose steps visit all servers at once, for demands D with one server's after the other's, Z (...).
+
+    Mean-value analysis in which a phase takes as long as its slowest server, but at least as long as the worker's own
+    link needs for all of it (approximate: the largest of the means stands for the mean of the largest). The phase's
+    time is reported as its servers' residence times, in proportion.
+    """
+
+    servers: int
+
+    method = "mva (approximate, servers in parallel)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        D = D.reshape(*D.shape[:-1], self.servers, -1)
+        own = D.sum(axis=-2)
+        X = np.empty((len(populations), *D.shape[:-2]))
+        R = np.empty((len(populations), *D.shape))
+        Q = np.zeros(D.shape)
+        best = np.zeros(D.shape[:-2])
+        row = 0
+        for n in range(1, int(populations[-1]) + 1):
+            r = D * (1.0 + Q)
+            phase = np.maximum(own, r.max(axis=-2))
+            x = n / (Z + phase.sum(axis=-1))
+            best = np.maximum(best, x)  # more workers never slow the servers down
+            Q = x[..., None, None] * r
+            if n == populations[row]:
+                spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), NOTHING))[..., None]  # Little's law
+                X[row], R[row] = best, r * (spent / np.maximum(r.sum(axis=-2), NOTHING))[..., None, :]
+                row += 1
+        return Pace(X, R.reshape(*R.shape[:-2], -1), np.broadcast_to(Z, X.shape))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knee:
+    """Equal workers whom servers that vary little serve in order of arrival, Z (...).
+
+    Throughput by `queuemodel.solvers.knee_throughput` (approximate), of a width of its own for each set of demands;
+    waiting is divided over the stations as ``sharing`` has it.
+    """
+
+    width: np.ndarray | float
+    sharing: ClosedNetwork | ParallelServers
+
+    method = "mva (fcfs knee)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        waiting = self.sharing.solve(D, Z, populations).R - D
+        N = populations.reshape(-1, *[1] * Z.ndim)
+        X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=self.width)
+        left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle
+        R = D + waiting * (left / np.maximum(waiting.sum(axis=-1), NOTHING))[..., None]
+        return Pace(X, R, np.broadcast_to(Z, X.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalWorkers:
+    """One server and workers with times of their own, Z (..., N): n workers are the first n of them.
+
+    Exact for processor sharing. All workers demand the same of the server, so that it serves m of them at the rate x(m)
+    of a closed network of m customers without think time (Chandy, Herzog and Woo, 1975), whoever they are; W(m), how
+    likely m of n workers are there, follows by adding worker after worker:
+    W_n(m) ~ Z_n W_{n-1}(m) + m / x(m) W_{n-1}(m-1).
+    """
+
+    method = "mva (exact, processor sharing, unequal workers)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        most = int(populations[-1])
+        D = np.maximum(D, NOTHING)
+        x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, most + 1))
+        slowness = np.arange(1, most + 1).reshape(-1, *[1] * (x.ndim - 1)) / x
+        queues = x[..., None] * r
+        W = np.zeros((most + 1, *x.shape[1:]))
+        W[0] = 1.0
+        paces = []
+        for n in range(1, most + 1):
+            W[1:] = Z[..., n - 1] * W[1:] + slowness * W[:-1]
+            W[0] *= Z[..., n - 1]
+            W /= W.sum(axis=0)
+            if n in populations:
+                X = (W[1 : n + 1] * x[:n]).sum(axis=0)
+                R = (W[1 : n + 1, ..., None] * queues[:n]).sum(axis=0) / X[..., None]  # Little's law
+                paces.append(Pace(X, R, n / X - R.sum(axis=-1)))
+        return Pace(*map(np.array, zip(*paces, strict=True)))
+
+
+def rule_for(*, servers: int, unequal: bool, width: np.ndarray | float | None) -> Rule:
+    """The rule of a cluster; ``width`` is the knee's, or None where the server shares its time.
+
+    Raises
+    ------
+    ModelError
+        For a combination that no rule covers.
+    """
+    if unequal and (servers > 1 or width is not None):
+        what = f"{servers} parameter servers" if servers > 1 else "a fit of throughputs"
+        raise ModelError(
+            f"worker_speeds: no rule of the closed network covers unequal workers with {what}; "
+            "ask for one server, or simulate recorded operations (method 'trace')"
+        )
+    if unequal:
+        return UnequalWorkers()
+    sharing = ClosedNetwork() if servers == 1 else ParallelServers(servers)
+    return sharing if width is None else Knee(width, sharing)
