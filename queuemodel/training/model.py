@@ -98,6 +98,11 @@ class TrainingModel(Result):
         return (*rows, *self.fitted.others)
 
     @property
+    def note(self) -> str:
+        """What this fit cannot know."""
+        return self.fitted.note
+
+    @property
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
         job = self.fitted.job
@@ -236,12 +241,12 @@ class TrainingModel(Result):
             think_time=Z[at],
             bound_lower=np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts]),
             bound_upper=np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf),
-            saturation_workers=1.0 / (D.max() * alone.mean()) if D.any() else math.inf,
+            saturation_workers=float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf,
             bottleneck=self.servers.stations[int(D.argmax())],
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             method=self.rule.method,
-            note=self.fitted.note,
+            note=self.note,
         )
 
     def what_if(
