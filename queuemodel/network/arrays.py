@@ -1,4 +1,4 @@
-"""Networks from bare arrays of service demands."""
+"""Stations and classes from bare arrays of service demands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import numpy as np
 
 from ..errors import ModelError
 from .jobclass import JobClass
-from .network import Network
 from .station import Station
 
 
-def network_from_demands(
-    demands: Any, *, think_time: Any, servers: Any, population: Any, discipline: str, name: str
-) -> Network:
-    """See `Network.from_demands`."""
+def from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, discipline: str) -> dict[str, Any]:
+    """The stations, classes and think time of `Network.from_demands`."""
     D = number_array(demands, "demands")
     if D.ndim not in (1, 2):
         raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
@@ -29,7 +26,7 @@ def network_from_demands(
             Station(f"station {k + 1}", service_time=d, servers=counts[k], discipline=discipline)
             for k, d in enumerate(D.tolist())
         ]
-        return Network(stations, think_time=think_time, name=name)
+        return {"stations": stations, "think_time": think_time}
     C = D.shape[1]
     Z = number_array(think_time, "think_time")
     if Z.ndim > 1 or (Z.ndim == 1 and len(Z) != C):
@@ -54,7 +51,7 @@ def network_from_demands(
         )
         for k, row in enumerate(D.tolist())
     ]
-    return Network(stations, classes=classes, name=name)
+    return {"stations": stations, "classes": classes}
 
 
 def number_array(value: Any, what: str) -> np.ndarray:

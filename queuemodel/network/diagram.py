@@ -1,53 +1,33 @@
-"""How a network prints and draws itself: a table, and stations in a ring with their routing as SVG."""
+"""Stations in a ring with arrows where customers go, as SVG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from ..tables import html_table, text_table
-from .network import Network
-from .place import Place
-
 BOX_WIDTH, BOX_HEIGHT = 132, 46
 
 
-def rows(network: Network) -> list[dict[str, Any]]:
-    """One row per station, and class where there are several."""
-    V, S = np.atleast_2d(network.visit_ratios.T).T, np.atleast_2d(network.service_times.T).T
-    return [
-        {"station": s.name, "kind": s.kind}
-        | ({"class": network.class_names[c]} if network.classes else {})
-        | {"visit_ratio": float(V[k, c]), "service_time": float(S[k, c]), "service_demand": float(V[k, c] * S[k, c])}
-        for k, s in enumerate(network.stations)
-        for c in range(V.shape[1])
-    ]
+def moves(routing: Any, visits: np.ndarray) -> np.ndarray:
+    """What is drawn as arrows, shape (K, K): the routing, or the order of the stations visited where there is none."""
+    if isinstance(routing, Mapping):
+        P: np.ndarray = np.max([np.array(m) for m in routing.values()], axis=0)
+        return P
+    if routing is not None:
+        return np.array(routing)
+    P = np.zeros((len(visits), len(visits)))
+    visited = np.flatnonzero(visits > 0)
+    P[visited, np.roll(visited, -1)] = 1.0
+    return P
 
 
-def caption(network: Network) -> str:
-    """Name, classes and think time."""
-    classes = f", {len(network.classes)} classes" if network.classes else ""
-    think = ", ".join(f"{z:g}" for z in network.think_times)
-    return f"{network.name or 'network'}: {len(network.stations)} stations{classes}, think time {think} s"
-
-
-def describe(network: Network) -> str:
-    """The network as text."""
-    return f"{caption(network)}\n{text_table(rows(network))}"
-
-
-def html(network: Network) -> str:
-    """The diagram above the table."""
-    return svg(network) + html_table(rows(network), caption=caption(network))
-
-
-def svg(network: Network) -> str:
-    """Stations around a ring, arrows where customers go (without a routing: the order of the stations)."""
-    K = len(network.stations)
+def diagram(stations: Sequence[tuple[str, str, bool]], P: np.ndarray, title: str) -> str:
+    """Stations (name, kind, whether a delay) around a ring, and arrows P."""
+    K = len(stations)
     radius = max(130.0, K * (BOX_WIDTH + 36) / (2 * math.pi))
     height = 2 * radius * (0.75 if K > 2 else 0.2) + BOX_HEIGHT + 60
     width = 2 * radius + BOX_WIDTH + 60
@@ -58,27 +38,13 @@ def svg(network: Network) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{escape(caption(network))}</title>",
+        f"<title>{escape(title)}</title>",
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
     ]
-    P = _moves(network)
     parts += [_arrow(at, i, j, P[i, j], K) for i in range(K) for j in range(K) if P[i, j] > 0]
-    parts += [_box(s, at[k]) for k, s in enumerate(network.stations)]
+    parts += [_box(*station, at[k]) for k, station in enumerate(stations)]
     return "".join(parts) + "</svg>"
-
-
-def _moves(network: Network) -> np.ndarray:
-    K = len(network.stations)
-    if isinstance(network.routing, Mapping):
-        P: np.ndarray = np.max([np.array(m) for m in network.routing.values()], axis=0)
-        return P
-    if network.routing is not None:
-        return np.array(network.routing)
-    P = np.zeros((K, K))
-    visited = np.flatnonzero(np.atleast_2d(network.visit_ratios.T).sum(axis=0) > 0)
-    P[visited, np.roll(visited, -1)] = 1.0
-    return P
 
 
 def _arrow(at: np.ndarray, i: int, j: int, p: float, K: int) -> str:
@@ -105,13 +71,13 @@ def _edge(box: np.ndarray, towards: np.ndarray) -> np.ndarray:
     return edge
 
 
-def _box(station: Place, centre: np.ndarray) -> str:
+def _box(name: str, kind: str, is_delay: bool, centre: np.ndarray) -> str:
     x, y = centre - [BOX_WIDTH / 2, BOX_HEIGHT / 2]
-    name = station.name if len(station.name) <= 18 else station.name[:17] + "…"
-    corner = BOX_HEIGHT / 2 if station.is_delay else 4
+    name = name if len(name) <= 18 else name[:17] + "…"
+    corner = BOX_HEIGHT / 2 if is_delay else 4
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner}" fill="#f4f6fa" '
         f'stroke="#234"/><text x="{centre[0]:.1f}" y="{centre[1] - 3:.1f}" text-anchor="middle" '
         f'font-weight="bold">{escape(name)}</text><text x="{centre[0]:.1f}" y="{centre[1] + 14:.1f}" '
-        f'text-anchor="middle" fill="#555">{escape(station.kind)}</text>'
+        f'text-anchor="middle" fill="#555">{escape(kind)}</text>'
     )

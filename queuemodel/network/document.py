@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from ..errors import DataError, ModelError
 from .forkjoin import ForkJoin
 from .jobclass import JobClass
-from .network import Network, require_format
 from .phasetype import PhaseType
 from .place import Place
 from .station import Station
@@ -22,32 +21,39 @@ FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 MOST_MEMBERS = 10_000
 
 
-def to_document(network: Network) -> dict[str, Any]:
-    """Plain values; version 1 where it can say everything, so that older readers still do."""
-    stations = [_station_document(s) for s in network.stations]
+def to_document(
+    places: Sequence[Place],
+    classes: Sequence[JobClass],
+    *,
+    name: str,
+    think_time: float,
+    routing: Any,
+    reference: str | None,
+) -> dict[str, Any]:
+    """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
+    stations = [_station_document(s) for s in places]
     plain = {"name", "service_time", "visit_ratio", "servers"}
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": 1,
-        "name": network.name,
-        "think_time": network.think_time,
+        "name": name,
+        "think_time": think_time,
         "stations": stations,
     }
-    if network.classes:
+    if classes:
         document["classes"] = [
             {"name": c.name, "population": c.population}
             | ({} if c.think_time is None else {"think_time": c.think_time})
-            for c in network.classes
+            for c in classes
         ]
-    if isinstance(network.routing, Mapping):
+    if isinstance(routing, Mapping):
         document["routing"] = [
-            {"from": start, "to": end, "matrix": [list(row) for row in P]}
-            for (start, end), P in network.routing.items()
+            {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
         ]
-    elif network.routing is not None:
-        document["routing"] = [{"matrix": [list(row) for row in network.routing]}]
-    if network.reference is not None:
-        document["reference"] = network.reference
+    elif routing is not None:
+        document["routing"] = [{"matrix": [list(row) for row in routing]}]
+    if reference is not None:
+        document["reference"] = reference
     simple = all(
         set(s) == plain and not isinstance(s["visit_ratio"], dict) and s["servers"] in (1, "inf") for s in stations
     )
@@ -131,6 +137,14 @@ class _NetworkDocument(msgspec.Struct, forbid_unknown_fields=True):
     reference: str | None = None
 
 
+def require_format(format: str, version: int, expected: str, known: int) -> None:
+    """Refuse another format, and one newer than this package knows (raises DataError, which the decoder places)."""
+    if format != expected:
+        raise DataError(f"format must be {expected!r}, got {format!r}")
+    if not 1 <= version <= known:
+        raise DataError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")
+
+
 class _Header(msgspec.Struct):
     format: str
     version: int
@@ -139,25 +153,26 @@ class _Header(msgspec.Struct):
         require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
 
 
-def from_document(text: str | bytes, where: str) -> Network:
-    """Parse the JSON form, or raise a `DataError` of one line that names ``where`` and the field."""
-    try:
-        msgspec.json.decode(text, type=_Header)
-        document = msgspec.json.decode(text, type=_NetworkDocument)
-        if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
-            raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
-        if document.version == 1:
-            _require_version_1(document)
-        return Network(
-            [_station(s) for s in document.stations],
-            classes=[JobClass(c.name, population=c.population, think_time=c.think_time) for c in document.classes],
-            think_time=document.think_time,
-            routing=_routing(document.routing),
-            reference=document.reference,
-            name=document.name,
-        )
-    except (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataError) as error:
-        raise DataError(f"{where}: {' '.join(str(error).split())}") from None
+#: What reading a damaged document raises.
+DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataError)
+
+
+def from_document(text: str | bytes) -> dict[str, Any]:
+    """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
+    msgspec.json.decode(text, type=_Header)
+    document = msgspec.json.decode(text, type=_NetworkDocument)
+    if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
+        raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
+    if document.version == 1:
+        _require_version_1(document)
+    return {
+        "stations": [_station(s) for s in document.stations],
+        "classes": [JobClass(c.name, population=c.population, think_time=c.think_time) for c in document.classes],
+        "think_time": document.think_time,
+        "routing": _routing(document.routing),
+        "reference": document.reference,
+        "name": document.name,
+    }
 
 
 def _require_version_1(document: _NetworkDocument) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
-from ..checks import require_name, require_number
-from ..errors import ModelError
+from ..checks import require_count, require_name, require_number
 
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000
@@ -44,20 +41,8 @@ class JobClass:
 
     def __post_init__(self) -> None:
         require_name(self.name, "class")
-        object.__setattr__(
-            self, "population", require_count(self.population, f"class {self.name!r}: population", least=0)
-        )
+        what = f"class {self.name!r}: population"
+        object.__setattr__(self, "population", require_count(self.population, what, least=0, most=LARGEST_POPULATION))
         if self.think_time is not None:
             think = require_number(self.think_time, f"class {self.name!r}: think_time", unit="seconds")
             object.__setattr__(self, "think_time", think)
-
-
-def require_count(population: Any, what: str, *, least: int = 1) -> int:
-    """A population as an int, or a `ModelError` that says what is wrong with it."""
-    if isinstance(population, bool) or not isinstance(population, numbers.Integral):
-        raise ModelError(f"{what} must be a whole number of customers, got {population!r}")
-    N = int(population)
-    if not least <= N <= LARGEST_POPULATION:
-        got = N if abs(N) < 10**30 else "far more"
-        raise ModelError(f"{what} must be {least} to {LARGEST_POPULATION:,}, got {got}")
-    return N

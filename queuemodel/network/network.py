@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -13,14 +13,19 @@ import numpy as np
 from ..checks import require_name, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
+from ..results import Result
+from .arrays import from_arrays
+from .consistency import members, require_known_classes, require_times
+from .diagram import diagram, moves
+from .document import DAMAGE, from_document, to_document
 from .jobclass import JobClass
 from .place import Place
-from .routing import require_routing, visits_and_chains
-from .values import SHORTEST_CYCLE, number_of
+from .routing import require_match, require_routing, visits_and_chains
+from .values import number_of
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+@dataclass(frozen=True, slots=True, repr=False)
+class Network(Result):
     """A closed network of stations, with one kind of customer or several classes.
 
     Parameters
@@ -64,59 +69,28 @@ class Network:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", _members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
+        put(self, "stations", members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
-        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
+        put(self, "classes", members(self.classes, JobClass, "classes", "class", "JobClass"))
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
         names, classes = self.names, self.class_names
         if self.reference is not None and self.reference not in names:
             raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
-        _require_known_classes(self.stations, classes)
+        require_known_classes(self.stations, classes)
         put(self, "routing", require_routing(self.routing, names, classes))
-        put(self, "_chains", tuple((c,) for c in range(max(1, len(classes)))))
-        if not classes and self.routing is None:
-            put(self, "_visits", np.array([[s.visit_ratio] for s in self.stations]))
-        else:
-            put(self, "_visits", self._given_visits())
-            if self.routing is not None:
-                given = self._visits
-                V, chains = visits_and_chains(self.routing, names, classes, self._reference_index)
-                _require_match(given, V, chains, names, classes)
-                put(self, "_visits", V)
-                put(self, "_chains", chains)
-        self._visits.flags.writeable = False
-        self._require_demands()
-
-    def _given_visits(self) -> np.ndarray:
-        return np.array([[number_of(s.visit_ratio, c, 0.0) for c in self._labels] for s in self.stations])
-
-    def _require_demands(self) -> None:
-        if not self.classes:
-            D = sum([s.service_time * v for s, (v,) in zip(self.stations, self._visits.tolist(), strict=True)])
-            if not D > 0:
-                raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
-            if D + self.think_time < SHORTEST_CYCLE:
-                raise ModelError(f"network: a cycle takes {D:g} s, which must be at least {SHORTEST_CYCLE:g} seconds")
-            return
-        for k, station in enumerate(self.stations):
-            for c, name in enumerate(self.class_names):
-                times = station.service_time
-                if self._visits[k, c] > 0 and isinstance(times, Mapping) and name not in times:
-                    raise ModelError(
-                        f"station {station.name!r}: class {name!r} visits it but has no service_time; "
-                        "give it one, or leave it out of visit_ratio"
-                    )
-        if not self.service_demand.sum() > 0:
-            raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
-        for chain in self._chains:
-            names = ", ".join(repr(self.class_names[c]) for c in chain)
-            if not self._visits[:, chain].any():
-                raise ModelError(f"network: class {names} visits no station; give it a visit_ratio > 0 somewhere")
-            if self.service_demand[:, chain].sum() + self.think_times[list(chain)].sum() < SHORTEST_CYCLE:
-                raise ModelError(f"network: a cycle of class {names} takes no time; give it service or think time > 0")
+        V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self._labels] for s in self.stations])
+        chains: tuple[tuple[int, ...], ...] = tuple((c,) for c in range(max(1, len(classes))))
+        if self.routing is not None:
+            given = V
+            V, chains = visits_and_chains(self.routing, names, classes, self._reference_index)
+            require_match(given, V, chains, names, classes)
+        V.flags.writeable = False
+        put(self, "_visits", V)
+        put(self, "_chains", chains)
+        require_times(self.stations, classes, V, self.think_times, chains)
 
     @classmethod
     def from_demands(
@@ -136,11 +110,8 @@ class Network:
         >>> Network.from_demands([[0.1, 0.2], [0.3, 0.0]], population=[2, 3], think_time=[1, 0]).class_names
         ['class 1', 'class 2']
         """
-        from .arrays import network_from_demands
-
-        return network_from_demands(
-            demands, think_time=think_time, servers=servers, population=population, discipline=discipline, name=name
-        )
+        members = from_arrays(demands, think_time, servers, population, discipline)
+        return cls(**members, name=name)
 
     @property
     def names(self) -> list[str]:
@@ -201,9 +172,14 @@ class Network:
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form (docs/reference/network-json)."""
-        from .document import to_document
-
-        return to_document(self)
+        return to_document(
+            self.stations,
+            self.classes,
+            name=self.name,
+            think_time=self.think_time,
+            routing=self.routing,
+            reference=self.reference,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to ``path``, all of it or nothing."""
@@ -223,75 +199,36 @@ class Network:
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "network JSON") -> Network:
         """Parse the JSON form; ``where`` names the source in error messages."""
-        from .document import from_document
+        try:
+            return cls(**from_document(text))
+        except DAMAGE as error:
+            raise DataError(f"{where}: {' '.join(str(error).split())}") from None
 
-        return from_document(text, where)
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per station, and class where there are several."""
+        V, S = self._visits, np.reshape(self.service_times, self._visits.shape)
+        D = V * S
+        return [
+            {"station": s.name, "kind": s.kind}
+            | ({"class": self.class_names[c]} if self.classes else {})
+            | {
+                "visit_ratio": float(V[k, c]),
+                "service_time": float(S[k, c]),
+                "service_demand": float(D[k, c]),
+            }
+            for k, s in enumerate(self.stations)
+            for c in range(V.shape[1])
+        ]
 
-    def __repr__(self) -> str:
-        from .diagram import describe
-
-        return describe(self)
-
-    def _repr_html_(self) -> str:
-        from .diagram import html
-
-        return html(self)
+    def caption(self) -> str:
+        """Name, classes and think time."""
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        think = ", ".join(f"{z:g}" for z in self.think_times)
+        return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 
     def _repr_svg_(self) -> str:
-        from .diagram import svg
+        kinds = [(s.name, s.kind, s.is_delay) for s in self.stations]
+        return diagram(kinds, moves(self.routing, self._visits.sum(axis=1)), self.caption())
 
-        return svg(self)
-
-
-def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
-    if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
-        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
-    members = tuple(values)
-    seen = set()
-    for member in members:
-        if not isinstance(member, kind):
-            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
-        if member.name in seen:  # type: ignore[attr-defined]
-            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
-        seen.add(member.name)  # type: ignore[attr-defined]
-    return members
-
-
-def _require_known_classes(stations: Sequence[Place], classes: Sequence[str]) -> None:
-    known = set(classes)
-    for station in stations:
-        for what in ("service_time", "visit_ratio", "scv", "distribution"):
-            value = getattr(station, what)
-            if isinstance(value, Mapping):
-                for name in value:
-                    if name not in known:
-                        have = ", ".join(map(repr, classes)) or "none"
-                        raise ModelError(
-                            f"station {station.name!r}: {what} names class {name!r}, but the classes are: {have}"
-                        )
-
-
-def _require_match(
-    given: np.ndarray, V: np.ndarray, chains: Sequence[Sequence[int]], stations: Sequence[str], classes: Sequence[str]
-) -> None:
-    """Visit ratios given beside a routing must be proportional to it in each chain; all 1 is the default."""
-    if np.all(given == 1.0):
-        return
-    for chain in chains:
-        part, routed = given[:, chain], V[:, chain]
-        with np.errstate(all="ignore"):
-            factor = part.sum() / routed.sum()
-        for k, c in zip(*np.nonzero(np.abs(part - factor * routed) > 1e-6 * max(part.max(), 1e-300)), strict=True):
-            who = f", class {classes[chain[c]]!r}" if classes else ""
-            raise ModelError(
-                f"station {stations[k]!r}{who}: visit_ratio {part[k, c]:.6g} does not match the routing, which gives "
-                f"{factor * routed[k, c]:.6g}; leave one of them out"
-            )
-
-
-def require_format(format: str, version: int, expected: str, known: int) -> None:
-    """Refuse another format, and one newer than this package knows (raises DataError, which the decoder places)."""
-    if format != expected:
-        raise DataError(f"format must be {expected!r}, got {format!r}")
-    if not 1 <= version <= known:
-        raise DataError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")
+    def _repr_html_(self) -> str:
+        return self._repr_svg_() + Result._repr_html_(self)

@@ -137,3 +137,21 @@ def _chain_visits(
     V = np.zeros(C * K)
     V[states] = np.where(v < 1e-13, 0.0, v)
     return V.reshape(C, K).T
+
+
+def require_match(
+    given: np.ndarray, V: np.ndarray, chains: Sequence[Sequence[int]], stations: Sequence[str], classes: Sequence[str]
+) -> None:
+    """Visit ratios given beside a routing must be proportional to it in each chain; all 1 is the default."""
+    if np.all(given == 1.0):
+        return
+    for chain in chains:
+        part, routed = given[:, chain], V[:, chain]
+        with np.errstate(all="ignore"):
+            factor = part.sum() / routed.sum()
+        for k, c in zip(*np.nonzero(np.abs(part - factor * routed) > 1e-6 * max(part.max(), 1e-300)), strict=True):
+            who = f", class {classes[chain[c]]!r}" if classes else ""
+            raise ModelError(
+                f"station {stations[k]!r}{who}: visit_ratio {part[k, c]:.6g} does not match the routing, which gives "
+                f"{factor * routed[k, c]:.6g}; leave one of them out"
+            )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ModelError
-from ..files import write_atomically
-from ..tables import html_table, text_table
+from ..results import Result
+from .lowered import lower
 from .network import Network
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Solution:
+class Solution(Result):
     """Steady-state measures of a closed network.
 
     Only throughputs and residence times are stored; everything else follows from them by Little's law. With several
@@ -140,10 +138,9 @@ class Solution:
 
     @property
     def bottleneck(self) -> str | None:
-        """The queueing station with the largest demand per server (utilization, with classes); None without queues."""
-        D = self.network.service_demand
-        m = np.array([s.servers for s in self.network.stations])
-        load = (self.utilization if D.ndim == 2 else D / m) * (m < np.inf)
+        """The queueing station that works the largest part of what it can at its fastest; None without queues."""
+        D = np.reshape(self.network.service_demand, (len(self.network.stations), -1))
+        load = (self.class_throughput * D).sum(axis=1) / lower(self.network).fastest(self.population)
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property
@@ -231,31 +228,14 @@ class Solution:
             document["classes"] = self.class_rows()
         return document
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JSON of the measures at `population`; also written to ``path`` when one is given."""
-        text = json.dumps(self.to_dict(), indent=1)
-        if path is not None:
-            write_atomically(path, text + "\n")
-        return text
-
-    def _caption(self) -> str:
-        return (
+    def caption(self) -> str:
+        """Population, throughput and method, and why that one where it says more than the usual choice would."""
+        about = (
             f"{self.network.name or 'network'}: population {self.population}, throughput {self.throughput:.6g} /s, "
             f"cycle time {self.cycle_time:.6g} s ({self.solver}, {'exact' if self.exact else 'approximate'})"
         )
+        return f"{about}\n{self.reason}" if self.reason and self.solver != "exact MVA" else about
 
-    def __repr__(self) -> str:
-        tables = [text_table(self.to_rows())]
-        if self.network.classes:
-            tables.insert(0, text_table(self.class_rows()))
-        return "\n".join([self._caption(), *([self.reason] if self._worth_saying else []), *tables])
-
-    @property
-    def _worth_saying(self) -> bool:
-        """Whether the reason says more than the usual choice would."""
-        return bool(self.reason) and self.solver != "exact MVA"
-
-    def _repr_html_(self) -> str:
-        classes = html_table(self.class_rows(), caption="") if self.network.classes else ""
-        reason = self.reason if self._worth_saying else ""
-        return html_table(self.to_rows(), caption=f"{self._caption()} {reason}".strip()) + classes
+    def tables(self) -> list[list[dict[str, Any]]]:
+        """Classes where there are several, then stations."""
+        return [*([self.class_rows()] if self.network.classes else []), self.to_rows()]

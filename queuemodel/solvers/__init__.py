@@ -3,16 +3,8 @@
 from .approximate import AQL, ApproximateMVA, BardSchweitzer, Linearizer
 from .barrier import barrier_time
 from .batch import BatchSolution, solve_batch
-from .bounds import (
-    BottleneckSwitch,
-    Bounds,
-    asymptotic_bounds,
-    balanced_job_bounds,
-    bottleneck_switches,
-    geometric_bounds,
-    proportional_bounds,
-    saturation_population,
-)
+from .bottlenecks import BottleneckSwitch, bottleneck_switches, saturation_population
+from .bounds import Bounds, asymptotic_bounds, balanced_job_bounds, geometric_bounds, proportional_bounds
 from .convolution import Convolution, log_normalizing_constants, marginal_distribution, queue_length_variance
 from .knee import knee_throughput, knee_width
 from .markov import MarkovChain

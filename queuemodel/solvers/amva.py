@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
-from ..network import Network, Place, Solution
+from ..checks import require_choice
+from ..network import Network, Place
 from .lowering import Chains, chains_of
 
 MULTI_SERVER = ("suri", "seidmann")
@@ -18,17 +18,16 @@ MULTI_SERVER = ("suri", "seidmann")
 class Model:
     """Arrays of a network: demands D, visits V, service times S and their scv, all (K, C); Z and N (C,)."""
 
-    network: Network
-    chains: Chains | None
+    chains: Chains
     D: np.ndarray
     V: np.ndarray
     S: np.ndarray
     scv: np.ndarray
     Z: np.ndarray
     N: np.ndarray
-    delay: np.ndarray
     servers: np.ndarray
     fcfs: np.ndarray
+    forks: dict[int, Place]
     curves: dict[int, np.ndarray]
     multi_server: str
 
@@ -50,52 +49,61 @@ class Model:
             residual = S * (1.0 + 0.5 * (self.scv[:, :, None] - 1.0) * (1.0 - full))
             waiting = self.V * (S * np.maximum(A - U, 0.0) + residual * np.minimum(U, A)).sum(axis=1)
             R = np.where(self.fcfs[:, None], D + waiting, R)
-        many = np.flatnonzero((self.servers > 1) & ~self.delay).tolist()
-        for k in many:
+        for k in np.flatnonzero(self.servers > 1).tolist():
             m = self.servers[k]
             rho = np.minimum(U[k].sum(axis=0) / m, 1.0)
             R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** (4.464 * (m**0.676 - 1.0))
-        for k, station in enumerate(self.network.stations):
-            if station.branches:
-                rho = np.minimum(U[k].sum(axis=0), 1.0)
-                slowest = [_fork_join(station, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
-                R[k] = self.V[k] * slowest
-            elif k in self.curves:
-                n = 1.0 + met[k]
-                R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(self.curves[k]) + 1), self.curves[k])
-        R[self.delay] = self.D[self.delay]
+        for k, fork in self.forks.items():
+            rho = np.minimum(U[k].sum(axis=0), 1.0)
+            slowest = [_fork_join(fork, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
+            R[k] = self.V[k] * slowest
+        for k, curve in self.curves.items():
+            n = 1.0 + met[k]
+            R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
+        R[self.chains.delay] = self.D[self.chains.delay]
         return R
 
-    def solution(self, X: np.ndarray, R: np.ndarray, **about: Any) -> Solution:
-        """The solution of these throughputs (C,) and residence times (K, C)."""
-        if self.chains is None:
-            return Solution(self.network, int(self.N[0]), X, R.T.copy(), exact=False, **about)
-        return self.chains.solution(X, X * R, exact=False, **about)
+    def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
+        """About how often somebody is at each load-dependent station, for throughputs (n, C) and queues (n, K).
+
+        Work done, X D, is that share times the speed with as many customers as are there then.
+        """
+        if not self.curves:
+            return None
+        share = np.full(Q.shape, np.nan)
+        for k, curve in self.curves.items():
+            work = X @ self.D[k]
+            p = np.ones(len(work))
+            for _ in range(30):
+                speed = np.interp(Q[:, k] / np.maximum(p, 1e-300), np.arange(1, len(curve) + 1), curve)
+                p = np.clip(0.5 * (p + work / speed), 0.0, 1.0)
+            share[:, k] = p
+        return share
 
 
 def model_of(network: Network, population: int | tuple[int, ...], multi_server: str = "suri") -> Model:
     """The arrays of a network at a population."""
-    if multi_server not in MULTI_SERVER:
-        raise ModelError(f"multi_server must be one of {', '.join(MULTI_SERVER)}, got {multi_server!r}")
-    if isinstance(population, int):
-        chains = None
-        D, Z, N = network.service_demand[:, None], network.think_times, np.array([population])
-    else:
-        chains = chains_of(network, population)
-        D, Z, N = chains.D, chains.Z, chains.N
+    require_choice(multi_server, "multi_server", MULTI_SERVER)
+    chains = chains_of(network, population)
     V, S, second = _visits(network)
-    delay = network.is_delay
-    servers = np.array([1.0 if s.is_delay else s.servers for s in network.stations])
-    fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations])
-    total = int(N.sum())
-    curves = {
-        k: np.array([s.rate(n) for n in range(1, total + 1)])
-        for k, s in enumerate(network.stations)
-        if s.rates is not None
-    }
+    total = range(1, int(chains.N.sum()) + 1)
+    stations = list(enumerate(network.stations))
     with np.errstate(invalid="ignore", divide="ignore"):
         scv = np.where(S > 0, np.maximum(second / (S * S) - 1.0, 0.0), 1.0)
-    return Model(network, chains, D, V, S, scv, Z, N, delay, servers, fcfs, curves, multi_server)
+    return Model(
+        chains,
+        chains.D,
+        V,
+        S,
+        scv,
+        chains.Z,
+        chains.N,
+        servers=np.array([1.0 if s.is_delay else s.servers for s in network.stations]),
+        fcfs=np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations]),
+        forks={k: s for k, s in stations if s.branches},
+        curves={k: np.array([s.rate(n) for n in total]) for k, s in stations if s.rates is not None},
+        multi_server=multi_server,
+    )
 
 
 def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

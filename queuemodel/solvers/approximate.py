@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError, QueueModelWarning
+from ..errors import QueueModelWarning
 from ..network import Network, Solution
 from .amva import Model, model_of, rejoin_seidmann, split_seidmann
+from .held import hold_classes, hold_curve
 
 MOST_ITERATIONS = 20_000
 
@@ -103,36 +106,28 @@ class ApproximateMVA:
             x = n / (network.think_time + r.sum())
             X[n - 1], R[n - 1] = x, r
             Q[:, 0, 0], U[:, 0, 0] = x * r, x * model.D[:, 0]
-        X, R = _within_capacity(model, X, R)
-        return Solution(network, population, X, R, solver="approximate MVA", exact=False, reason=self.reason)
+        X, R, held = hold_curve(model.chains, X, R)
+        busy = model.busy(X[:, None], X[:, None] * R)
+        reason = self.reason + held if self.reason else held[2:]
+        return Solution(network, population, X, R, solver="approximate MVA", exact=False, reason=reason, busy=busy)
 
 
-def _within_capacity(model: Model, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """No station serves more than it can: what is left of the cycle is waited at the busiest."""
-    load = np.where(model.delay, 0.0, model.D[:, 0] / model.servers)
-    for k, curve in model.curves.items():
-        load[k] = model.D[k, 0] / curve.max()
-    busiest = int(load.argmax())
-    if load[busiest] <= 0:
-        return X, R
-    capped = np.minimum(X, 1.0 / load[busiest])
-    n = np.arange(1, len(X) + 1)
-    R[:, busiest] += n / capped - n / X
-    return capped, R
-
-
-def _solve(solver, name, network, population, method) -> Solution:
+def _solve(
+    solver: Any, name: str, network: Network, population: int | tuple[int, ...], method: Callable[..., Any]
+) -> Solution:
     model = model_of(network, population, getattr(solver, "multi_server", "suri"))
-    if isinstance(population, int) and population < 1:
-        raise ModelError(f"{name}: population must be at least 1, got {population!r}")
-    split = getattr(solver, "multi_server", "suri") == "seidmann"
+    split = model.multi_server == "seidmann"
     work = split_seidmann(model) if split else model
     with np.errstate(divide="ignore", invalid="ignore"):
         X, R = method(work, getattr(solver, "tolerance", 1e-10))
     if split:
         R = rejoin_seidmann(model, R)
+    X, R, held = hold_classes(model.chains, X, R)
     reason = getattr(solver, "reason", "") or f"{name} was asked for: approximate at any population"
-    return model.solution(X, R, solver=name, reason=reason)
+    Q = X * R
+    busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
+    about = {"solver": name, "exact": False, "reason": reason + held}
+    return model.chains.solution(X, Q, busy=None if busy is None else busy[0], **about)
 
 
 def _fixed_point(model: Model, N: np.ndarray, meets, tolerance: float):

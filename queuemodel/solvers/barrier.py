@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from ..checks import require_count
 from ..errors import ModelError
-from ..network import Network
-from ..network.jobclass import require_count
+from ..network import LARGEST_POPULATION, Network
 
 #: States (numbers of customers at each stage) beyond which a request is refused.
 MOST_STATES = 500_000
@@ -41,7 +41,7 @@ def barrier_time(network: Network, *, population: int) -> float:
     >>> round(barrier_time(network, population=4), 6)  # 1 + 1/2 + 1/3 + 1/4
     2.083333
     """
-    N = require_count(population, "population")
+    N = require_count(population, "population", most=LARGEST_POPULATION)
     if network.classes or network.routing is not None or any(s.branches for s in network.stations):
         raise ModelError(
             "barrier: rounds go through stations in order; classes, routing and fork-joins are not supported"

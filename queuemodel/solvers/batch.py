@@ -10,11 +10,15 @@ import numpy as np
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION
 from ..network.arrays import number_array
+from ..results import Result
 from .lowering import MEMORY
 
+#: Rows that print shows.
+SHOWN = 20
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchSolution:
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BatchSolution(Result):
     """Measures of many networks; ``...`` is the shape that demands, think times and populations broadcast to.
 
     Attributes
@@ -54,6 +58,29 @@ class BatchSolution:
     def cycle_time(self) -> np.ndarray:
         """Seconds per cycle, shape (...)."""
         return np.asarray(self.residence_time.sum(axis=-1) + self.think_time)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per network, at its own population."""
+        names = [f"index {axis}" for axis in range(self.population.ndim)]
+        return [
+            dict(zip(names, index, strict=True))
+            | {
+                "population": int(self.population[index]),
+                "throughput": float(self.throughput[index]),
+                "cycle_time": float(self.cycle_time[index]),
+            }
+            for index in np.ndindex(self.population.shape)
+        ]
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The first few."""
+        return self.to_rows()[:SHOWN]
+
+    def caption(self) -> str:
+        """How many networks of how many stations."""
+        count = self.population.size
+        first = f", the first {SHOWN}" if count > SHOWN else ""
+        return f"{count:,} networks of up to {self.demands.shape[-1]} queues{first}"
 
 
 def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves: bool = True) -> BatchSolution:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
 from ..network import Solution
-from .bounds import asymptotic_bounds, balanced_job_bounds, saturation_population
+from .bottlenecks import saturation_population
+from .bounds import asymptotic_bounds, balanced_job_bounds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

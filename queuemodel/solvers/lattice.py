@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
-from .multiclass import Merged
+from .merging import Merged
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
-def cost(merged: Merged, rates: list[np.ndarray | None]) -> tuple[float, float]:
+def cost(merged: Merged) -> tuple[float, float]:
     """Station steps and bytes that `solve_lattice` needs."""
     points = math.prod(int(n) + 1 for n in merged.N)
+    rates = merged.speeds
     C, M = len(merged.N), sum(mu is not None for mu in rates)
     rounds = 2 + math.ceil(math.log2(max(1, M)))
     terms = sum(min(points, math.comb(_reach(mu, merged.N) - 1 + C, C)) for mu in rates if mu is not None)
@@ -33,9 +34,9 @@ def _reach(mu: np.ndarray, N: np.ndarray) -> int:
 class _Work:
     """The lattice's shape, the stations, and the constants without each load-dependent one."""
 
-    def __init__(self, merged: Merged, rates: list[np.ndarray | None]) -> None:
+    def __init__(self, merged: Merged) -> None:
         self.D, self.N = merged.D, merged.N
-        self.rates = rates
+        self.rates = merged.speeds
         self.strides = np.ones(len(self.N), dtype=np.int64)
         for c in range(len(self.N) - 2, -1, -1):
             self.strides[c] = self.strides[c + 1] * (self.N[c + 1] + 1)
@@ -86,11 +87,11 @@ class _Work:
             self.leave_out(rest, keep)
 
 
-def solve_lattice(merged: Merged, rates: list[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (C,), Q (C, K) and the probabilities (K,) that nobody is there (NaN at stations of constant rate)."""
     from .kernels import lattice
 
-    work = _Work(merged, [None if mu is None or (len(mu) == 1 and mu[0] == 1.0) else mu for mu in rates])
+    work = _Work(merged)
     C, K = merged.D.shape
     base = work.empty()
     lattice.thinking(merged.Z, work.N, work.strides, *base)

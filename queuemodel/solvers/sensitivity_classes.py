@@ -10,15 +10,16 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import Network
-from ..tables import html_table, text_table
-from .lowering import MEMORY, refuse_without_product_form, require_populations
+from ..results import Result
+from .lowering import MEMORY, chains_of, refuse_without_product_form, require_populations
+from .slopes import slopes_by_recursion
 
-#: Lattice points beyond which the recursion is refused (tens of microseconds each), and numbers it may update.
-MOST_POINTS, MOST_UPDATES = 2_000_000, 1e11
+#: Numbers that the recursion may update (about 2 ns each).
+MOST_UPDATES = 1e10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClassSensitivity:
+class ClassSensitivity(Result):
     """Derivatives at one population of K stations and C classes, in the order of the network's classes.
 
     Attributes
@@ -76,15 +77,10 @@ class ClassSensitivity:
             for d, name in enumerate(names)
         ]
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """Throughputs and populations."""
         pairs = zip(self.network.class_names, self.throughput, self.populations, strict=True)
         return "throughput " + ", ".join(f"{name} {x:.6g} /s at population {n}" for name, x, n in pairs)
-
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self.to_rows())}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), caption=self._caption())
 
 
 def class_sensitivity(network: Network, population: object) -> ClassSensitivity:
@@ -92,56 +88,17 @@ def class_sensitivity(network: Network, population: object) -> ClassSensitivity:
     counts = require_populations(network, population)
     assert isinstance(counts, tuple)  # the network has classes
     refuse_without_product_form(network, "sensitivity")
-    for s in network.stations:
-        if s.rates is not None or (s.servers != 1 and not s.is_delay):
-            raise ModelError(
-                f"sensitivity: station {s.name!r} has {s.servers} servers or rates; with classes only single-server "
-                "queues and delays are differentiated"
-            )
+    chains = chains_of(network, counts)
+    if why := chains.why_not_plain():
+        raise ModelError(f"sensitivity: {why}; with classes only single-server queues and delays are differentiated")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("sensitivity: customers switch classes; derivatives are of classes that nobody leaves")
-    K, C = network.service_demand.shape
+    K, C = chains.D.shape
     points, P = math.prod(n + 1 for n in counts), C * (K + 1)
-    size, updates = 8.0 * points * K * (P + 1), 1.0 * points * C * K * P
-    if size > MEMORY or points > MOST_POINTS or updates > MOST_UPDATES:
+    size, updates = 8.0 * points / (counts[0] + 1) * K * (P + 1), 1.0 * points * C * K * P
+    if size > MEMORY or updates > MOST_UPDATES:
         raise ModelError(
-            f"sensitivity: {points:,} lattice points times {P} parameters need {size:.3g} bytes (limit {MEMORY:.3g}), "
-            f"{updates:.3g} updates (limit {MOST_UPDATES:.3g}) and at most {MOST_POINTS:,} points; take fewer customers"
+            f"sensitivity: {points:,} lattice points times {P} parameters need {size:.3g} bytes (limit {MEMORY:.3g}) "
+            f"and {updates:.3g} updates (limit {MOST_UPDATES:.3g}); take fewer customers"
         )
-    X, R, dX, dR = _recursion(network, counts, points, P)
-    by_D, by_Z = slice(0, K * C), slice(K * C, P)
-    return ClassSensitivity(
-        network, counts, X, R.T, dX[:, by_D].reshape(C, K, C), dX[:, by_Z],
-        dR[:, :, by_D].swapaxes(0, 1).reshape(K, C, K, C), dR[:, :, by_Z].swapaxes(0, 1),
-    )  # fmt: skip
-
-
-def _recursion(network: Network, counts: tuple[int, ...], points: int, P: int) -> tuple[np.ndarray, ...]:
-    """X (C,), R (C, K) and their derivatives by the P parameters: demands (K, C), then think times."""
-    D, Z, queues = network.service_demand.T, network.think_times, ~network.is_delay
-    C, K = D.shape
-    shape = tuple(n + 1 for n in counts)
-    strides = np.array([math.prod(shape[c + 1 :]) for c in range(C)])
-    own, think = np.zeros((C, K, P)), np.zeros((C, P))
-    for c in range(C):
-        own[c, np.arange(K), np.arange(K) * C + c] = 1.0
-        think[c, K * C + c] = 1.0
-    Q, dQ = np.zeros((points, K)), np.zeros((points, K, P))
-    X, R, dX, dR = np.zeros(C), np.zeros((C, K)), np.zeros((C, P)), np.zeros((C, K, P))
-    for at, n in enumerate(np.ndindex(shape)):
-        if at == 0:
-            continue
-        here = np.array(n)
-        busy = np.flatnonzero(here)
-        before = at - strides[busy]
-        met = 1.0 + Q[before] * queues  # arrival theorem
-        r = D[busy] * met
-        dr = D[busy][:, :, None] * dQ[before] * queues[:, None] + own[busy] * met[:, :, None]
-        total = Z[busy] + r.sum(axis=1)
-        x = here[busy] / total
-        dx = -(x / total)[:, None] * (think[busy] + dr.sum(axis=1))
-        Q[at] = x @ r  # Little's law
-        dQ[at] = np.einsum("cp,ck->kp", dx, r) + np.einsum("c,ckp->kp", x, dr)
-        if at == points - 1:
-            X[busy], R[busy], dX[busy], dR[busy] = x, r, dx, dr
-    return X, R, dX, dR
+    return ClassSensitivity(network, counts, *slopes_by_recursion(chains))

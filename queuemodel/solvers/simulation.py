@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import require_count, require_number
 from ..errors import ModelError
 from ..network import Network, PhaseType, Solution
-from ..network.jobclass import require_count
 from .lowering import chains_of
 from .routes import routes_of
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ..errors import ModelError
-from ..network import LARGEST_POPULATION, Network, Solution
-from ..network.jobclass import require_count
-from .lowering import require_populations, why_not_product_form
+from ..network import Network, Solution
+from ..network.lowered import lower
+from .approximate import ApproximateMVA
+from .lowering import require_populations
 from .mva import ExactMVA
-
-__all__ = ["LARGEST_POPULATION", "Solver", "require_population", "solve"]
 
 
 class Solver(Protocol):
@@ -59,14 +58,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         if isinstance(solver, type) or not hasattr(solver, "solve"):
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
-    why = why_not_product_form(network)
+    why = lower(network).why_not_product_form()
     if why is None:
         return ExactMVA().solve(network, N)
-    from .approximate import ApproximateMVA
-
     return ApproximateMVA(reason=f"{why}: no product form, so approximate").solve(network, N)
-
-
-def require_population(population: object) -> int:
-    """A population as an int, or a `ModelError` that says what is wrong with it."""
-    return require_count(population, "population")

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..errors import MissingDependencyError, ModelError
 from ..network import Network
-from .lowering import rates_of, refuse_without_product_form, require_populations
+from ..network.lowered import speeds_of
+from .lowering import refuse_without_product_form, require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000
@@ -172,7 +173,7 @@ def _constants(sympy: Any, network: Network, D: Any, Z: Any, counts: tuple[int, 
 
 
 def _factor(sympy: Any, station: Any, D: Any, points: list[Any], total: int) -> dict[Any, Any]:
-    mu = rates_of(station, total)
+    mu = speeds_of(station, total)
     values = {}
     for n in points:
         m = sum(n)

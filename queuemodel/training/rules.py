@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..solvers import knee_throughput
-from ..solvers.mva import mva_recursion
+from ..solvers.recursions import mva_recursion
 
 #: In the place of a demand of nothing, so that quotients stay finite (seconds).
 NOTHING = 1e-300

@@ -234,7 +234,7 @@ def test_a_file_as_jmt_writes_it(tmp_path):
     ("old", "new", "message"),
     [
         ("<model", "<other", "mismatched tag"),
-        ('population="3"', 'population="-3"', "class 'A': population must be 0"),
+        ('population="3"', 'population="-3"', "class 'A': population must be a whole"),
         ('population="3"', 'population="2.5"', "whole number"),
         ('population="3"', 'population="many"', "must be a number"),
         ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),

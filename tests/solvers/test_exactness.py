@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.solvers import multiclass
 from queuemodel.solvers.lattice import solve_lattice
-from queuemodel.solvers.lowering import chains_of, rates_of
+from queuemodel.solvers.lowering import chains_of
+from queuemodel.solvers.merging import merge
+from queuemodel.solvers.multiclass import _by_customer
+from queuemodel.solvers.recursions import lattice_recursion
 
 
 def fifty_digits(demands, servers, think, N):
@@ -158,17 +160,16 @@ def test_multi_class_recursions_agree(data, classes, dependent):
     population = tuple(data.draw(st.integers(1, 6)) for _ in range(classes))
     if any(s.rates is not None for s in network.stations):
         population = tuple(min(n, 2) for n in population)
-    merged = multiclass.merge(chains_of(network, population))
+    merged = merge(chains_of(network, population))
     if not merged.stations:
         return
-    rates = [rates_of(network.stations[k], sum(population)) for k in merged.stations]
-    by_customer = multiclass._by_customer(merged, rates)
-    by_convolution = solve_lattice(merged, rates)
+    by_customer, by_convolution = _by_customer(merged), solve_lattice(merged)
     for a, b in zip(by_customer[:2], by_convolution[:2], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     if not dependent:
-        for a, b in zip(by_customer[:2], multiclass._lattice(merged), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        X, R, *_ = lattice_recursion(merged.D, merged.Z, merged.N)
+        np.testing.assert_allclose(by_customer[0], X, rtol=1e-9)
+        np.testing.assert_allclose(by_customer[1], X[:, None] * R, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("workers", [200])

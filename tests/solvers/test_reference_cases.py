@@ -79,7 +79,7 @@ def check(solution, expected, tol, *, classes=False):
 @of_kind("closed_single_class")
 def test_single_class(case):
     if case["inputs"]["N"] == 0:
-        with pytest.raises(qm.ModelError, match=r"population must be 1 to"):  # the answer, 0, is no network at work
+        with pytest.raises(qm.ModelError, match=r"population must be a whole"):  # the answer, 0, is no network at work
             qm.solve(single_class(case["inputs"]), population=0)
         return
     solution = qm.solve(single_class(case["inputs"]), population=case["inputs"]["N"])

@@ -76,7 +76,7 @@ def test_identical_classes_are_one():
 
 def test_refusals_say_why():
     with pytest.raises(qm.ModelError, match="lattice points"):
-        qm.sensitivity(network(), population=(5000, 5000))
+        qm.sensitivity(network(), population=(50_000, 50_000))
     several = qm.Network.from_demands(D, servers=[1, 2, 1], population=[1, 1])
     with pytest.raises(qm.ModelError, match="2 servers"):
         qm.sensitivity(several, population=None)

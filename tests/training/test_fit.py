@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
-from queuemodel.solvers.mva import mva_recursion
+from queuemodel.solvers.recursions import mva_recursion
 from queuemodel.training.rules import ParallelServers
 
 

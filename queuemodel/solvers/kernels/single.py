@@ -1,4 +1,4 @@
-"""Single-class recursions: mean-value analysis, and convolution in numbers with an exponent of their own.
+"""Convolution of single-class networks, in numbers with an exponent of their own.
 
 A number is a pair (m, e) that stands for m * 2**(512 e) with m = 0 or 2**-256 <= m < 2**256, so that nothing overflows
 or underflows; all terms are positive, so that nothing cancels.
@@ -40,31 +40,6 @@ def add(m, e, p, q):
     if q == e - 1:
         return m + p * DOWN, e
     return m, e
-
-
-@compiled()
-def mva(D, Z, N, X, R):
-    """Reiser and Lavenberg (1980) for queues with demands D and think time Z; fills X (N,) and R (N, K).
-
-    Rounding is kept from breaking the laws that X grows with n and stays below 1 / max D.
-    """
-    K = len(D)
-    Q = np.zeros(K)
-    before, most = 0.0, 0.0
-    for k in range(K):
-        most = max(most, D[k])
-    most = 1.0 / most if most > 0.0 else np.inf
-    for n in range(1, N + 1):
-        total = Z
-        for k in range(K):
-            r = D[k] * (1.0 + Q[k])  # arrival theorem
-            R[n - 1, k] = r
-            total += r
-        x = max(before, min(n / total, most))
-        before = x
-        X[n - 1] = x
-        for k in range(K):
-            Q[k] = x * R[n - 1, k]  # Little's law
 
 
 @compiled()
@@ -175,35 +150,3 @@ def marginal(fm, fe, gm, ge, m, e, p):
         elif d < -1:
             x = 0.0
         p[j] = x
-
-
-@compiled()
-def gradients(D, Z, N, dX, dR):
-    """Mean-value analysis differentiated: dX (K+1,) and dR (K, K+1) at N by each demand and the think time.
-
-    Returns X and fills R's derivatives; column K is the think time's.
-    """
-    K = len(D)
-    Q = np.zeros(K)
-    dQ = np.zeros((K, K + 1))
-    R = np.zeros(K)
-    x = 0.0
-    for n in range(1, N + 1):
-        total = Z
-        for k in range(K):
-            R[k] = D[k] * (1.0 + Q[k])
-            total += R[k]
-        x = n / total
-        for i in range(K + 1):
-            slope = 1.0 if i == K else 0.0
-            for k in range(K):
-                dR[k, i] = D[k] * dQ[k, i]
-                if k == i:
-                    dR[k, i] += 1.0 + Q[k]
-                slope += dR[k, i]
-            dX[i] = -x / total * slope
-            for k in range(K):
-                dQ[k, i] = dX[i] * R[k] + x * dR[k, i]
-        for k in range(K):
-            Q[k] = x * R[k]
-    return x
