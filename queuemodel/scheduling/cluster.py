@@ -80,10 +80,21 @@ class Placement:
     """Which machines hold which job's nodes; a job whose number does not change stays where it is."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.spread_speed = cluster.spread_speed
         size = self.size = cluster.nodes_per_machine or cluster.nodes
         full, rest = divmod(cluster.nodes, size)
         self.free = np.array([size] * full + ([rest] if rest else []))
         self.held: dict[int, list[tuple[int, int]]] = {}
+
+    def move(self, jobs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Place these jobs anew, the largest first; speeds relative to their curves, shape (jobs,)."""
+        for j in jobs.tolist():
+            self.leave(j)
+        factor = np.ones(len(jobs))
+        for k in np.argsort(-nodes, kind="stable").tolist():
+            if nodes[k] > 0 and not self.enter(int(jobs[k]), int(nodes[k])):
+                factor[k] = self.spread_speed
+        return factor
 
     def leave(self, job: int) -> None:
         """Give a job's nodes back."""

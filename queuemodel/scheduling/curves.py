@@ -209,3 +209,11 @@ def fitted_exponent(speeds: np.ndarray) -> float:
         return 0.01
     x, y = np.log(nodes), np.log(speeds[nodes])
     return float(np.clip(np.polyfit(x, y, 1)[0], 0.01, 0.99))
+
+
+def speed_between(curve: Callable[[float], float], nodes: float, most: int) -> float:
+    """Speed on an average number of nodes up to ``most``: linear between whole ones."""
+    low = math.floor(nodes)
+    if low >= most or nodes == low:
+        return float(curve(min(nodes, most)))
+    return float(curve(low) + (nodes - low) * (curve(low + 1) - curve(low)))

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..files import write_atomically
-from ..tables import html_table, text_table
+from ..results import Result
 from .cluster import Cluster
 from .policies.base import Policy
-
-if TYPE_CHECKING:
-    import pandas
-
-    from .engine import Engine
 
 #: The figures of a summary, in the order of tables; times in seconds.
 FIGURES = (
@@ -37,8 +28,8 @@ FIGURES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Schedule(Result):
     """Records of the jobs of one run, each an array of shape (jobs,) in order of arrival; times in seconds.
 
     Attributes
@@ -68,6 +59,8 @@ class Schedule:
         How often the state changed, and how often the policy was asked.
     """
 
+    digits = 6
+
     policy: Policy
     cluster: Cluster
     names: tuple[str, ...]
@@ -88,41 +81,10 @@ class Schedule:
     events: int
     decisions: int
 
-    @classmethod
-    def of(cls, engine: Engine, *, warmup: float, seed: int) -> Schedule:
-        """From a finished run."""
-        jobs = engine.jobs
-        stay = np.maximum(engine.end - engine.arrival, 1e-300)
-        met = np.maximum((engine.crowd[1] - engine.crowd[0]) / stay, 1.0)
-        share = np.clip(engine.cluster.nodes / met, engine.least, engine.most)
-        shared = np.empty(len(jobs))
-        for j, job in enumerate(jobs):
-            shared[j] = engine.true[j] / _between(job.curve, float(share[j]), int(engine.most[j]))
-        schedule = cls(
-            policy=engine.policy,
-            cluster=engine.cluster,
-            names=tuple(engine.names),
-            kinds=tuple(job.kind for job in jobs),
-            arrival=engine.arrival,
-            start=engine.start,
-            end=engine.end,
-            attained_service=engine.attained,
-            useful_service=engine.useful,
-            best_time=engine.true / engine.fastest,
-            shared_time=shared,
-            restarts=engine.restarts,
-            failures=engine.failures,
-            early=engine.share < 1,
-            warmup=min(math.floor(warmup * len(jobs)), len(jobs) - 1),
-            seed=seed,
-            history=None if engine.history is None else np.array(engine.history, dtype=float).reshape(-1, 3),
-            events=engine.events,
-            decisions=engine.decisions,
-        )
-        for value in (getattr(schedule, name) for name in cls.__slots__):
+    def __post_init__(self) -> None:
+        for value in (getattr(self, name) for name in self.__slots__):
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
-        return schedule
 
     @property
     def response_time(self) -> np.ndarray:
@@ -205,49 +167,22 @@ class Schedule:
             for j in range(len(self.names))
         ]
 
-    def to_frame(self) -> pandas.DataFrame:
-        """The rows as a DataFrame."""
-        import pandas
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The figures."""
+        return [{"figure": name.replace("_", " "), "value": value} for name, value in self.summary().items()]
 
-        return pandas.DataFrame(self.to_rows())
+    def caption(self) -> str:
+        """Policy, jobs and nodes."""
+        return f"{self.policy.name}: {len(self.names)} jobs on {self.cluster.nodes} nodes"
 
-    def to_dict(self, *, jobs: bool = False) -> dict[str, Any]:
-        """Plain values: the summary and how it was obtained, with the records when ``jobs``."""
-        document: dict[str, Any] = {
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: the figures, how they were obtained, and the records of the jobs."""
+        return {
             "policy": self.policy.name,
             "nodes": self.cluster.nodes,
             "jobs": len(self.names),
             "warmup_jobs": self.warmup,
             "seed": self.seed,
             **self.summary(),
+            "records": self.to_rows(),
         }
-        if jobs:
-            document["records"] = self.to_rows()
-        return document
-
-    def to_json(self, path: str | os.PathLike[str] | None = None, *, jobs: bool = True) -> str:
-        """JSON of `to_dict`; also written to ``path`` when one is given."""
-        text = json.dumps(self.to_dict(jobs=jobs), indent=1)
-        if path is not None:
-            write_atomically(path, text + "\n")
-        return text
-
-    def _summary_rows(self) -> list[dict[str, Any]]:
-        return [{"figure": name.replace("_", " "), "value": value} for name, value in self.summary().items()]
-
-    def _caption(self) -> str:
-        return f"{self.policy.name}: {len(self.names)} jobs on {self.cluster.nodes} nodes"
-
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self._summary_rows(), digits=6)}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self._summary_rows(), caption=self._caption(), digits=6)
-
-
-def _between(curve: Any, nodes: float, most: int) -> float:
-    """Speed on an average number of nodes: linear between whole ones."""
-    low = math.floor(nodes)
-    if low >= most or nodes == low:
-        return float(curve(min(nodes, most)))
-    return float(curve(low) + (nodes - low) * (curve(low + 1) - curve(low)))

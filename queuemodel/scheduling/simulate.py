@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..checks import require_seed, require_share
 from ..errors import ModelError
 from .cluster import Cluster
-from .engine import Engine
 from .jobs import Job, Workload, sequence_of
 from .policies.base import Policy
 from .schedule import Schedule
@@ -66,9 +66,12 @@ def simulate(
         raise ModelError("simulate: give either nodes or cluster")
     if not isinstance(policy, Policy):
         raise ModelError(f"simulate: policy must be a Policy, got {type(policy).__name__}")
-    if not 0 <= warmup < 1:
-        raise ModelError(f"simulate: warmup must be at least 0 and below 1 of the jobs, got {warmup!r}")
+    if require_share(warmup, "simulate: warmup") == 1:
+        raise ModelError("simulate: warmup must be below 1, or no job would be left to average over, got 1")
+    require_seed(seed, "simulate: seed")
     where = Cluster(nodes) if cluster is None else cluster  # type: ignore[arg-type]
+    from .engine import Engine  # compiled loops: numba takes long to import
+
     engine = Engine(sequence_of(workload), policy, where, seed=seed, history=history)
     engine.run(progress)
-    return Schedule.of(engine, warmup=warmup, seed=seed)
+    return engine.schedule(warmup=warmup, seed=seed)

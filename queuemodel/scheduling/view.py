@@ -9,14 +9,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from ..errors import ModelError
-from .curves import as_curve, speed_table
+from .curves import as_curve
+from .speed_tables import SpeedTables
 
 #: What a policy may declare to know beyond names, arrival times, limits and present nodes.
 KNOWLEDGE = ("attained_service", "remaining", "curve", "end")
-
-
-#: Rows without users that are kept before the one longest without is recycled.
-_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,88 +44,6 @@ class JobState:
     least_nodes: int = 1
     most_nodes: int | None = None
     requested_nodes: int | None = None
-
-
-class SpeedTables:
-    """Speed tables of the curves in use, one row each, shared by jobs of one kind; rows are recycled.
-
-    Attributes
-    ----------
-    speeds : ndarray, shape (rows, nodes + 1)
-        Steps per second on 0, 1, ... nodes; 0 outside a job's limits.
-    """
-
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
-        self.speeds = np.zeros((4, nodes + 1))
-        self._row_of: dict[Any, int] = {}
-        self._key_of: dict[int, Any] = {}
-        self._users: list[int] = []
-        self._idle: dict[int, None] = {}  # rows without users, longest idle first
-        self._memo: dict[Any, np.ndarray] = {}  # what `derived` has computed, and which rows it has yet to
-        self._stale: dict[Any, set[int]] = {}
-
-    def acquire(self, curve: Callable[[float], float], least: int, most: int, what: str) -> int:
-        """The row of a curve within a job's limits, made and checked when it is new."""
-        try:
-            key = (curve, least, most)
-            row = self._row_of.get(key)
-        except TypeError:  # not hashable
-            key = (id(curve), least, most)  # type: ignore[assignment]
-            row = self._row_of.get(key)
-        if row is not None:
-            self._users[row] += 1
-            self._idle.pop(row, None)
-            return row
-        table = speed_table(curve, least=least, most=most, what=what)
-        if len(self._idle) >= _KEPT:
-            row = next(iter(self._idle))
-            del self._idle[row], self._row_of[self._key_of[row]]
-        else:
-            row = len(self._users)
-            self._users.append(0)
-            if row == len(self.speeds):
-                self.speeds = np.vstack([self.speeds, np.zeros_like(self.speeds)])
-        self.speeds[row] = 0.0
-        self.speeds[row, : most + 1] = table
-        self._row_of[key] = row
-        self._key_of[row] = key
-        self._users[row] = 1
-        for stale in self._stale.values():
-            stale.add(row)
-        return row
-
-    def release(self, row: int) -> None:
-        """One user less; a row without users is kept for the next job of its kind, until its place is needed."""
-        self._users[row] -= 1
-        if not self._users[row]:
-            self._idle[row] = None
-
-    def derived(self, function: Callable[..., Any], *args: Any, numbered: bool = False) -> np.ndarray:
-        """``function(speeds of a row, *args)`` for each row, computed once per curve; shape (rows, ...).
-
-        ``numbered``: the function takes the number of the row as its last argument.
-        """
-        key = (function, args)
-        stale = self._stale.setdefault(key, set(self._key_of) if key not in self._memo else set())
-        if stale:
-            for row in stale:
-                if row in self._key_of:
-                    value = np.asarray(function(self.speeds[row], *args, *((row,) if numbered else ())))
-                    known = self._memo.get(key)
-                    if known is None or row >= len(known):
-                        grown = np.zeros((len(self.speeds), *value.shape), dtype=value.dtype)
-                        filled = 0
-                        if known is not None:
-                            grown[: len(known)] = known
-                            filled = len(known)
-                        if numbered:  # rows not in use yet must keep their place in the order of rows
-                            for spare in range(filled, len(grown)):
-                                grown[spare] = function(self.speeds[spare], *args, spare)
-                        known = self._memo[key] = grown
-                    known[row] = value
-            stale.clear()
-        return self._memo[key]
 
 
 class Source(Protocol):

@@ -13,14 +13,12 @@ from queuemodel.scheduling import (
     EndsEarly,
     EqualShare,
     GreedyGain,
-    HeSRPT,
     Job,
     PowerLawCurve,
     RankPriced,
     TableCurve,
     Workload,
     as_curve,
-    engine,
     simulate,
 )
 from queuemodel.scheduling.streams import JobKind, Stream, example_kinds, measured_kinds
@@ -115,6 +113,18 @@ def test_failures_follow_the_exponential_law_and_cost_the_work_since_the_checkpo
     assert never.mean_response_time == 500
 
 
+def test_a_job_that_would_fail_for_ever_is_given_up_in_one_line():
+    job_of_a_day = [job("a", 0, 86400, most_nodes=1)]
+    cluster = Cluster(1, mean_time_to_failure=600)  # no checkpoints: a day without failure comes once in e^144 tries
+    with pytest.raises(ModelError, match=r"job 'a': fails every 600 s on 1 nodes, but needs 8\.64e\+04 s until"):
+        simulate(job_of_a_day, FIFO(), cluster=cluster)
+    with pytest.raises(ModelError, match="practically never end"):
+        simulate(job_of_a_day, FIFO(), cluster=Cluster(1, mean_time_to_failure=600, restart_seconds=1e5))
+    # What fails often, but gets through, is simulated.
+    assert simulate(job_of_a_day, FIFO(), cluster=Cluster(1, mean_time_to_failure=600, checkpoint_seconds=1800)).end > 0
+    assert simulate([job("a", 0, 3600, most_nodes=1)], FIFO(), cluster=cluster).failures > 10
+
+
 def test_spreading_over_machines_lowers_the_speed():
     jobs = [job("a", 0, 30, requested_nodes=3), job("b", 0, 30, requested_nodes=3), job("c", 0, 20, requested_nodes=2)]
     packed = simulate(jobs, FIFO(), cluster=Cluster(8, nodes_per_machine=4, spread_speed=0.5))
@@ -131,19 +141,6 @@ def test_prediction_error_changes_what_policies_see_and_not_what_runs():
     assert blind[0] == blind[1]
     none = jobs.with_prediction_error()
     assert simulate(none, RankPriced(), nodes=20).mean_response_time == pytest.approx(true)
-
-
-@pytest.mark.parametrize("policy", [GreedyGain(), EqualShare(), HeSRPT(0.5)])
-def test_one_by_one_and_all_at_once_are_the_same(policy, monkeypatch):
-    workload = Stream(example_kinds(most=32), jobs=120, nodes=32, load=0.9).workload(4)
-    cluster = Cluster(32, restart_seconds=20, start_seconds=5)
-    monkeypatch.setattr(engine, "_FEW", 0)
-    many = simulate(workload, policy, cluster=cluster)
-    monkeypatch.setattr(engine, "_FEW", 10**9)
-    few = simulate(workload, policy, cluster=cluster)
-    assert many.end == pytest.approx(few.end, rel=1e-12)
-    assert many.attained_service == pytest.approx(few.attained_service, rel=1e-9)
-    assert many.restarts.tolist() == few.restarts.tolist()
 
 
 @pytest.mark.parametrize("policy", [GreedyGain(), RankPriced(), FIFO()])

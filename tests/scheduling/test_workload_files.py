@@ -199,7 +199,7 @@ def test_command_line_of_the_reproduction(pollux):
         (["--policy", "fifo", "--nodes", "2.5"], "must be a whole number of at least 1, got '2.5'"),
         (["--policy", "fifo", "--seed", "-1"], "must be a whole number of at least 0, got -1"),
         (["--policy", "fifo", "--warmup", "1.5"], "must be between 0 and 1"),
-        (["--policy", "fifo", "--warmup", "1"], "warmup must be at least 0 and below 1"),
+        (["--policy", "fifo", "--warmup", "1"], "warmup must be below 1"),
         (["--policy", "fifo", "--interval", "0"], "must be finite and > 0"),
         (["--policy", "fifo", "--restart-seconds", "nan"], "must be finite and >= 0"),
         (["--policy", "fifo", "--curves", "predicted"], "No such option"),
