@@ -40,7 +40,8 @@ from queuemodel.scheduling import (
 )
 from queuemodel.scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
 from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import Run, Study, run_all
+from queuemodel.scheduling.study import Study
+from queuemodel.scheduling.sweep import Replication, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
@@ -136,11 +137,11 @@ def stream(load: float = 0.7, **rest: Any) -> Stream:
 
 def runs(
     source: Stream, policies: Sequence[Policy], varied: dict[str, Any], *, restart: float = 30.0, **rest: Any
-) -> list[Run]:
+) -> list[Replication]:
     """Replications of one point of a sweep."""
     cluster = Cluster(NODES, restart_seconds=restart, start_seconds=restart)
     return [
-        Run(source, policy, cluster, seed, {"policy": policy.name, **varied}, **rest)
+        Replication(source, policy, cluster, seed, {"policy": policy.name, **varied}, **rest)
         for policy, seed in itertools.product(policies, range(REPLICATIONS))
     ]
 

@@ -215,18 +215,61 @@ def test_a_policy_that_breaks_the_rules_is_caught(grant, message):
         simulate([Job("a", arrival_time=0, steps=1, curve=float)], Wrong(), nodes=2)
 
 
+def test_a_name_tells_every_knob_that_differs_from_its_default_and_nothing_else():
+    assert [policy.name for policy in (RankPriced(), RankPriced(0.5), FIFO(), GreedyGain(floor=0.5, power=1))] == [
+        "RankPriced",
+        "RankPriced",
+        "FIFO",
+        "GreedyGain",
+    ]
+    assert LeastAttainedService((10, 100.5)).name == "LeastAttainedService(thresholds=10+100.5)"
+    assert ModelBased("gain", threshold=0.1).name == "ModelBased(order=gain, threshold=0.1)"
+    assert EqualShare(divisible=True).name == "EqualShare(divisible=True)"
+    assert GreedyGain(0.6, 0.3).name == "GreedyGain(floor=0.6, power=0.3)"
+
+
+@pytest.mark.parametrize("short", POLICIES)
+def test_a_name_is_what_the_command_line_takes(short):
+    """Every knob of every policy, moved from its default, is in the name, and the name leads back to the policy."""
+    kind = POLICIES[short]
+    moved = {"exponent": 0.25, "floor": 0.125, "power": 0.75, "threshold": 0.3, "fixed": 3, "divisible": True}
+    moved |= {"thresholds": (5.0, 1e6), "order": "gain", "grant": "marginal"}
+    knobs = {field.name: moved[field.name] for field in dataclasses.fields(kind)}
+    policy = kind(**knobs)
+    written = policy.name.partition("(")[2].rstrip(")")
+    assert policy_named(f"{short}:{written}") == policy
+    for knob in knobs:
+        assert kind(**{knob: knobs[knob]}).name != kind().name
+
+
 def test_policies_by_name():
     for name in POLICIES:
         assert isinstance(policy_named(name), Policy)
     assert policy_named("model:order=gain, grant=marginal,threshold=0.3") == ModelBased("gain", "marginal", 0.3)
     assert policy_named("las:thresholds=10+20") == LeastAttainedService((10, 20))
+    assert policy_named("las:thresholds=3600").thresholds == (3600.0,)
+    assert policy_named("hesrpt:exponent=none,divisible=true") == HeSRPT(divisible=True)
     for text, message in [
         ("lottery", "must be one of fifo"),
         ("greedy:flor=1", "takes floor=..., power=..., got 'flor=1'"),
-        ("greedy:floor=2", "floor must be a number from 0 to 1, got 2"),
+        ("greedy:floor=0.1,floor=0.2", "floor is given twice"),
+        ("greedy:floor=2", "floor must be between 0 and 1, got 2"),
+        ("greedy:floor=nan", "floor must be between 0 and 1, got nan"),
+        ("greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
+        ("greedy:power=inf", "power must be finite and >= 0, got inf"),
+        ("greedy:power=99", "power must be at most 10, got 99"),
         ("rank-priced:exponent=1", "exponent must be below 1"),
+        ("hesrpt:exponent=1.0", "exponent must be below 1"),
+        ("hesrpt:divisible=2", "divisible must be one of False, True, got 2"),
+        ("equi:divisible=maybe", "divisible must be one of False, True, got 'maybe'"),
+        ("las:thresholds=0", "thresholds must be finite and > 0 node-seconds, got 0"),
+        ("las:thresholds=abc", "thresholds must be finite and > 0 node-seconds, got 'abc'"),
+        ("las:thresholds=20+10", "thresholds must rise"),
+        ("las:thresholds=10+10", "thresholds must rise"),
         ("model:order=size", "order must be one of arrival, shortest, gain"),
-        ("fifo:fixed=0", "at least 1 node"),
+        ("fifo:fixed=0", "whole number of at least 1, got 0"),
+        ("fifo:fixed=2.0", "whole number of at least 1, got 2.0"),
+        ("fifo:fixed=abc", "whole number of at least 1, got 'abc'"),
     ]:
         with pytest.raises(ModelError, match=message):
             policy_named(text)

@@ -14,6 +14,7 @@ from queuemodel.scheduling import (
     EqualShare,
     GreedyGain,
     Job,
+    LeastAttainedService,
     PowerLawCurve,
     RankPriced,
     TableCurve,
@@ -22,7 +23,8 @@ from queuemodel.scheduling import (
     simulate,
 )
 from queuemodel.scheduling.streams import JobKind, Stream, example_kinds, measured_kinds
-from queuemodel.scheduling.study import sweep
+from queuemodel.scheduling.study import Study
+from queuemodel.scheduling.sweep import run_all, sweep
 
 LINEAR = PowerLawCurve(1.0)
 
@@ -217,8 +219,6 @@ def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
 
 
 def test_ctrl_c_keeps_what_has_ended(monkeypatch):
-    from queuemodel.scheduling import study as module
-
     calls = []
 
     def interrupted():
@@ -227,7 +227,7 @@ def test_ctrl_c_keeps_what_has_ended(monkeypatch):
             raise KeyboardInterrupt
         return {"policy": "x", "mean_response_time": 1.0}
 
-    study = module.run_all([interrupted] * 5)
+    study = run_all([interrupted] * 5)
     assert not study.complete
     assert len(study.runs) == 2
 
@@ -269,6 +269,58 @@ def test_ctrl_c_keeps_what_has_ended(monkeypatch):
 def test_nonsense_is_refused_in_one_line(make, message):
     with pytest.raises(ModelError, match=message) as caught:
         make()
+    assert "\n" not in str(caught.value)
+
+
+def test_policies_that_differ_in_a_knob_are_rows_of_their_own():
+    stream = Stream(example_kinds(most=16), jobs=40, nodes=16)
+    short, long = LeastAttainedService(600), LeastAttainedService(60_000)
+    study = sweep(stream, [short, long, LeastAttainedService(60_000.0)], loads=[0.9], replications=2)
+    rows = {row["policy"]: row for row in study.table("mean_response_time")}
+    assert {name: row["replications"] for name, row in rows.items()} == {
+        "LeastAttainedService(thresholds=600)": 2,
+        "LeastAttainedService(thresholds=60000)": 2,
+    }
+    for policy in (short, long):
+        alone = sweep(stream, [policy], loads=[0.9], replications=2).table("mean_response_time")
+        assert rows[policy.name]["mean_response_time"] == alone[0]["mean_response_time"]
+
+    class Nameless(FIFO):
+        name = "FIFO"
+
+    with pytest.raises(ModelError, match="different policies are named 'FIFO'"):
+        sweep(stream, [FIFO(), Nameless()])
+
+
+def test_intervals_of_a_study_are_students():
+    runs = tuple({"policy": "a", "replication": k, "mean_response_time": float(v)} for k, v in enumerate((1, 2, 6)))
+    (row,) = Study(runs, ("policy",)).table("mean_response_time", confidence=0.9)
+    assert row["mean_response_time"] == pytest.approx(3)
+    # Two degrees of freedom: 2.920 (tables), standard error sqrt(7 / 3).
+    assert row["mean_response_time_half_width"] == pytest.approx(2.91999 * math.sqrt(7 / 3), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_jobs": 0}, "processes .* must be a whole number of at least 1, got 0"),
+        ({"n_jobs": 2.0}, "processes .* whole number of at least 1, got 2.0"),
+        ({"n_jobs": True}, "processes"),
+        ({"backend": "foo"}, "backend 'foo' cannot be used"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": 2**64 - 2}, "last seed must be at most"),
+        ({"replications": 0}, "replications must be a whole number of at least 1, got 0"),
+        ({"replications": 2.0}, "replications must be a whole number"),
+        ({"loads": [0.0]}, "load must be finite and > 0"),
+        ({"loads": [math.nan]}, "load must be finite and > 0"),
+        ({"warmup": 1.0}, "warmup must be below 1"),
+        ({"warmup": -0.1}, "warmup must be between 0 and 1"),
+    ],
+)
+def test_a_study_refuses_nonsense_in_one_line(options, message):
+    stream = Stream(example_kinds(most=4), jobs=5, nodes=4)
+    with pytest.raises(ModelError, match=message) as caught:
+        sweep(stream, [FIFO()], **options)
     assert "\n" not in str(caught.value)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
 from ..view import ActiveJobs, Jobs
 
 
@@ -61,14 +61,19 @@ class Policy(abc.ABC):
 
     @property
     def name(self) -> str:
-        """How tables and plots call it."""
-        return type(self).__name__
+        """How tables, studies and plots call it: its type, with every knob that differs from its default."""
+        knobs: Any = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
+        values: list[tuple[Any, Any]] = [(knob, getattr(self, knob.name)) for knob in knobs]
+        changed = ", ".join(f"{knob.name}={_shown(value)}" for knob, value in values if value != knob.default)
+        return type(self).__name__ + (f"({changed})" if changed else "")
 
 
-def require_share(value: float, what: str) -> None:
-    """Refuse a knob outside 0 to 1."""
-    if not (isinstance(value, (int, float)) and 0 <= value <= 1):
-        raise ModelError(f"{what} must be a number from 0 to 1, got {value!r}")
+def _shown(value: Any) -> str:
+    """A knob's value as `policy_named` takes it."""
+    if isinstance(value, tuple):
+        return "+".join(map(_shown, value))
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return str(int(value)) if whole else str(value)
 
 
 def pass_over(order: np.ndarray, wanted: np.ndarray, nodes: int) -> np.ndarray:

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...checks import require_choice, require_number, require_share
 from ..view import ActiveJobs
-from .base import Policy, in_turn, require_share
+from .base import Policy, in_turn
 from .increments import corners, greedy, last_corner, most_useful, speed_increments, time_increments
 
 
@@ -70,17 +70,9 @@ class ModelBased(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
-        if self.order not in _ORDERS:
-            raise ModelError(f"model-based policy: order must be one of {', '.join(_ORDERS)}, got {self.order!r}")
-        if self.grant not in _GRANTS:
-            raise ModelError(f"model-based policy: grant must be one of {', '.join(_GRANTS)}, got {self.grant!r}")
+        require_choice(self.order, "model-based policy: order", _ORDERS)
+        require_choice(self.grant, "model-based policy: grant", _GRANTS)
         require_share(self.threshold, "model-based policy: threshold")
-
-    @property
-    def name(self) -> str:
-        """Its order, grant and knob."""
-        knob = "" if self.grant == "useful" else f", {self.threshold:g}"
-        return f"ModelBased({self.order}, {self.grant}{knob})"
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
@@ -108,7 +100,8 @@ class GreedyGain(Policy):
     ----------
     floor : float, default 0.5
     power : float, default 1
-        Weight of the steps left: 0 maximizes the cluster's total speed, relative to each job's own on one node.
+        Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
+        node.
     """
 
     floor: float = 0.5
@@ -118,11 +111,7 @@ class GreedyGain(Policy):
 
     def __post_init__(self) -> None:
         require_share(self.floor, "greedy gain: floor")
-
-    @property
-    def name(self) -> str:
-        """With its floor."""
-        return f"GreedyGain({self.floor:g})"
+        require_number(self.power, "greedy gain: power", largest=10)
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""

@@ -58,6 +58,8 @@ def policy_named(text: str) -> Policy:
         if not equals or knob not in knobs:
             allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
             raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}")
+        if knob in given:
+            raise ModelError(f"policy {name!r}: {knob} is given twice")
         given[knob] = _value(value)
     return make(**given)
 

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...checks import require_share
 from ...errors import ModelError
 from ..view import ActiveJobs
-from .base import Policy, require_share
+from .base import Policy
 from .increments import greedy, speed_increments
 
 
@@ -47,16 +48,9 @@ class RankPriced(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
-        require_share(self.exponent, "rank-priced: exponent")
-        if self.exponent >= 1:
-            raise ModelError(f"rank-priced: exponent must be below 1, got {self.exponent!r}")
+        if require_share(self.exponent, "rank-priced: exponent") == 1:
+            raise ModelError("rank-priced: exponent must be below 1, got 1")
         require_share(self.floor, "rank-priced: floor")
-
-    @property
-    def name(self) -> str:
-        """With its knobs, where they differ from the defaults."""
-        floor = f", floor {self.floor:g}" if self.floor else ""
-        return f"RankPriced({self.exponent:g}{floor})"
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""

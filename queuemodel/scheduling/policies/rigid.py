@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...checks import require_count
 from ..view import ActiveJobs
 from .base import Policy, pass_over
 
@@ -25,13 +25,8 @@ class FIFO(Policy):
     fixed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.fixed is not None and (not isinstance(self.fixed, int) or self.fixed < 1):
-            raise ModelError(f"FIFO: fixed must be a whole number of at least 1 node, got {self.fixed!r}")
-
-    @property
-    def name(self) -> str:
-        """With its fixed number, if any."""
-        return "FIFO" if self.fixed is None else f"FIFO({self.fixed})"
+        if self.fixed is not None:
+            require_count(self.fixed, "FIFO: fixed (nodes)")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ...checks import require_choice, require_number, require_share
 from ...errors import ModelError
 from ..curves import fitted_exponent
 from ..view import ActiveJobs
-from .base import Policy, in_turn, pass_over, require_share
+from .base import Policy, in_turn, pass_over
 from .model_based import useful_nodes
 
 
@@ -24,8 +26,8 @@ class LeastAttainedService(Policy):
 
     Parameters
     ----------
-    thresholds : tuple of float, default (57600,)
-        Node-seconds; 16 node-hours unless given.
+    thresholds : tuple of float, or float, default (57600,)
+        Node-seconds, rising; 16 node-hours unless given.
     """
 
     thresholds: tuple[float, ...] = (57600.0,)
@@ -33,8 +35,13 @@ class LeastAttainedService(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
 
     def __post_init__(self) -> None:
-        if list(self.thresholds) != sorted(self.thresholds) or any(not t > 0 for t in self.thresholds):
-            raise ModelError(f"LeastAttainedService: thresholds must be > 0 and rising, got {self.thresholds!r}")
+        given: Any = self.thresholds
+        several = given if isinstance(given, (tuple, list)) else (given,)
+        what = "LeastAttainedService: thresholds"
+        rising = tuple(require_number(one, what, unit="node-seconds", positive=True, largest=1e15) for one in several)
+        if any(before >= after for before, after in itertools.pairwise(rising)):
+            raise ModelError(f"{what} must rise, got {given!r}")
+        object.__setattr__(self, "thresholds", rising)
 
     def _queue(self, attained: np.ndarray) -> np.ndarray:
         return np.searchsorted(np.array(self.thresholds) * (1 - 1e-9), attained, side="right")
@@ -70,6 +77,9 @@ class EqualShare(Policy):
 
     divisible: bool = False
     work_conserving: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_choice(self.divisible, "EQUI: divisible", (False, True))
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
@@ -132,12 +142,9 @@ class HeSRPT(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
-        if self.exponent is not None:
-            require_share(self.exponent, "heSRPT: exponent")
-            if self.exponent >= 1:
-                raise ModelError(
-                    f"heSRPT: exponent must be below 1, got {self.exponent!r}; use SRPT for linear speedup"
-                )
+        if self.exponent is not None and require_share(self.exponent, "heSRPT: exponent") == 1:
+            raise ModelError("heSRPT: exponent must be below 1, got 1; use SRPT for linear speedup")
+        require_choice(self.divisible, "heSRPT: divisible", (False, True))
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
