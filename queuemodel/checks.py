@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,6 +132,12 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
         raise DataError(f"{path}: cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise DataError(f"{path}: cannot be written: permission denied")
+    try:
+        if target.is_file() or not target.exists():
+            with tempfile.TemporaryFile(dir=folder):  # what access does not tell: a full disk, /proc, ...
+                pass
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _shown(value: Any) -> str:

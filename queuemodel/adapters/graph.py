@@ -1,39 +1,15 @@
-"""The graph of operations of one traced step: phases, bytes, and what waited for what."""
+"""The data flow of one traced step: what waited for what."""
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
-from ..training.operations import Kind, Operation
-from ..training.profile import Step
-from .events import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, intersection, length, union
-
-IDLE = 500  # us; a longer pause splits a computation in two, ...
-JOINED = 100  # us; ... and so does waiting for something else that ended this long after it began
-NEGLIGIBLE = 0.005  # share of the computation that may be left out of the operations, smallest first
-MOST_COMPUTATIONS = 512
+from ..training.operations import Kind
+from .events import RECEIVED, TracedOperation, TracedStep, Transfer
 
 # operations that wait instead of working
 WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
-
-
-@dataclass
-class _Group:
-    """Operations of one task that wait for the same transfers and that the same transfers wait for."""
-
-    kind: Kind
-    name: str
-    server: int
-    members: list[int]
-    busy: list[Interval]
-    bytes: int = 0
-
-    @property
-    def work(self) -> int:
-        return length(self.busy)
 
 
 class StepGraph:
@@ -44,7 +20,7 @@ class StepGraph:
         self.origin = step.span[0]
         self.operations, self.transfers = step.operations, step.transfers
         self.nodes: list[TracedOperation | Transfer] = [*step.operations, *step.transfers]
-        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if self._kind(t) == "push" and t.bytes)
+        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if self.kind(t) == "push" and t.bytes)
         self.parents = self._parents()
         self.order = self._topological()
         self.ancestors = [0] * len(self.nodes)  # of a node, those that are transfers, as bits
@@ -107,7 +83,7 @@ class StepGraph:
                     stack.extend((p, False) for p in self.parents[node] if state[p] == 0)
         return order
 
-    def _kind(self, t: Transfer) -> Kind | None:
+    def kind(self, t: Transfer) -> Kind | None:
         """Fetch or push; None between servers (small change, such as an optimizer's step count)."""
         return "fetch" if t.destination == self.worker else "push" if t.source == self.worker else None
 
@@ -116,7 +92,7 @@ class StepGraph:
         made = {(o.name, o.task): o for o in self.operations}
         sizes: dict[tuple[str, str], int] = {}
         for t in self.transfers:
-            if self._kind(t) == "fetch" and t.bytes:
+            if self.kind(t) == "fetch" and t.bytes:
                 name, seen = t.tensor, set()
                 while (o := made.get((name, t.source))) and o.inputs and name not in seen:
                     seen.add(name)
@@ -124,145 +100,13 @@ class StepGraph:
                 sizes[t.source, name] = max(t.bytes, sizes.get((t.source, name), 0))
         return sizes
 
-    def step(self, step_time: float) -> Step:
-        """Phases, bytes and operations."""
-        fetches = [t for t in self.transfers if self._kind(t) == "fetch"]
-        pushes = [t for t in self.transfers if self._kind(t) == "push"]
-        moved = {
-            kind: union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
-            for kind, transfers in (("fetch", fetches), ("push", pushes))
-        }
-        computing = union(
-            (o.start, o.end) for o in self.operations if o.task == self.worker and not WAITING.fullmatch(o.op)
-        )
-        updating = union(
-            (o.start, o.end) for i, o in enumerate(self.operations) if o.task != self.worker and self._updates(i)
-        )
-        transmitting = union([*moved["fetch"], *moved["push"]])
-        return Step(
-            step_time=step_time / 1e6,
-            fetch=length(moved["fetch"]) / 1e6,
-            compute=length(computing) / 1e6,
-            push=length(moved["push"]) / 1e6,
-            update=length(updating) / 1e6,
-            fetched_bytes=sum(t.bytes for t in fetches),
-            pushed_bytes=sum(t.bytes for t in pushes),
-            overlap=length(intersection(computing, transmitting)) / 1e6,
-            operations=self._contracted(),
-        )
+    def computes(self, node: int) -> bool:
+        """Whether an operation is the worker's, and works."""
+        o = self.operations[node]
+        return o.task == self.worker and not WAITING.fullmatch(o.op)
 
-    def _updates(self, node: int) -> bool:
+    def updates(self, node: int) -> bool:
         """Whether a server's operation works on what the worker sent."""
+        if self.operations[node].task == self.worker:
+            return False
         return self.ancestors[node] & self.payload != 0 and not WAITING.fullmatch(self.operations[node].op)
-
-    def _groups(self) -> list[_Group]:
-        """Transfers one by one, the operations of worker and servers merged; what is left out is in no group."""
-        together: dict[tuple[str, int, int], list[int]] = defaultdict(list)
-        for i, o in enumerate(self.operations):
-            if not WAITING.fullmatch(o.op) and (o.task == self.worker or self._updates(i)):
-                together[o.task, self.ancestors[i], self.descendants[i]].append(i)
-        computes, others = [], []
-        for (task, _, _), members in together.items():
-            for part in self._parts(members):
-                name = self.operations[max(part, key=lambda i: self.nodes[i].end - self.nodes[i].start)].name
-                busy = union((self.nodes[i].start, self.nodes[i].end) for i in part)
-                if task == self.worker:
-                    computes.append(_Group("compute", name, 0, part, busy))
-                else:
-                    others.append(_Group("update", name, self.servers[task], part, busy))
-        spare = NEGLIGIBLE * sum(group.work for group in computes)
-        computes.sort(key=lambda group: group.work)
-        while computes and (computes[0].work <= spare or len(computes) > MOST_COMPUTATIONS):
-            spare -= computes.pop(0).work
-        for i, t in enumerate(self.transfers, len(self.operations)):
-            if (kind := self._kind(t)) is None:
-                continue
-            server = self.servers[t.source if kind == "fetch" else t.destination]
-            others.append(_Group(kind, t.tensor, server, [i], [(t.start, t.end)], t.bytes))
-        return computes + others
-
-    def _parts(self, members: list[int]) -> list[list[int]]:
-        """Cut what belongs together at long pauses, and where it goes on only after something else has ended."""
-        parts: list[list[int]] = []
-        began = ended = 0
-        own = set(members)
-        for i in sorted(members, key=lambda i: (self.nodes[i].start, self.nodes[i].end)):
-            awaited = max((self.nodes[p].end for p in self.parents[i] if p not in own), default=0)
-            if not parts or self.nodes[i].start > ended + IDLE or awaited > began + JOINED:
-                parts.append([])
-                began, ended = self.nodes[i].start, 0
-            parts[-1].append(i)
-            ended = max(ended, self.nodes[i].end)
-        return parts
-
-    def _contracted(self) -> list[Operation]:
-        groups = self._groups()
-        group_of = {member: g for g, group in enumerate(groups) for member in group.members}
-        # what each node waits for, in groups: its own group, or through an operation left out
-        waits: list[set[int]] = [set() for _ in self.nodes]
-        before: list[set[int]] = [set() for _ in groups]
-        for n in self.order:
-            above = set().union(*(waits[p] for p in self.parents[n])) if self.parents[n] else set()
-            g = group_of.get(n)
-            if g is None:
-                waits[n] = above
-            else:
-                before[g] |= above - {g}
-                waits[n] = {g}
-        order = _ordered(groups, before)
-        index = {g: i for i, g in enumerate(order)}
-        after = _reduced([sorted(index[b] for b in before[g] if index[b] < index[g]) for g in order])
-        names: dict[tuple[str, str], int] = defaultdict(int)
-        operations = []
-        for g, earlier in zip(order, after, strict=True):
-            group = groups[g]
-            names[group.kind, group.name] += 1
-            count = names[group.kind, group.name]
-            operations.append(
-                Operation(
-                    kind=group.kind,
-                    name=group.name if count == 1 else f"{group.name} ({count})",
-                    start=(group.busy[0][0] - self.origin) / 1e6,
-                    end=(group.busy[-1][1] - self.origin) / 1e6,
-                    bytes=group.bytes,
-                    server=group.server,
-                    after=earlier,
-                )
-            )
-        return operations
-
-
-def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
-    """By start, but never before what a group waits for."""
-    missing = [len(b) for b in before]
-    children: list[list[int]] = [[] for _ in groups]
-    for g, earlier in enumerate(before):
-        for b in earlier:
-            children[b].append(g)
-    ready = [(group.busy[0][0], g) for g, group in enumerate(groups) if not missing[g]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, g = heapq.heappop(ready)
-        order.append(g)
-        for child in children[g]:
-            missing[child] -= 1
-            if not missing[child]:
-                heapq.heappush(ready, (groups[child].busy[0][0], child))
-    rest = sorted(set(range(len(groups))) - set(order), key=lambda g: groups[g].busy[0][0])  # cycles, from cut loops
-    return order + rest
-
-
-def _reduced(after: list[list[int]]) -> list[list[int]]:
-    """Leave out what is implied by the rest (transitive reduction)."""
-    reach = [0] * len(after)
-    result = []
-    for i, earlier in enumerate(after):
-        implied, kept = 0, []
-        for e in reversed(earlier):
-            if not implied >> e & 1:
-                kept.append(e)
-                implied |= reach[e] | 1 << e
-        reach[i] = implied
-        result.append(kept[::-1])
-    return result

@@ -13,8 +13,10 @@ from statistics import median
 from ..errors import DataError
 from ..training.profile import Step
 from .clocks import clock_offsets, on_one_clock
-from .events import RECEIVED, TracedStep, Transfer
+from .contraction import contract
+from .events import RECEIVED, TracedStep, Transfer, intersection, length, union
 from .graph import StepGraph
+from .one_job import require_one_job
 
 LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
 SHORT_PAUSE = 5000  # us: ... unless it is this short
@@ -26,6 +28,7 @@ class Derived:
 
     steps: list[Step]
     worker: str
+    workers: int  # that take part in any of the steps; the profile is of one of them
     servers: list[str]
     shard_bytes: list[int]
     tensors: int
@@ -39,10 +42,14 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
     Raises
     ------
     DataError
-        A step lacks a worker, a parameter server or transfers between them, or clocks that cannot be matched.
+        A step lacks a worker, a parameter server or transfers between them; clocks cannot be matched; the steps are
+        of several jobs or given twice.
     """
-    worker, servers = _roles(traced)
-    traced = [_of_tasks(step, {worker, *servers}) for step in sorted(traced, key=lambda step: step.span[0])]
+    workers, servers = _roles(traced)
+    worker = workers[0]
+    traced = sorted(traced, key=lambda step: step.span[0])
+    require_one_job(traced, worker)
+    traced = [_of_tasks(step, {worker, *servers}) for step in traced if not _of_others(step, worker, workers)]
     offsets = [dict.fromkeys(servers, 0) for _ in traced]
     for server in servers:
         for offset, value in zip(offsets, clock_offsets(traced, worker, server), strict=True):
@@ -54,8 +61,9 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
     return Derived(
-        steps=[graph.step(step_time) for graph, step_time in zip(graphs, _step_times(traced), strict=True)],
+        steps=[_step(graph, step_time) for graph, step_time in zip(graphs, _step_times(traced), strict=True)],
         worker=worker,
+        workers=len(workers),
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),
@@ -63,8 +71,39 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
     )
 
 
-def _roles(traced: Sequence[TracedStep]) -> tuple[str, list[str]]:
-    """The worker that ran the steps and the servers in order of their task numbers."""
+def _step(graph: StepGraph, step_time: float) -> Step:
+    """Phases, bytes and operations of one step."""
+    fetches = [t for t in graph.transfers if graph.kind(t) == "fetch"]
+    pushes = [t for t in graph.transfers if graph.kind(t) == "push"]
+    fetching, pushing = (
+        union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
+        for transfers in (fetches, pushes)
+    )
+    computing = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.computes(i))
+    updating = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.updates(i))
+    try:
+        return Step(
+            step_time=step_time / 1e6,
+            fetch=length(fetching) / 1e6,
+            compute=length(computing) / 1e6,
+            push=length(pushing) / 1e6,
+            update=length(updating) / 1e6,
+            fetched_bytes=sum(t.bytes for t in fetches),
+            pushed_bytes=sum(t.bytes for t in pushes),
+            overlap=length(intersection(computing, union([*fetching, *pushing]))) / 1e6,
+            operations=contract(graph),
+        )
+    except DataError as error:
+        raise DataError(f"{graph.where}: {error}") from None
+
+
+def _of_others(step: TracedStep, worker: str, workers: list[str]) -> bool:
+    ends = {task for t in step.transfers for task in (t.source, t.destination)}
+    return worker not in ends and not ends.isdisjoint(workers)
+
+
+def _roles(traced: Sequence[TracedStep]) -> tuple[list[str], list[str]]:
+    """The workers, first the one that moves most, and the servers in order of their task numbers."""
     for step in traced:
         tasks = sorted({o.task for o in step.operations} | {t.destination for t in step.transfers})
         if len(tasks) < 2:
@@ -80,16 +119,17 @@ def _roles(traced: Sequence[TracedStep]) -> tuple[str, list[str]]:
     transfers = [transfer for step in traced for transfer in step.transfers]
     ends = {task for t in transfers for task in (t.source, t.destination)}
     servers = sorted((t for t in ends if t.startswith("ps:")), key=lambda t: int(t.partition(":")[2]))
-    if not servers or len(ends) == len(servers):
+    bytes_of: dict[str, int] = defaultdict(int)
+    for t in transfers:
+        if t.source in servers or t.destination in servers:
+            for task in {t.source, t.destination} - set(servers):
+                bytes_of[task] += 1 + t.bytes
+    if not bytes_of:
         raise DataError(
             f"{traced[0].where}: transfers only among {', '.join(sorted(ends))}; expected parameter servers in job "
             "'ps' and a worker in another job"
         )
-    bytes_of: dict[str, int] = defaultdict(int)
-    for t in transfers:
-        for task in {t.source, t.destination} - set(servers):
-            bytes_of[task] += 1 + t.bytes
-    return max(sorted(bytes_of), key=bytes_of.__getitem__), servers
+    return sorted(bytes_of, key=lambda task: (-bytes_of[task], task)), servers
 
 
 def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:

@@ -15,14 +15,15 @@ from ..prediction import predict
 @click.option("--model", default="cnn", show_default=True, help="A built-in model, or package.module:function.")
 @click.option("--steps", type=click.IntRange(2), default=40, show_default=True)
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
-def demo(model: str, steps: int, output: str) -> None:
+@click.pass_context
+def demo(ctx: click.Context, model: str, steps: int, output: str) -> None:
     """Profile a small Keras model on a loopback parameter server and worker, and predict 1 to 32 workers.
 
     \b
     Example:
       queuemodel demo -o demo
     """
-    from ..adapters.tensorflow.live import profile_live
+    from ..adapters.tensorflow.live import Interrupted, profile_live
     from ..drawing import save_figure
 
     folder = Path(output)
@@ -33,7 +34,11 @@ def demo(model: str, steps: int, output: str) -> None:
     recorded, picture = folder / "profile.json", folder / "throughput.png"
     for path in (recorded, picture):
         require_writable(path)
-    profile = profile_live(model, steps=steps, output=recorded)
+    try:
+        profile = profile_live(model, steps=steps, output=recorded)
+    except Interrupted as interrupt:
+        click.echo(f"queuemodel: {interrupt}", err=True)
+        ctx.exit(interrupt.status)
     curve = predict(profile, workers=range(1, 33))
     save_figure(curve.plot(), picture)
     click.echo(repr(profile))

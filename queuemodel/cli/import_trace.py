@@ -7,7 +7,10 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from .options import BANDWIDTH
+from ..units import parse_size
+from .options import BANDWIDTH, Quantity
+
+SIZE = Quantity("size", parse_size)
 
 
 @click.command()
@@ -16,8 +19,10 @@ from .options import BANDWIDTH
 @click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
+@click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
+@click.option("--workers", type=click.IntRange(1), help="That trained meanwhile.  [default: those in the traces]")
 @click.option("--dataset-size", type=click.IntRange(1), help="Examples per epoch.")
-def import_trace(folder: str, output: str, **job: Any) -> None:
+def import_trace(folder: str, output: str, parameter_bytes: float | None, **job: Any) -> None:
     """Make a profile from recorded traces: RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files.
 
     \b
@@ -27,6 +32,7 @@ def import_trace(folder: str, output: str, **job: Any) -> None:
     from ..adapters.tensorflow import read_traces
 
     require_writable(output)
-    profile = read_traces(folder, **job)
+    whole = None if parameter_bytes is None else round(parameter_bytes)
+    profile = read_traces(folder, parameter_bytes=whole, **job)
     profile.save(output)
     click.echo(repr(profile))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..adapters.tensorflow.serve import serve
+from ..adapters.tensorflow.children.serve import serve
 from .options import DURATION
 
 __all__ = ["profile", "serve"]
@@ -43,7 +43,7 @@ def profile(ctx: click.Context, model: str, output: str, **settings: object) -> 
         recorded = profile_live(model, output=output, **settings)  # type: ignore[arg-type]
     except Interrupted as interrupt:
         click.echo(f"queuemodel: {interrupt}", err=True)
-        ctx.exit(130)
+        ctx.exit(interrupt.status)
     click.echo(repr(recorded))
     for untraced in recorded.throughputs:
         traced = float(recorded.values("step_time").mean())

@@ -12,7 +12,7 @@ import pytest
 
 from queuemodel import MissingDependencyError, Profile, ProfilingError, QueueModelWarning
 from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
-from queuemodel.adapters.tensorflow.processes import free_addresses
+from queuemodel.adapters.tensorflow.live.processes import free_addresses
 
 pytestmark = pytest.mark.live
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def family(monkeypatch):
 
 def kill(family, module):
     """Kill the child that runs a module, as the kernel's memory killer would."""
-    pids = [pid for pid, command in family().items() if f"adapters.tensorflow.{module} " in command]
+    pids = [pid for pid, command in family().items() if f"tensorflow.children.{module} " in command]
     assert len(pids) == 1
     os.kill(pids[0], signal.SIGKILL)
 

@@ -5,10 +5,10 @@ from click.testing import CliRunner
 
 from queuemodel import DataError, ProfilingError, QueueModelError
 from queuemodel.adapters.tensorflow.addresses import servers_elsewhere, split_address
+from queuemodel.adapters.tensorflow.children.models import model_name
+from queuemodel.adapters.tensorflow.children.serve import serve
 from queuemodel.adapters.tensorflow.live import profile_live
-from queuemodel.adapters.tensorflow.models import model_name
-from queuemodel.adapters.tensorflow.processes import free_addresses
-from queuemodel.adapters.tensorflow.serve import serve
+from queuemodel.adapters.tensorflow.live.processes import free_addresses
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def nothing_starts(monkeypatch):
     ],
 )  # fmt: skip
 def test_bad_values(argument, value):
-    with pytest.raises(DataError, match=f"^{argument}: must be .* got {value!r}$"):
+    with pytest.raises(DataError, match=f"^{argument} must be .* got {value!r}$"):
         profile_live("mlp", **{argument: value})
 
 
@@ -111,7 +111,7 @@ def test_traces_go_to_an_empty_folder(tmp_path):
 
 
 def test_nobody_answers(monkeypatch):
-    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.ANSWER_LIMIT", 0.6)
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.profiling.ANSWER_LIMIT", 0.6)
     ps, worker = free_addresses(2)
     with pytest.raises(ProfilingError, match=rf"ps {ps}: no answer within 0.6 s \(Connection refused\)"):
         profile_live("mlp", ps=ps, worker=worker)

@@ -118,7 +118,7 @@ def test_a_recorded_xplane(servers, shards):
 
 
 def test_an_xplane_without_all_sizes_asks_for_them():
-    with pytest.raises(DataError, match=r"sizes of 2 of .*give parameter_bytes"):
+    with pytest.raises(DataError, match=r"sizes of 4 of .*give parameter_bytes"):
         read_traces(DATA / "xplane-1ps", batch_size=32)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import MissingDependencyError
@@ -25,9 +28,57 @@ def require_tensorflow() -> Any:
         with _without_noise():
             return importlib.import_module("tensorflow")
     except ImportError as error:
-        raise MissingDependencyError(
-            f"TensorFlow is needed here but cannot be imported ({error}): pip install 'queuemodel[tensorflow]'"
-        ) from None
+        raise _missing(error) from None
+
+
+def require_installed() -> None:
+    """Refuse to go on without TensorFlow (`MissingDependencyError`), without the seconds that importing it takes."""
+    if _location() is None:
+        raise _missing("no module named 'tensorflow'")
+
+
+def message_classes(*modules: str) -> Any:
+    """The first of these modules of protocol buffers that TensorFlow has; raises `MissingDependencyError`."""
+    require_installed()
+    return _imported_alone(modules)
+
+
+@functools.cache
+def _imported_alone(modules: Sequence[str]) -> Any:
+    """
+    Import the first that there is, without the seconds that importing TensorFlow takes.
+
+    Such modules know only each other. They are imported below a stand-in for ``tensorflow``, which is taken away again
+    before anybody else meets it.
+    """
+    location = _location()
+    alone = "tensorflow" not in sys.modules
+    if alone:
+        sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+        sys.modules["tensorflow"].__path__ = location or []
+    try:
+        for name in modules:
+            with contextlib.suppress(ImportError):
+                return importlib.import_module(name)
+    finally:
+        if alone:
+            for name in [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]:
+                del sys.modules[name]
+    raise _missing(f"it has no {modules[0]}")
+
+
+def _location() -> list[str] | None:
+    """Where TensorFlow is installed; None where it is not, or is being hidden."""
+    if "tensorflow" in sys.modules:
+        return list(getattr(sys.modules["tensorflow"], "__path__", [])) or None
+    spec = importlib.util.find_spec("tensorflow")
+    return list(spec.submodule_search_locations or []) if spec else None
+
+
+def _missing(reason: object) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"TensorFlow is needed here but cannot be imported ({reason}): pip install 'queuemodel[tensorflow]'"
+    )
 
 
 @contextlib.contextmanager

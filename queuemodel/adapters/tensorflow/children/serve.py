@@ -1,4 +1,4 @@
-"""A TensorFlow server for live profiling: ``python -m queuemodel.adapters.tensorflow.serve --job ps ...``."""
+"""A TensorFlow server for live profiling: ``queuemodel serve``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import signal
 
 import click
 
-from ...errors import QueueModelError
-from ._imports import require_tensorflow
-from .addresses import split_address
-from .children import attach, leave
+from ....errors import ProfilingError, QueueModelError
+from .._imports import require_tensorflow
+from ..addresses import split_address
+from .parent import attach, leave
 
 
 @click.command()
@@ -43,8 +43,6 @@ def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
 
 
 def _serve(job, task, cluster, ready) -> None:
-    from ...errors import ProfilingError
-
     for name, addresses in cluster.items():
         for address in addresses:
             split_address(address, where=f"--{name}")

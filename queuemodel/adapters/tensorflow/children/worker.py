@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .children import attach, leave, stopping
 from .models import TrainingTask, extend_path, function_of, load
+from .parent import attach, cannot_write, leave, stopping
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
@@ -92,25 +92,39 @@ class _Writer:
     def __init__(self, folder: Path, say: Callable[..., None]) -> None:
         self.folder, self.say = folder, say
         self.traces: queue.SimpleQueue = queue.SimpleQueue()
+        self.failure: OSError | None = None
         self.thread = threading.Thread(target=self._write)
 
     def __enter__(self) -> _Writer:
         self.thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.traces.put(None)
         self.thread.join()
+        if kind is None:
+            self._require_success()
 
     def put(self, metadata: Any) -> None:
+        self._require_success()
         self.traces.put(metadata)
+
+    def _require_success(self) -> None:
+        if self.failure:
+            raise cannot_write(self.folder, self.failure)
 
     def _write(self) -> None:
         for number, metadata in enumerate(iter(self.traces.get, None)):
+            content = metadata.SerializeToString()
             partial = self.folder / f"step_{number:05d}.partial"
-            partial.write_bytes(metadata.SerializeToString())
-            os.replace(partial, self.folder / f"step_{number:05d}.pb")
-            self.say(step="traced")
+            try:
+                partial.write_bytes(content)
+                os.replace(partial, self.folder / f"step_{number:05d}.pb")
+            except OSError as error:
+                self.failure = error
+                partial.unlink(missing_ok=True)
+                return
+            self.say(step="traced", traced_bytes=len(content))
 
 
 if __name__ == "__main__":

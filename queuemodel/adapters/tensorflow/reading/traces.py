@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 
-from ...errors import DataError
-from ...training.profile import Cluster, Job, Profile, Source
-from ..phases import derive
+from ....checks import require_count
+from ....errors import DataError
+from ....training.operations import MOST_BYTES
+from ....training.profile import Cluster, Job, Profile, Source
+from ...phases import derive
+from .folder import run_metadata_files, xplane_files
 from .run_metadata import read_run_metadata
-from .xplane import read_xplane, xplane_files
+from .tensor_sizes import known_sizes
+from .xplane import read_xplane
 
 
 def read_traces(
@@ -21,9 +24,10 @@ def read_traces(
     bandwidth: float | None = None,
     dataset_size: int | None = None,
     parameter_bytes: int | None = None,
+    workers: int | None = None,
 ) -> Profile:
     """
-    Read recorded traces of one worker and its parameter servers.
+    Read recorded traces of one worker and its parameter servers, all of one job.
 
     Parameters
     ----------
@@ -40,6 +44,8 @@ def read_traces(
         Examples per epoch.
     parameter_bytes : int, optional
         All parameters together; needed for ``*.xplane.pb``, which lack the sizes of small tensors.
+    workers : int, optional
+        How many trained while this one was traced; as many as the traces show unless given.
 
     Raises
     ------
@@ -50,17 +56,28 @@ def read_traces(
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")
-    if parameter_bytes is not None and not 0 < parameter_bytes < math.inf:
-        raise DataError(f"parameter_bytes must be a whole number of bytes > 0, got {parameter_bytes!r}")
-    if xplane_files(folder):
+    if parameter_bytes is not None:
+        require_count(parameter_bytes, "parameter_bytes", most=MOST_BYTES, error=DataError)
+    profiler, sessions = xplane_files(folder), run_metadata_files(folder)
+    if profiler and sessions:
+        raise DataError(
+            f"{folder}: holds RunMetadata ({sessions[0].name}) and tf.profiler's recordings ({profiler[0].name}); "
+            "give each a folder of its own"
+        )
+    if profiler:
         method, style = "xplane", "parameter-server-strategy"
+        parameter_bytes = known_sizes(folder)[1] if parameter_bytes is None else parameter_bytes
         derived = derive(read_xplane(folder, parameter_bytes=parameter_bytes))
     else:
         method, style = "run-metadata", "graph"
         derived = derive(read_run_metadata(folder))
+    if workers is not None:
+        require_count(workers, "workers (the traces show so many)", least=derived.workers, error=DataError)
     return Profile(
         source=Source(framework="tensorflow", method=method, style=style),
-        cluster=Cluster(workers=1, parameter_servers=len(derived.servers), bandwidth=bandwidth),
+        cluster=Cluster(
+            workers=workers or derived.workers, parameter_servers=len(derived.servers), bandwidth=bandwidth
+        ),
         job=Job(
             name=name,
             batch_size=batch_size,

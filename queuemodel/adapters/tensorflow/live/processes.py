@@ -16,30 +16,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import ProfilingError
+from ....errors import ProfilingError
+from ..children.parent import SCRATCH
 
 Message = dict[str, Any]
+CHILDREN = f"{__package__.rpartition('.')[0]}.children"
 GRACE = 5.0  # seconds for an orderly end
 NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following")  # TensorFlow's start-up messages
 
 
 class Child:
-    """A module of this package in a process, session and log of its own; its messages arrive in ``inbox``.
+    """A module of `children` in a process, session and log of its own; its messages arrive in ``inbox``.
+
+    Its temporary files go to ``scratch``, which ends with the run.
 
     The last entry of a child that has ended is ``(child, None)``.
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], *, log: Path, inbox: queue.SimpleQueue, gpu: bool
+        self, name: str, module: str, arguments: Sequence[str], *, scratch: Path, inbox: queue.SimpleQueue, gpu: bool
     ) -> None:
-        self.name, self.log = name, log
-        with log.open("wb") as errors:
+        self.name, self.log = name, scratch / f"{name.replace(' ', '-')}.log"
+        with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.{module}", *arguments],
+                [sys.executable, "-m", f"{CHILDREN}.{module}", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=_environment(gpu),
+                env=_environment(gpu, scratch),
                 start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
             )
         self.listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
@@ -88,11 +92,12 @@ class Child:
         return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
 
 
-def _environment(gpu: bool) -> dict[str, str]:
+def _environment(gpu: bool, scratch: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environment["KERAS_BACKEND"] = "tensorflow"
     environment["PYTHONUNBUFFERED"] = "1"
+    environment["TMPDIR"] = environment[SCRATCH] = str(scratch)
     for name in ("no_proxy", "NO_PROXY"):  # gRPC would ask a proxy for the loopback address
         environment[name] = ",".join(filter(None, [environment.get(name), "127.0.0.1,localhost"]))
     if not gpu:
@@ -124,6 +129,6 @@ def require_answer(job: str, address: str, *, seconds: float) -> None:
         if time.monotonic() > deadline - 0.5:
             raise ProfilingError(
                 f"{job} {address}: no answer within {seconds:g} s ({reason}); start it there with "
-                f"'python -m {__package__}.serve --job {job} --ps HOST:PORT --worker HOST:PORT'"
+                f"'queuemodel serve --job {job} --ps HOST:PORT --worker HOST:PORT'"
             )
         time.sleep(0.25)

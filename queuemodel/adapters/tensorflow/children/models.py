@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DataError, ProfilingError
-from .children import one_line
+from ....errors import DataError, ProfilingError
+from .parent import one_line
 
 if TYPE_CHECKING:
     import keras

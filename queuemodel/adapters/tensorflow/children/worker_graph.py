@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ...errors import ProfilingError
+from ....errors import ProfilingError
 
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
@@ -92,7 +92,8 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
         result = tf.nest.pack_sequence_as(forward.structured_outputs, outputs, expand_composites=True)
         gradients = [g for gradient in result["gradients"] for g in _components(gradient)]
         with tf.device(SERVER):
-            _, updates = _imported(update, gradients, handles, "update")
+            there = [tf.identity(gradient) for gradient in gradients]  # else each use on the server would fetch its own
+            _, updates = _imported(update, there, handles, "update")
             assigns = [
                 tf.raw_ops.AssignVariableOp(resource=handles[id(variables[i].value.handle)], value=value)
                 for i, value in zip(changed, result["state"], strict=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
-from ...errors import QueueModelError
+from ....errors import ProfilingError, QueueModelError
+
+#: Names, in the environment, the folder that ends with the run.
+SCRATCH = "QUEUEMODEL_SCRATCH"
 
 #: Set once the parent asks for an orderly end.
 stopping = threading.Event()
@@ -23,7 +28,7 @@ def attach() -> Callable[..., None]:
 
     Messages are lines of JSON on the original standard output; whatever else prints goes to standard error. Standard
     input is a pipe from the parent: a line asks for an orderly end, and when it closes, the parent is gone however it
-    ended, so this process and all that it started are killed.
+    ended, so its temporary files are removed and this process and all that it started are killed.
     """
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -40,6 +45,8 @@ def attach() -> Callable[..., None]:
 def _listen(stdin: TextIO) -> None:
     for _ in stdin:
         stopping.set()
+    if folder := os.environ.get(SCRATCH):
+        shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
 
@@ -63,11 +70,16 @@ def leave(say: Callable[..., None], run: Callable[[], Any]) -> None:
     os._exit(status)
 
 
+def cannot_write(folder: Path, error: OSError) -> ProfilingError:
+    """Why recording ends: most often the disk is full."""
+    return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
+
+
 def one_line(error: BaseException) -> str:
     """What happened and, where a user's own file is involved, where."""
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = str(Path(__file__).parents[3])
     own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ...errors import ProfilingError
-from .children import attach, leave, stopping
+from ....errors import ProfilingError
+from ..reading.tensor_sizes import FILE
 from .models import TrainingTask, extend_path, function_of, load
+from .parent import attach, cannot_write, leave, stopping
 
 AHEAD = 10  # steps scheduled at a time
-SHORTEST_TRACE, LONGEST_TRACE = 0.5, 5.0  # seconds of one recording: what an interruption may lose
+SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an interruption may lose
 EDGES = 3  # steps of a recording that are cut off
 
 
@@ -33,7 +37,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         task = load(settings["model"], batch_size=settings["batch_size"])
         task.model.optimizer.build(task.model.trainable_variables)
     say(job=task.facts(settings["model"]), framework_version=tf.__version__)
-    step = _step(strategy, task)
+    graphs: list[Any] = []
+    step = _step(strategy, task, graphs)
     try:
         batches = iter(coordinator.create_per_worker_dataset(task.dataset))
     except tf.errors.OpError as error:
@@ -52,17 +57,28 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
             say(step=kind, seconds=seconds / count)
         return seconds / count
 
+    run(1, "warmup" if settings["warmup"] else "")  # takes seconds
+    facts = {"parameter_bytes": task.facts("")["parameter_bytes"], "tensors": _sizes(graphs)}
+    folder = Path(settings["traces"])
+    try:
+        Path(folder, FILE).write_text(json.dumps(facts))
+    except OSError as error:
+        raise cannot_write(folder, error) from None
     _train(run, settings, say)
     return coordinator, batches, task
 
 
-def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
+def _step(strategy: Any, task: TrainingTask, graphs: list[Any]) -> Callable[[Any], Any]:
+    """The training step; each graph that TensorFlow makes of it is added to ``graphs``."""
     import keras
     import tensorflow as tf
 
     model = task.model
 
     def train(batch: Any) -> tf.Tensor:
+        graphs.append(tf.compat.v1.get_default_graph())
+        for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
+            part.set_shape(first.shape)  # all batches are of one size
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         with tf.GradientTape() as tape:
             loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
@@ -73,17 +89,32 @@ def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
     return tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)
 
 
+def _sizes(graphs: list[Any]) -> dict[str, int]:
+    """Bytes of what each operation makes, where its shape is known beforehand and its outputs are alike."""
+    sizes = {}
+    for operation in (operation for graph in graphs for operation in graph.get_operations()):
+        outputs = [t for t in operation.outputs if t.dtype.size and t.shape.is_fully_defined()]
+        found = {t.dtype.size * t.shape.num_elements() for t in outputs}
+        if len(found) == 1 and len(outputs) == len(operation.outputs):
+            sizes[operation.name] = found.pop()
+    return sizes
+
+
 def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:
     """Warm up, then trace, then time untraced steps."""
-    _run_all(run, min(1, settings["warmup"]), "warmup")  # the first step takes seconds
     seconds = _run_all(run, settings["warmup"] - 1, "warmup") or run(1, "")
     missing = settings["steps"]
     while missing > 0 and not stopping.is_set():
-        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds))
-        traced = _trace(run, settings, length)
+        left = settings["until"] - time.monotonic() - SHORTEST_TRACE  # for writing it
+        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds), left)
+        if length < SHORTEST_TRACE:
+            stopping.wait(SHORTEST_TRACE)  # the parent will ask for an end
+            continue
+        traced, size = _trace(run, settings, length)
         seconds = length / traced
         whole = min(max(traced - EDGES, 1), missing)
         missing -= whole
+        say(traced_bytes=size)
         for _ in range(whole):
             say(step="traced")
     _run_all(run, settings["untraced_steps"], "untraced")
@@ -98,16 +129,18 @@ def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
     return seconds
 
 
-def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> int:
-    """Train while both servers record themselves; return the steps done meanwhile."""
+def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> tuple[int, int]:
+    """Train while both servers record themselves; return the steps done meanwhile and the bytes of the recording."""
     import tensorflow as tf
 
     servers = ",".join(f"grpc://{settings[job]}" for job in ("worker", "ps"))
+    folder = Path(settings["traces"])
+    partial = folder / ".partial"  # moved when whole
     failed: list[Exception] = []
 
     def trace() -> None:
         try:
-            tf.profiler.experimental.client.trace(servers, settings["traces"], round(1000 * seconds))
+            tf.profiler.experimental.client.trace(servers, str(partial), round(1000 * seconds))
         except Exception as error:
             failed.append(error)
 
@@ -120,7 +153,17 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
         steps += time.perf_counter() < start + seconds
     if failed:
         raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
-    return max(steps, 1)
+    files = [path for path in partial.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    try:
+        for path in files:
+            target = folder / path.relative_to(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+        shutil.rmtree(partial)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    return max(steps, 1), size
 
 
 if __name__ == "__main__":

@@ -1,0 +1,10 @@
+"""Live profiling: a real parameter server and a real worker train for a short while, traced.
+
+`profiling.profile_live` is the way in. `plan` checks what is asked; `run` starts the `children` as `processes`, follows
+what they say and ends them; `progress` shows it; `interrupts` notes Ctrl-C and its like, so that what is recorded is
+saved first. The traces that the run leaves are read as anybody's are (`reading`).
+"""
+
+from .profiling import EndedEarlyError, Interrupted, profile_live
+
+__all__ = ["EndedEarlyError", "Interrupted", "profile_live"]

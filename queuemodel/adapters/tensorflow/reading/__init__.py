@@ -1,0 +1,13 @@
+"""Reading what TensorFlow recorded.
+
+`folder` says which files a folder of recordings holds, and refuses doubles and mixtures. `run_metadata` (TensorFlow 1
+sessions) and `xplane` (`tf.profiler`; `xplane_events` and `xplane_task` below it, `tensor_sizes` beside it) each make
+`TracedStep` of them, the form that the parent folder turns into phases and graphs. `traces` puts the three together:
+from a folder to a `Profile`.
+"""
+
+from .run_metadata import read_run_metadata
+from .traces import read_traces
+from .xplane import read_xplane
+
+__all__ = ["read_run_metadata", "read_traces", "read_xplane"]

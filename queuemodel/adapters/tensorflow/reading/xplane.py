@@ -1,0 +1,179 @@
+"""Reading ``*.xplane.pb``: what `tf.profiler` recorded of a worker and of its servers while they ran steps."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ....errors import DataError
+from ...events import TracedOperation, TracedStep, Transfer
+from .folder import xplane_files
+from .tensor_sizes import known_sizes, transfer_sizes
+from .xplane_task import Send, TaskRecording, TaskStep
+
+
+def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None = None) -> list[TracedStep]:
+    """
+    Read the ``*.xplane.pb`` files below a folder: one per task, of one or more recordings (a folder each).
+
+    Parameters
+    ----------
+    folder : path
+        The log directory given to `tf.profiler`, or the one below it that holds the files.
+    parameter_bytes : int, optional
+        All parameters together. Needed where the trace does not hold the sizes of all tensors (it lacks those of small
+        ones), unless a live run has noted them beside it.
+
+    Raises
+    ------
+    DataError
+        One line that names the file or the folder and what is wrong with it.
+    MissingDependencyError
+        Without TensorFlow.
+    """
+    recordings: dict[Path, list[Path]] = defaultdict(list)
+    for path in xplane_files(folder):
+        recordings[path.parent].append(path)
+    if not recordings:
+        raise DataError(f"{folder}: no *.xplane.pb files in this folder or below it")
+    noted, parameters = known_sizes(folder)
+    known = parameters if parameter_bytes is None else parameter_bytes
+    return [step for paths in recordings.values() for step in _steps(paths, noted, known)]
+
+
+@dataclass
+class _Step:
+    """One step on all tasks."""
+
+    parts: dict[str, TaskStep]
+    sends: list[Send]
+
+    def missing(self) -> Counter[tuple[str, str]]:
+        """Arrivals that should be recorded and are not, by Recv and task."""
+        return _sent(self.sends) - self._received()
+
+    def whole(self) -> bool:
+        """Whether every tensor sent has arrived, and every one that arrived was sent."""
+        return bool(self.sends) and _sent(self.sends) == self._received()
+
+    def shape(self) -> frozenset[tuple[str, str]]:
+        return frozenset((s.receiver, s.source) for s in self.sends)
+
+    def _received(self) -> Counter[tuple[str, str]]:
+        return Counter(
+            {(name, task): len(times) for task, part in self.parts.items() for name, times in part.received.items()}
+        )
+
+
+def _sent(sends: list[Send]) -> Counter[tuple[str, str]]:
+    return Counter((s.receiver, s.destination) for s in sends)
+
+
+def _steps(paths: list[Path], noted: Mapping[str, int], parameter_bytes: int | None) -> list[TracedStep]:
+    """The training steps of one recording."""
+    where = str(paths[0].parent)
+    recordings = _by_task([TaskRecording(path) for path in paths], where)
+    steps = []
+    for number in sorted({n for recording in recordings.values() for n in recording.steps}):
+        parts = {task: recording.steps[number] for task, recording in recordings.items() if number in recording.steps}
+        sends = [send for part in parts.values() for send in part.sends if send.destination in recordings]
+        steps.append(_Step(parts, sorted(sends, key=lambda s: s.start)))
+    whole = [step for step in steps if step.whole()]
+    if not whole:
+        raise DataError(f"{where}: no step is recorded whole on all tasks ({', '.join(recordings)}); {_why(steps)}")
+    # steps differ in what they send; the training step is the one that moves most in all
+    shapes = Counter(step.shape() for step in whole)
+    usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
+    chosen = [step for step in whole if step.shape() == usual]
+    sizes = transfer_sizes(
+        chosen[0].sends,
+        received={(name, r.task): counts for r in recordings.values() for name, counts in r.sizes.items()},
+        noted=noted,
+        parameter_bytes=parameter_bytes,
+        where=where,
+    )
+    return [_traced(where, step, sizes) for step in chosen]
+
+
+def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecording]:
+    tasks: dict[str, TaskRecording] = {}
+    for recording in recordings:
+        if (other := tasks.setdefault(recording.task, recording)) is not recording:
+            raise DataError(
+                f"{recording.path}: a recording of {recording.task}, as {other.path.name} is; "
+                "one file for each task: remove the copy, or give the other job a folder of its own"
+            )
+    if len(tasks) < 2:
+        raise DataError(
+            f"{where}: a trace of only one task ({', '.join(tasks)}); expected a worker and a parameter server: trace "
+            "both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
+        )
+    return tasks
+
+
+def _why(steps: list[_Step]) -> str:
+    """Why none of them is whole, and what helps."""
+    begun = [step for step in steps if step.sends]
+    always = [key for key in begun[0].missing() if all(key in step.missing() for step in begun)] if begun else []
+    if len(begun) > 2 and always:
+        return (
+            f"in all {len(begun)} the arrival of {always[0][0]!r} at {always[0][1]} is not recorded, so a longer trace "
+            "will not help: profile in graph style, or trace with RunMetadata"
+        )
+    return f"of {len(begun)} only parts are; trace for longer than two steps"
+
+
+def _traced(where: str, step: _Step, sizes: Mapping[tuple[str, str], int]) -> TracedStep:
+    transfers = []
+    turn: Counter[tuple[str, str]] = Counter()  # loops send one tensor many times
+    for s in step.sends:
+        key = s.receiver, s.destination
+        part = step.parts[s.destination]
+        requested, received = part.requested[s.receiver][turn[key]], part.received[s.receiver][turn[key]]
+        turn[key] += 1
+        transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[key], requested))
+    operations = []
+    for task, part in step.parts.items():
+        arrivals = [(part.received[s.receiver][0], s) for s in step.sends if s.destination == task]
+        made = {o.name for o in part.operations}
+        # One operation may send several tensors under its name: it was there before the first left.
+        latest_first = sorted(step.sends, key=lambda s: -s.start)
+        unseen = {s.tensor: s.start for s in latest_first if s.source == task and s.tensor not in made}
+        sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
+        operations += _in_order([*part.operations, *sending], arrivals, server=task.startswith("ps:"))
+    return TracedStep(where, operations, transfers)
+
+
+def _in_order(
+    operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
+) -> list[TracedOperation]:
+    """
+    Operations with inputs: the tensors that they are recorded to consume, and, for what is not recorded, their order.
+
+    A worker's operation waits for those that had ended when it started; a server's for those that had ended since the
+    first gradient arrived, and for that gradient: what runs before serves parameters.
+    """
+    consumed: dict[str, list[str]] = defaultdict(list)
+    for _, s in arrivals:
+        consumed[s.consumer].append(f"{s.tensor}/_0")
+    first = min(arrivals, default=None, key=lambda arrival: arrival[0])
+    running: list[tuple[int, int, str]] = []  # end, start, name
+    last: list[tuple[int, int, str]] = []  # ended, and none began after they had
+    result = []
+    for o in sorted(operations, key=lambda o: (o.start, o.end)):
+        while running and running[0][0] <= o.start:
+            ended = heapq.heappop(running)
+            last = [earlier for earlier in last if earlier[0] >= ended[1]] + [ended]
+        inputs = list(consumed.get(o.name, []))
+        if server and not inputs and not (first and o.start >= first[0]):
+            result.append(o)
+            continue
+        if not (server and inputs):
+            inputs += [name for _, _, name in last] or ([f"{first[1].tensor}/_0"] if server and first else [])
+        heapq.heappush(running, (o.end, o.start, o.name))
+        result.append(replace(o, inputs=tuple(inputs)))
+    return result

@@ -1,0 +1,93 @@
+"""The events in an ``*.xplane.pb`` file that say something about a step, on one clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....errors import DataError
+from ....files import read_bytes
+from .._imports import message_classes
+
+MODULES = (
+    "tensorflow.tsl.profiler.protobuf.xplane_pb2",
+    "tensorflow.core.profiler.protobuf.xplane_pb2",
+    "tsl.profiler.protobuf.xplane_pb2",
+    "xprof.protobuf.xplane_pb2",
+)
+
+PROCESS = "ExecutorState::Process"
+START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
+ALLOCATION = "MemoryAllocation"
+KERNEL = re.compile(r"(?P<name>[\w.\-/]+):(?P<op>_?[A-Z]\w*)")
+
+
+class Event(NamedTuple):
+    """What a thread did from ``start`` to ``end`` (ns since 1970)."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
+    stats: dict[str, Any]
+
+    def text(self, key: str) -> str:
+        """A stat that is a text; "" where it is absent or something else."""
+        value = self.stats.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(self, key: str) -> int:
+        """A stat that is a whole number; 0 where it is absent or something else."""
+        value = self.stats.get(key)
+        return value if isinstance(value, int) else 0
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The host's events of interest; raises `DataError` for what is no such file."""
+    space = _decode(path)
+    began = 0
+    for plane in space.planes:
+        names = {key: value.name for key, value in plane.stat_metadata.items()}
+        for stat in plane.stats:
+            if names.get(stat.metadata_id) == "profile_start_time":
+                began = stat.uint64_value or stat.int64_value
+    for plane in space.planes:
+        if plane.name.startswith("/host:CPU"):
+            yield from _of_plane(plane, began)
+
+
+def _of_plane(plane: Any, began: int) -> Iterator[Event]:
+    stat_names = {key: value.name for key, value in plane.stat_metadata.items()}
+    names = {key: value.name for key, value in plane.event_metadata.items()}
+    wanted = {
+        key for key, name in names.items() if name in (PROCESS, START, DONE, ALLOCATION) or KERNEL.fullmatch(name)
+    }
+
+    def value(stat: Any) -> Any:
+        kind = stat.WhichOneof("value")
+        return stat_names.get(stat.ref_value, "") if kind == "ref_value" else kind and getattr(stat, kind)
+
+    for line in plane.lines:
+        for event in line.events:
+            if event.metadata_id in wanted:
+                start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
+                absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
+                yield Event(
+                    absolute,
+                    absolute + max(event.duration_ps, 0) // 1000,
+                    line.id,
+                    names[event.metadata_id],
+                    {stat_names.get(stat.metadata_id, ""): value(stat) for stat in event.stats},
+                )
+
+
+def _decode(path: Path) -> Any:
+    classes = message_classes(*MODULES)
+    from google.protobuf.message import DecodeError
+
+    try:
+        return classes.XSpace.FromString(read_bytes(path))
+    except DecodeError as error:
+        raise DataError(f"{path}: not an XSpace proto, or truncated: {error}") from None
