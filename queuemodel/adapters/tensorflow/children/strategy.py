@@ -14,6 +14,7 @@ from typing import Any
 
 from ....errors import ProfilingError
 from ..reading.tensor_sizes import FILE
+from .graph_sizes import graph_sizes
 from .models import TrainingTask, extend_path, function_of, load
 from .parent import attach, cannot_write, leave, stopping
 
@@ -58,7 +59,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         return seconds / count
 
     run(1, "warmup" if settings["warmup"] else "")  # takes seconds
-    facts = {"parameter_bytes": task.facts("")["parameter_bytes"], "tensors": _sizes(graphs)}
+    facts = {"parameter_bytes": task.facts("")["parameter_bytes"], **graph_sizes(graphs)}
     folder = Path(settings["traces"])
     try:
         Path(folder, FILE).write_text(json.dumps(facts))
@@ -87,17 +88,6 @@ def _step(strategy: Any, task: TrainingTask, graphs: list[Any]) -> Callable[[Any
         return loss
 
     return tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)
-
-
-def _sizes(graphs: list[Any]) -> dict[str, int]:
-    """Bytes of what each operation makes, where its shape is known beforehand and its outputs are alike."""
-    sizes = {}
-    for operation in (operation for graph in graphs for operation in graph.get_operations()):
-        outputs = [t for t in operation.outputs if t.dtype.size and t.shape.is_fully_defined()]
-        found = {t.dtype.size * t.shape.num_elements() for t in outputs}
-        if len(found) == 1 and len(outputs) == len(operation.outputs):
-            sizes[operation.name] = found.pop()
-    return sizes
 
 
 def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:

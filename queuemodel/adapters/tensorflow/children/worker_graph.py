@@ -92,7 +92,8 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
         result = tf.nest.pack_sequence_as(forward.structured_outputs, outputs, expand_composites=True)
         gradients = [g for gradient in result["gradients"] for g in _components(gradient)]
         with tf.device(SERVER):
-            there = [tf.identity(gradient) for gradient in gradients]  # else each use on the server would fetch its own
+            # each use on the server would fetch its own; a plain identity would be optimized away
+            there = [tf.ensure_shape(gradient, gradient.shape) for gradient in gradients]
             _, updates = _imported(update, there, handles, "update")
             assigns = [
                 tf.raw_ops.AssignVariableOp(resource=handles[id(variables[i].value.handle)], value=value)

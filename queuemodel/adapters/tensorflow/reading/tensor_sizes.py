@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from ....checks import require_count
@@ -14,41 +17,65 @@ from ....files import read_bytes
 from ....training.operations import MOST_BYTES
 from .xplane_task import Send
 
-#: Beside a live run's recordings: bytes of each tensor of the training step's graph, and of all parameters.
+#: What a live run notes beside its recordings: `Noted`, as JSON.
 FILE = "tensor_sizes.json"
 
 FOLDED = "ConstantFolding"  # waits for a tensor without using its values
-CONTROL = "GroupCrossDeviceControlEdges"  # says "done" and carries nothing
+CONTROL = re.compile(r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+")  # say "done" or "go" and carry nothing
+INLINED = re.compile(r".*/(then|else|body|cond)/_\d+/")  # before the names within a function
+ARGUMENT = re.compile(r"Func/.*/input/_\d+")  # handed to a function
+
+Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 
 
-def known_sizes(folder: str | os.PathLike[str]) -> tuple[dict[str, int], int | None]:
-    """What a live run noted: bytes by tensor, and of all parameters; nothing where there is no such file."""
-    path = Path(folder, FILE)
-    if not path.exists():
-        return {}, None
-    try:
-        noted = json.loads(read_bytes(path))
-        sizes, parameters = dict(noted["tensors"]), noted["parameter_bytes"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not what 'queuemodel profile' writes ({error!r}); remove it") from None
-    for name, size in [("parameter_bytes", parameters), *sizes.items()]:
-        require_count(size, f"{path}: {name}", least=0, most=MOST_BYTES, error=DataError)
-    return sizes, parameters
+@dataclass(frozen=True)
+class Noted:
+    """What a live run knows of its training step's graph (`children.graph_sizes`), and the bytes of all parameters."""
+
+    outputs: Mapping[str, list[int | None] | None] = field(default_factory=dict)
+    arguments: Mapping[str, int | None] = field(default_factory=dict)
+    parameter_bytes: int | None = None
+
+    @classmethod
+    def beside(cls, folder: str | os.PathLike[str]) -> Noted:
+        """Read it from a folder of recordings; empty where nothing was noted."""
+        path = Path(folder, FILE)
+        if not path.exists():
+            return cls()
+        try:
+            noted = cls(**json.loads(read_bytes(path)))
+            sizes = [*chain(*filter(None, noted.outputs.values())), *noted.arguments.values(), noted.parameter_bytes]
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
+        for size in sizes:
+            if size is not None:
+                require_count(size, f"{path}: sizes", least=0, most=MOST_BYTES, error=DataError)
+        return noted
+
+    def of(self, sends: list[Send]) -> list[int | None]:
+        """
+        Bytes of what one operation sends to one task; None where not known.
+
+        Every output travels once; what is sent beyond that only says "done".
+        """
+        name = sends[0].tensor
+        if ARGUMENT.fullmatch(name):
+            outputs: list[int | None] = [self.arguments.get(INLINED.sub("", sends[0].consumer))]
+        else:
+            outputs = self.outputs.get(name) or self.outputs.get(INLINED.sub("", name)) or [None]
+        if len(sends) < len(outputs) and len(set(outputs)) > 1:  # which of them?
+            return [None] * len(sends)
+        return [*outputs, *[0] * len(sends)][: len(sends)]
 
 
 def transfer_sizes(
-    sends: Iterable[Send],
-    *,
-    received: Mapping[tuple[str, str], Counter[int]],
-    noted: Mapping[str, int],
-    parameter_bytes: int | None,
-    where: str,
-) -> dict[tuple[str, str], int]:
+    sends: Iterable[Send], *, received: Mapping[Key, Counter[int]], noted: Noted, where: str
+) -> dict[Key, int]:
     """
-    Bytes of every tensor sent, by receiving operation and task.
+    Bytes of every tensor sent.
 
     As a live run noted them, else as the receiver allocated. What neither tells: fetched tensors share what is left of
-    ``parameter_bytes`` equally; a pushed one is taken to be as large as the small fetched ones are on average, a
+    the parameters' bytes equally; a pushed one is taken to be as large as the small fetched ones are on average, a
     gradient being as large as its parameter.
 
     Parameters
@@ -57,43 +84,41 @@ def transfer_sizes(
         Those of one step.
     received : mapping of (str, str) to Counter
         The sizes that each receiver allocated; 0 for those too small to be recorded.
-    noted : mapping of str to int
-        From `known_sizes`.
+    noted : Noted
 
     Raises
     ------
     DataError
-        Where sizes are missing and ``parameter_bytes`` is not given.
+        Where sizes are missing and the bytes of all parameters are not known.
     """
-    sends = list(sends)
-    allocated = {key: size for key, counts in received.items() if (size := counts.most_common(1)[0][0])}
-    fetched = [s for s in sends if s.source.startswith("ps:") and not s.destination.startswith("ps:")]
-    pushed = [s for s in sends if not s.source.startswith("ps:") and s.destination.startswith("ps:")]
-    keys = [(s.receiver, s.destination) for s in sends]
-    sizes = {key: allocated.get(key, 0) for key in keys}  # servers send each other small change
-    unknown: dict[str, list[tuple[str, str]]] = {}
-    for route, some in (("fetched", fetched), ("pushed", pushed)):
-        data = _with_data(some)
-        sizes |= {key: noted[tensor] for key, tensor in data.items() if tensor in noted}
-        unknown[route] = sorted(key for key, tensor in data.items() if tensor not in noted and key not in allocated)
-    if parameter_bytes is None and (missing := unknown["fetched"] + unknown["pushed"]):
+    allocated = {key: most for key, counts in received.items() if (most := counts.most_common(1)[0][0]) > 0}
+    sizes: dict[Key, int | None] = {}
+    routes: dict[Key, tuple[bool, bool]] = {}  # from a server, to a server
+    for some in _by_operation(sends):
+        for s, known in zip(some, noted.of(some), strict=True):
+            key = s.receiver, s.destination
+            routes[key] = s.source.startswith("ps:"), s.destination.startswith("ps:")
+            nothing = CONTROL.fullmatch(s.tensor) or routes[key] == (True, True)  # servers send each other small change
+            sizes[key] = allocated.get(key, 0 if nothing else None) if known is None or nothing else known
+    unknown = sorted(key for key, size in sizes.items() if size is None)
+    if unknown and noted.parameter_bytes is None:
         raise DataError(
-            f"{where}: the sizes of {len(missing)} of {len(sizes)} tensors are not in the trace (first: "
-            f"{missing[0][0]!r}); give parameter_bytes, the size of all parameters together"
+            f"{where}: the sizes of {len(unknown)} of {len(sizes)} tensors are not in the trace (first: "
+            f"{unknown[0][0]!r}); give parameter_bytes, the size of all parameters together"
         )
-    left = max((parameter_bytes or 0) - sum(sizes[key] for key in {(s.receiver, s.destination) for s in fetched}), 0)
-    for i, key in enumerate(unknown["fetched"]):
-        share = len(unknown["fetched"])
-        sizes[key] = left * (i + 1) // share - left * i // share
-    small = [sizes[key] for key in _with_data(fetched) if key not in allocated]
-    for key in unknown["pushed"]:
-        sizes[key] = round(sum(small) / len(small)) if small else 0
-    return sizes
+    fetched = [key for key, route in routes.items() if route == (True, False)]
+    shared = [key for key in unknown if key in fetched]
+    left = max((noted.parameter_bytes or 0) - sum(sizes[key] or 0 for key in fetched), 0)
+    for i, key in enumerate(shared):
+        sizes[key] = left * (i + 1) // len(shared) - left * i // len(shared)
+    small = [given for key in fetched if key not in allocated and (given := sizes[key])]
+    usual = round(sum(small) / len(small)) if small else 0
+    return {key: usual if size is None else size for key, size in sizes.items()}
 
 
-def _with_data(sends: Iterable[Send]) -> dict[tuple[str, str], str]:
-    """Tensor by receiver, without control messages: of two sent from one operation, the second only says "done"."""
-    data: dict[tuple[str, str], Send] = {}
+def _by_operation(sends: Iterable[Send]) -> Iterable[list[Send]]:
+    """What each operation sends to each task, each receiver once; what is used before what is only waited for."""
+    groups: dict[Key, dict[str, Send]] = defaultdict(dict)
     for s in sorted(sends, key=lambda s: (s.consumer.startswith(FOLDED), len(s.receiver), s.receiver)):
-        data.setdefault((s.tensor, s.destination), s)
-    return {(s.receiver, s.destination): s.tensor for s in data.values() if not s.tensor.startswith(CONTROL)}
+        groups[s.tensor, s.destination].setdefault(s.receiver, s)
+    return [list(group.values()) for group in groups.values()]

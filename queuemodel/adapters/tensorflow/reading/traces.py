@@ -12,7 +12,7 @@ from ....training.profile import Cluster, Job, Profile, Source
 from ...phases import derive
 from .folder import run_metadata_files, xplane_files
 from .run_metadata import read_run_metadata
-from .tensor_sizes import known_sizes
+from .tensor_sizes import Noted
 from .xplane import read_xplane
 
 
@@ -66,7 +66,7 @@ def read_traces(
         )
     if profiler:
         method, style = "xplane", "parameter-server-strategy"
-        parameter_bytes = known_sizes(folder)[1] if parameter_bytes is None else parameter_bytes
+        parameter_bytes = Noted.beside(folder).parameter_bytes if parameter_bytes is None else parameter_bytes
         derived = derive(read_xplane(folder, parameter_bytes=parameter_bytes))
     else:
         method, style = "run-metadata", "graph"

@@ -12,7 +12,7 @@ from pathlib import Path
 from ....errors import DataError
 from ...events import TracedOperation, TracedStep, Transfer
 from .folder import xplane_files
-from .tensor_sizes import known_sizes, transfer_sizes
+from .tensor_sizes import Noted, transfer_sizes
 from .xplane_task import Send, TaskRecording, TaskStep
 
 
@@ -40,9 +40,10 @@ def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None =
         recordings[path.parent].append(path)
     if not recordings:
         raise DataError(f"{folder}: no *.xplane.pb files in this folder or below it")
-    noted, parameters = known_sizes(folder)
-    known = parameters if parameter_bytes is None else parameter_bytes
-    return [step for paths in recordings.values() for step in _steps(paths, noted, known)]
+    noted = Noted.beside(folder)
+    if parameter_bytes is not None:
+        noted = replace(noted, parameter_bytes=parameter_bytes)
+    return [step for paths in recordings.values() for step in _steps(paths, noted)]
 
 
 @dataclass
@@ -73,7 +74,7 @@ def _sent(sends: list[Send]) -> Counter[tuple[str, str]]:
     return Counter((s.receiver, s.destination) for s in sends)
 
 
-def _steps(paths: list[Path], noted: Mapping[str, int], parameter_bytes: int | None) -> list[TracedStep]:
+def _steps(paths: list[Path], noted: Noted) -> list[TracedStep]:
     """The training steps of one recording."""
     where = str(paths[0].parent)
     recordings = _by_task([TaskRecording(path) for path in paths], where)
@@ -93,7 +94,6 @@ def _steps(paths: list[Path], noted: Mapping[str, int], parameter_bytes: int | N
         chosen[0].sends,
         received={(name, r.task): counts for r in recordings.values() for name, counts in r.sizes.items()},
         noted=noted,
-        parameter_bytes=parameter_bytes,
         where=where,
     )
     return [_traced(where, step, sizes) for step in chosen]
