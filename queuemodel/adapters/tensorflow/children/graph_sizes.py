@@ -15,8 +15,9 @@ def graph_sizes(graphs: Sequence[Any]) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        ``outputs``: by operation, the bytes of each output that is used; ``arguments``: by operation, the bytes of what it gets
-        from outside its function. None where they are not known, or where two operations of one name differ.
+        ``outputs``: by operation, the bytes of each output that is used; ``arguments``: by operation, the bytes of
+        what it gets from outside its function. None where they are not known, or where two operations of one name
+        differ.
     """
     outputs: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
