@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from .checks import require_choice, require_seed, require_share
 from .errors import ModelError
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
+from .training.curve import require_workers
 
 Method = Literal["auto", "mva", "trace"]
+METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
 
 def predict(
@@ -34,8 +37,8 @@ def predict(
     workers : iterable of int
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
-        the simulation when the profile holds operations, is not calibrated by throughputs of several workers and no
-        change is asked for that it cannot simulate.
+        the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
+        several workers and no change is asked for that it cannot simulate.
     throughputs : sequence of Throughput
         Measured besides the profile.
     form : {"links", "single"}
@@ -53,19 +56,27 @@ def predict(
     ModelError
         For an unknown method, or a simulation that the profile or the changes do not allow.
     """
-    if method not in ("auto", "mva", "trace"):
-        raise ModelError(f"predict: method must be 'auto', 'mva' or 'trace', got {method!r}")
+    require_choice(method, "predict: method", METHODS)
+    workers = require_workers(workers).tolist()
+    require_share(confidence, "predict: confidence", open_ended=True)
+    require_seed(seed, "predict: seed")
     changes = {name: value for name, value in changes.items() if value is not None}
     profile = data if isinstance(data, Profile) else None
     traced = profile is not None and any(step.operations for step in profile.steps)
+    alone = profile is not None and profile.cluster.workers == 1
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     simulable = set(changes) <= {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
     if method == "trace" and not traced:
         raise ModelError("predict: method 'trace' needs a profile with recorded operations; import one from traces")
     if method == "trace" and not simulable:
         raise ModelError(f"predict: method 'trace' cannot change {sorted(changes)}; use method 'mva'")
+    if method == "trace" and not alone:
+        raise ModelError(
+            "predict: method 'trace' needs a profile of one worker, whose transfers nobody else slowed; "
+            "use method 'mva'"
+        )
     calibrated = any(point.workers > 1 for point in measured)
-    if profile and (method == "trace" or (method == "auto" and traced and simulable and not calibrated)):
+    if profile and (method == "trace" or (method == "auto" and traced and alone and simulable and not calibrated)):
         from .traces.curve import trace_curve
 
         untraced = untraced_throughput(measured, profile.cluster.parameter_servers)

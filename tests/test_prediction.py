@@ -1,5 +1,6 @@
 """One question, every method."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -88,3 +89,38 @@ def test_load_knows_both_files(tmp_path):
     (tmp_path / "t.CSV").write_text("workers,steps_per_second\n1,2\n")
     assert isinstance(load(tmp_path / "p.json"), qm.Profile)
     assert load(tmp_path / "t.CSV")[0].workers == 1
+
+
+def test_only_a_worker_alone_is_simulated():
+    one = traced()
+    four = msgspec.structs.replace(one, cluster=msgspec.structs.replace(one.cluster, workers=4))
+    assert "mva" in predict(four, workers=[4]).method
+    assert predict(four, workers=[4]).at(4) == pytest.approx(4 / 0.81)
+    with pytest.raises(qm.ModelError, match="profile of one worker"):
+        predict(four, method="trace")
+
+
+def test_the_simulation_has_unequal_workers_with_several_servers():
+    slow, fast = (
+        predict(traced(), workers=[2], method="trace", parameter_servers=2, worker_speeds=speeds).at(2)
+        for speeds in ([1.0, 0.1], [1.0, 1.0])
+    )
+    assert slow < fast
+    with pytest.raises(qm.ModelError, match="2 parameter servers"):
+        predict(traced(), workers=[2], method="mva", parameter_servers=2, worker_speeds=[1.0, 0.1])
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
+        {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
+        {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
+    ],
+)  # fmt: skip
+def test_what_comes_from_outside_is_refused_by_name(method, wrong):
+    with pytest.raises(qm.ModelError) as error:
+        predict(traced(bandwidth=1e7), method=method, **{"workers": [1, 2]} | wrong)
+    assert next(iter(wrong)).split("_")[0] in str(error.value)
+    assert "\n" not in str(error.value)

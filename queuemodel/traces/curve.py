@@ -152,8 +152,9 @@ def trace_curve(
         bandwidth=bandwidth,
         parameter_servers=parameter_servers,
         accelerator_speed=accelerator_speed,
-        worker_speeds=speeds,
     )
+    if model.parameter_servers == 1:  # the network has no rule for unequal workers with several servers
+        model = model.what_if(worker_speeds=speeds)
     fitted = model.throughput(counts, confidence=confidence)
     every = np.union1d(counts, 1)
     runs = trace_runs(

@@ -10,7 +10,7 @@ import numpy as np
 
 from .demands import Demands
 from .model import MODEL_ERROR, Fitted, TrainingModel
-from .parameters import Parameter
+from .parameters import Parameter, spread
 from .profile import Throughput
 from .step_fit import CONTENTION
 
@@ -30,22 +30,26 @@ def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float |
     return float(np.mean(alone)) if alone else None
 
 
-def without_tracing(fitted: Fitted, measured: Sequence[Throughput]) -> Fitted:
+def without_tracing(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> Fitted:
     """Shrink everything by what tracing cost, known from the throughput of one worker."""
     untraced, recorded = untraced_throughput(measured, fitted.servers.count), fitted.recorded
     if untraced is None or recorded is None:
         return fitted
     overhead = untraced * float(fitted.demands.total)
+    # The steps tell the shares of a step, the throughput tells its length.
+    error = THROUGHPUT_ERROR / math.sqrt(sum(p.workers == 1 for p in measured))
+    length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
+    factors = length / (untraced * fitted.draws.total)
     return replace(
         fitted,
         demands=fitted.demands.scaled(server=1 / overhead, worker=1 / overhead),
-        draws=fitted.draws.scaled(server=1 / overhead, worker=1 / overhead),
+        draws=fitted.draws.scaled(server=factors, worker=factors),
         recorded=replace(recorded, compute=recorded.compute / overhead),
         measured=tuple(measured),
         others=(
             *fitted.others,
             Parameter(
-                "tracing overhead", overhead, "", standard_error=THROUGHPUT_ERROR,
+                "tracing overhead", overhead, "", standard_error=error * overhead,
                 note="traced over untraced step time; every demand is divided by it",
             ),
         ),
@@ -59,7 +63,7 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
     points = sorted(measured, key=lambda point: point.parameter_servers)
     groups = {servers: [p for p in points if p.parameter_servers == servers] for servers in _servers_of(points)}
     worker = float(fitted.demands.worker)
-    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, float(fitted.draws.worker.std()) / max(worker, 1e-12))])
+    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, spread(fitted.draws.worker) / max(worker, 1e-12))])
 
     def scaled(logs: np.ndarray) -> Fitted:
         return replace(fitted, demands=fitted.demands.scaled(server=np.exp(logs[0]), worker=np.exp(logs[1])))
@@ -84,7 +88,7 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
     found = least_squares(residuals, np.zeros(2))
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     logs = np.random.default_rng(seed).multivariate_normal(found.x, covariance, len(fitted.draws.worker))
-    contention, spread = math.exp(found.x[0]), math.sqrt(covariance[0, 0])
+    contention, error = math.exp(found.x[0]), math.sqrt(covariance[0, 0])
     return replace(
         scaled(found.x),
         draws=_mean(fitted.draws).scaled(server=np.exp(logs[:, 0]), worker=np.exp(logs[:, 1])),
@@ -93,8 +97,8 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
-                CONTENTION.name, contention, "", standard_error=contention * spread, origin="measured",
-                identified=spread < 0.5 * CONTENTION_SPREAD,
+                CONTENTION.name, contention, "", standard_error=contention * error, origin="measured",
+                identified=error < 0.5 * CONTENTION_SPREAD,
                 note="factor on the servers' demands against one worker's profile",
             ),
         ),

@@ -66,7 +66,7 @@ def fit(
         return TrainingModel(fit_throughputs(measured, job=job))
     if not data.steps:
         return TrainingModel(fit_throughputs(measured, job=data.job))
-    fitted = without_tracing(fit_steps(data, form=form, seed=seed), measured)
+    fitted = without_tracing(fit_steps(data, form=form, seed=seed), measured, seed=seed)
     if any(point.workers > 1 for point in measured):
         fitted = calibrate(fitted, measured, seed=seed)
     return TrainingModel(fitted)

@@ -348,9 +348,10 @@ class TrainingModel(Result):
 
     def _model_error(self, populations: np.ndarray) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
-        most, misfit = self.profiled_workers, self.fitted.misfit
-        error = np.where(populations > most, max(MODEL_ERROR, misfit), misfit)
-        return np.where((populations == 1) & (most > 0), 0.0, error)
+        most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
+        least = min([recorded.workers if recorded else 1, *(workers for workers, _ in self.measured)])
+        known = (populations >= least) & (populations <= most)
+        return np.where(populations == least, 0.0, misfit) * known + np.where(known, 0.0, max(MODEL_ERROR, misfit))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

@@ -6,6 +6,8 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from .demands import Demands
 
 Origin = Literal["measured", "derived", "assumed"]
@@ -86,10 +88,11 @@ def step_parameters(
     """Demands and effective bandwidths, with the spread of the draws as their errors."""
 
     def parameter(name: str, field: str, **about: Any) -> Parameter:
-        value, spread = float(getattr(demands, field).mean()), float(getattr(draws, field).std(axis=0).mean())
-        return Parameter(name, value, "s", standard_error=spread if recorded.steps > 1 else math.nan, **about)
+        return Parameter(
+            name, float(getattr(demands, field).mean()), "s", standard_error=spread(getattr(draws, field)), **about
+        )
 
-    few = "" if recorded.steps > 1 else "one step only: no standard error"
+    few = "" if recorded.steps > 1 else "one step only: its spread is assumed"
     rows = [
         parameter(name, field, origin=origin, identified=bool(getattr(demands, field) > 0), note=recorded.note or few)
         for field, name in NAMES.items()
@@ -107,6 +110,12 @@ def step_parameters(
                 )
             )  # fmt: skip
     return rows
+
+
+def spread(draws: np.ndarray) -> float:
+    """Standard error that draws (B, ...) show: half the width of their central 68 %, which bears heavy tails."""
+    low, high = np.quantile(draws, [0.15866, 0.84134], axis=0)
+    return float(np.mean(high - low) / 2)
 
 
 def normal_quantile(confidence: float) -> float:

@@ -71,6 +71,7 @@ class ParallelServers:
         """See `Rule`."""
         D = D.reshape(*D.shape[:-1], self.servers, -1)
         own = D.sum(axis=-2)
+        capacity = 1.0 / np.maximum(D.max(axis=(-2, -1)), NOTHING)
         X = np.empty((len(populations), *D.shape[:-2]))
         R = np.empty((len(populations), *D.shape))
         Q = np.zeros(D.shape)
@@ -80,7 +81,7 @@ class ParallelServers:
             r = D * (1.0 + Q)
             phase = np.maximum(own, r.max(axis=-2))
             x = n / (Z + phase.sum(axis=-1))
-            best = np.maximum(best, x)  # more workers never slow the servers down
+            best = np.clip(x, best, capacity)  # more workers never slow the servers down, nor speed them up
             Q = x[..., None, None] * r
             if n == populations[row]:
                 spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), NOTHING))[..., None]  # Little's law
@@ -104,7 +105,7 @@ class Knee:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        waiting = self.sharing.solve(D, Z, populations).R - D
+        waiting = self.sharing.solve(D, Z, populations).R - D * (1.0 - 1e-9)  # where there is none, like the demands
         N = populations.reshape(-1, *[1] * Z.ndim)
         X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=self.width)
         left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle

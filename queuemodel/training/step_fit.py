@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from .demands import Demands, Form, Servers
+from ..errors import FitError
+from .demands import FORMS, Demands, Form, Servers
 from .model import Fitted
 from .parameters import Parameter, Recorded
 from .profile import Profile
+from .rules import rule_for
 
-#: How often the profiled steps are resampled.
-RESAMPLES = 400
+#: How often the mean of the profiled steps is drawn.
+DRAWS = 400
+
+#: Relative spread of steps, and of their phases, where only one was recorded (assumed; 3 and 5 % in the testbed's).
+ONE_STEP_SPREAD = 0.1
 
 LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
@@ -23,17 +29,20 @@ CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
-    """Each demand is the mean over the steps of the time in which the machine was busy; resampled for the errors."""
+    """Each demand is the mean over the steps of the time in which the machine was busy, apart from other workers."""
     steps = np.column_stack([profile.values(name) for name in PHASES])
-    pick = np.random.default_rng(seed).integers(0, len(steps), (RESAMPLES, len(steps)))
     sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
     servers = _servers(profile, form)
     hosts = list(profile.source.hosts.values())
     loopback = bool(hosts) and all(host.startswith(LOOPBACK) for host in hosts)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
+    demands, draws = (
+        undisturbed(_demands(means, sizes, servers.count), servers, profile.cluster.workers)
+        for means in (steps.mean(axis=0), _means(steps, np.random.default_rng(seed)))
+    )
     return Fitted(
-        demands=_demands(steps.mean(axis=0), sizes, servers.count),
-        draws=_demands(steps[pick].mean(axis=1), sizes, servers.count),
+        demands=demands,
+        draws=draws,
         job=profile.job,
         servers=servers,
         recorded=Recorded(
@@ -64,6 +73,16 @@ def _tensor_bytes(profile: Profile) -> tuple[int, ...]:
     return ()
 
 
+def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws of the mean of the steps (n, 4), shape (DRAWS, 4): Student's t with the covariance of the steps."""
+    n, mean = len(steps), steps.mean(axis=0)
+    if n == 1:
+        return np.asarray(mean * np.exp(ONE_STEP_SPREAD * rng.standard_normal((DRAWS, 4))))
+    scale = np.sqrt(rng.chisquare(n - 1, (DRAWS, 1)) * n)
+    off = rng.standard_normal((DRAWS, n)) @ (steps - mean) / scale
+    return np.asarray(mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0)))
+
+
 def _demands(means: np.ndarray, sizes: np.ndarray, servers: int) -> Demands:
     """Demands of mean phases and step times (..., 4), so that they add up to the step."""
     busy, step = means[..., :3].copy(), means[..., 3]
@@ -76,3 +95,42 @@ def _demands(means: np.ndarray, sizes: np.ndarray, servers: int) -> Demands:
     busy = busy * np.minimum(1.0, step / np.maximum(total, 1e-300))[..., None]
     fetch, push, update = np.moveaxis(busy, -1, 0)
     return Demands(fetch, push, update, np.maximum(step - busy.sum(axis=-1), 0.0))
+
+
+def undisturbed(seen: Demands, servers: Servers, workers: int) -> Demands:
+    """What one worker alone demands, where ``workers`` at once were seen to spend so long at the servers each.
+
+    The network of these demands has, at that many workers, the residence times that were seen (Newton's method on
+    their logarithms), and so the throughput.
+
+    Raises
+    ------
+    FitError
+        When no demands explain what was seen.
+    """
+    if workers == 1:
+        return seen
+    rule = rule_for(servers=servers.count, unequal=False, width=None)
+    target = np.maximum(replace(servers, shards=(1.0,)).service_demand(seen), 1e-300)
+    shares = np.array(servers.shards)[:, None]
+
+    def excess(logs: np.ndarray) -> np.ndarray:
+        D = (shares * (target * np.exp(logs))[..., None, :]).reshape(*target.shape[:-1], -1)
+        R = rule.solve(D, seen.worker, np.array([workers])).R[0].reshape(*target.shape[:-1], servers.count, -1)
+        return np.log(R.sum(axis=-2) / target)
+
+    # to begin with, an arrival sees what one worker less has on average (Schweitzer, 1979)
+    logs = -np.log1p((workers - 1) * target / seen.total[..., None])
+    for _ in range(50):
+        off, h = excess(logs), 1e-6
+        if np.abs(off).max() < 1e-9:
+            served = FORMS[servers.form].values()
+            alone = {
+                name: getattr(seen, name) * np.exp(logs[..., k]) for k, names in enumerate(served) for name in names
+            }
+            return replace(seen, **alone)
+        slopes = [(excess(logs + h * unit) - off) / h for unit in np.eye(target.shape[-1])]
+        logs = logs - np.clip(np.linalg.solve(np.stack(slopes, axis=-1), off[..., None])[..., 0], -1.0, 1.0)
+    raise FitError(
+        f"fit: the profile's steps with {workers} workers fit no network; profile one worker, or fit its throughputs"
+    )

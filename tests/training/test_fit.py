@@ -4,41 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from jobs_by_hand import noisy, profile, step
 
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
-from queuemodel.solvers.recursions import mva_recursion
-from queuemodel.training.rules import ParallelServers
-
-
-def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
-    return qm.Step(
-        step_time=fetch + compute + push + update - overlap + idle,
-        fetch=fetch,
-        compute=compute,
-        push=push,
-        update=update,
-        fetched_bytes=2_000_000,
-        pushed_bytes=1_000_000,
-        overlap=overlap,
-    )
-
-
-def profile(steps=None, *, throughputs=(), hosts=None, bandwidth=None, servers=1, batch_size=32):
-    return qm.Profile(
-        source=qm.Source(framework="test", hosts=hosts or {}),
-        cluster=qm.Cluster(parameter_servers=servers, bandwidth=bandwidth),
-        job=qm.Job(name="job", batch_size=batch_size, parameter_bytes=2_000_000, tensors=8, dataset_size=64_000),
-        steps=[step()] * 5 if steps is None else steps,
-        throughputs=list(throughputs),
-    )
-
-
-def noisy(rng, count=40, **means):
-    return [step(**{k: v * rng.gamma(100, 0.01) for k, v in means.items()}) for _ in range(count)]
-
 
 POSITIVE = st.floats(0.01, 5.0)
 
@@ -95,6 +66,50 @@ def test_standard_errors_are_those_of_the_mean():
     assert fetch.standard_error == pytest.approx(0.2 * 0.1 / math.sqrt(100), rel=0.3)
     assert fetch.origin == "measured"
     assert fetch.identified
+
+
+@settings(max_examples=60)
+@given(
+    demands=st.tuples(st.floats(0.05, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 0.1)),
+    think=st.floats(0.0, 5.0),
+    workers=st.integers(2, 24),
+    form=st.sampled_from(["links", "single"]),
+)
+@example(demands=(0.4, 0.2, 0.01), think=0.2, workers=4, form="links")
+def test_steps_of_several_workers_are_freed_of_their_waiting(demands, think, workers, form):
+    """What a network shows at N workers gives its demands back, and so its throughput at any number."""
+    groups = [[d] for d in demands] if form == "links" else [demands]
+    network = qm.Network([qm.Station(str(k), service_time=sum(g)) for k, g in enumerate(groups)], think_time=think)
+    truth = qm.solve(network, population=workers)
+    share = np.array(demands) / sum(demands)
+    seen = truth.residence_time if form == "links" else share * truth.residence_time.sum()
+    step_time = workers / truth.throughput
+    recorded = qm.Step(
+        step_time=step_time, fetch=seen[0], push=seen[1], update=seen[2], compute=think,
+        fetched_bytes=1, pushed_bytes=1,
+    )  # fmt: skip
+    model = qm.fit(profile([recorded] * 3, workers=workers), form=form)
+    for name, demand in zip(("fetch", "push", "update"), demands, strict=True):
+        assert getattr(model.demands, name) == pytest.approx(demand, rel=1e-6, abs=1e-9)
+    curve = model.throughput([1, workers, 2 * workers])
+    assert curve.at(workers) == pytest.approx(truth.throughput, rel=1e-7)
+    assert curve.at(1) == pytest.approx(1 / (sum(demands) + think), rel=1e-7)
+    assert curve.profiled_workers == workers
+    assert curve.upper[0] / curve.lower[0] > 1.2  # one worker was not seen alone
+
+
+@pytest.mark.parametrize("servers", [2, 3])
+def test_several_workers_on_several_servers_keep_their_measured_throughput(servers):
+    model = qm.fit(profile([step(fetch=0.5, push=0.3)] * 2, servers=servers, workers=4))
+    assert model.throughput([4]).at(4) == pytest.approx(4 / step(fetch=0.5, push=0.3).step_time, rel=1e-7)
+    assert model.throughput([1]).at(1) > 1 / step(fetch=0.5, push=0.3).step_time
+
+
+def test_one_step_has_an_interval_with_a_width_and_says_that_it_is_assumed():
+    model = qm.fit(profile([step()]))
+    curve = model.throughput([1, 2, 8])
+    assert np.all(curve.upper > 1.1 * curve.lower)
+    assert all("assumed" in p.note for p in model.parameters if p.name.endswith("link demand"))
 
 
 def test_intervals_shrink_with_more_steps_and_widen_beyond_the_profile():
@@ -156,12 +171,6 @@ def test_throughputs_without_a_knee_say_so():
     assert all(not p.identified and math.isnan(p.value) for p in links)
 
 
-def test_throughputs_do_not_tell_what_a_network_buys():
-    model = qm.fit([qm.Throughput(workers=1, steps_per_second=1.0)])
-    with pytest.raises(qm.ModelError, match="bytes per step"):
-        model.what_if(bandwidth=1e9)
-
-
 def test_fit_refuses_nonsense():
     with pytest.raises(qm.FitError, match="at least one measured throughput"):
         qm.fit([])
@@ -174,99 +183,6 @@ def test_the_seed_decides():
     data = profile(noisy(rng, fetch=0.2, compute=0.5, push=0.1))
     same = [qm.fit(data, seed=7).throughput([8]).lower[0] for _ in range(2)]
     assert same[0] == same[1] != qm.fit(data, seed=8).throughput([8]).lower[0]
-
-
-# What-ifs
-
-
-def test_bandwidth_replaces_the_links_part_only():
-    nominal = 20e6
-    model = qm.fit(profile(bandwidth=nominal))
-    wire = 2_000_000 / (0.95 * nominal)
-    faster = model.what_if(bandwidth=10 * nominal)
-    assert faster.demands.fetch == pytest.approx(0.2 - wire + wire / 10)
-    assert model.what_if(bandwidth=nominal).demands.fetch == model.demands.fetch
-    slower = model.what_if(bandwidth=nominal / 10).throughput([8]).steps_per_second
-    assert slower < model.throughput([8]).steps_per_second < faster.throughput([8]).steps_per_second
-
-
-def test_loopback_keeps_the_hosts_cost_when_a_link_is_added():
-    model = qm.fit(profile(hosts={"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"})).what_if(bandwidth=125e6)
-    assert model.demands.fetch == pytest.approx(0.2 + 2_000_000 / (0.95 * 125e6))
-
-
-def test_two_even_servers_double_the_capacity():
-    model = qm.fit(profile())
-    two = model.what_if(shards=[1, 1])
-    assert two.parameter_servers == 2
-    assert two.throughput([1]).steps_per_second == pytest.approx(model.throughput([1]).steps_per_second)
-    assert two.throughput([200]).steps_per_second[0] == pytest.approx(2 / 0.2, rel=1e-2)
-    uneven = model.what_if(shards=[3, 1]).throughput([200])
-    assert uneven.steps_per_second[0] == pytest.approx(1 / (0.75 * 0.2), rel=1e-3)
-    assert uneven.bottleneck == "transmit link 0"
-
-
-@given(
-    demands=st.lists(st.floats(0.01, 2.0), min_size=3, max_size=3),
-    think=st.floats(0.0, 5.0),
-    population=st.integers(1, 40),
-)
-def test_one_of_several_servers_is_exact_mva(demands, think, population):
-    D = np.array(demands)
-    N = np.arange(1, population + 1)
-    parallel = ParallelServers(1).solve(D, np.array(think), N).X
-    exact, _ = mva_recursion(D, think, np.zeros(3, dtype=bool), N)
-    np.testing.assert_allclose(parallel, exact, rtol=1e-12)
-
-
-def test_residence_times_of_several_servers_add_up_to_the_cycle():
-    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 4, 16])
-    total = curve.residence_time.sum(axis=1) + curve.think_time
-    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=1e-9)
-
-
-def test_batch_and_accelerator_change_the_computation():
-    model = qm.fit(profile([step(overlap=0.15)]))
-    assert model.what_if(accelerator_speed=2).demands.worker == pytest.approx(0.35 - 0.25)
-    double = model.what_if(batch_size=64)
-    assert double.demands.worker == pytest.approx(0.35 + 0.5)
-    assert double.throughput([1]).batch_size == 64
-    assert model.what_if(accelerator_speed=1e6).demands.worker == 0
-
-
-def test_equal_worker_speeds_change_little_and_slow_workers_cost():
-    model = qm.fit(profile())
-    equal = model.what_if(worker_speeds=[1.0] * 8).throughput([1, 8])
-    exact = model.throughput([1, 8])
-    assert equal.steps_per_second[0] == pytest.approx(exact.steps_per_second[0], rel=1e-9)
-    assert equal.steps_per_second[1] == pytest.approx(exact.steps_per_second[1], rel=1e-9)
-    # two classes of one customer each: by hand, exact multi-class mean-value analysis
-    D, Z = np.array([0.2, 0.1, 0.01]), np.array([0.5, 2.0])
-    alone = D / (D.sum() + Z[:, None])  # queue lengths of each worker without the other
-    truth = sum(1 / (Z[i] + (D * (1 + alone[1 - i])).sum()) for i in (0, 1))
-    assert model.what_if(worker_speeds=[1.0, 0.25]).throughput([2]).steps_per_second[0] == pytest.approx(
-        truth, rel=0.02
-    )
-    slow = model.what_if(worker_speeds=[1.0, 0.25]).throughput([2])
-    assert slow.steps_per_second < model.throughput([2]).steps_per_second
-    with pytest.raises(qm.ModelError, match="worker_speeds"):
-        model.what_if(worker_speeds=[1.0, 1.0]).throughput([3])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"bandwidth": 0}, {"bandwidth": -1.0}, {"bandwidth": math.nan}, {"bandwidth": math.inf}, {"bandwidth": "fast"},
-        {"parameter_servers": 0}, {"parameter_servers": 1.5}, {"batch_size": 0}, {"batch_size": 2.5},
-        {"accelerator_speed": 0}, {"worker_speeds": [1.0, -1.0]}, {"shards": [0, 1]},
-        {"shards": [1, 1], "parameter_servers": 3},
-    ],
-)  # fmt: skip
-def test_bad_what_ifs_are_one_clear_line(change):
-    with pytest.raises(qm.ModelError) as error:
-        qm.fit(profile()).what_if(**change)
-    assert next(iter(change)) in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("workers", [0, [], [0], [-1], [2, 1], [1, 1], [1.5], ["1"], [True], [10**9], math.nan])

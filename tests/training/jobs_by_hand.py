@@ -1,0 +1,30 @@
+"""Profiles that tests make up: a step of 0.81 s, or what they say instead."""
+
+import queuemodel as qm
+
+
+def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
+    return qm.Step(
+        step_time=fetch + compute + push + update - overlap + idle,
+        fetch=fetch,
+        compute=compute,
+        push=push,
+        update=update,
+        fetched_bytes=2_000_000,
+        pushed_bytes=1_000_000,
+        overlap=overlap,
+    )
+
+
+def profile(steps=None, *, throughputs=(), hosts=None, bandwidth=None, servers=1, workers=1, batch_size=32):
+    return qm.Profile(
+        source=qm.Source(framework="test", hosts=hosts or {}),
+        cluster=qm.Cluster(workers=workers, parameter_servers=servers, bandwidth=bandwidth),
+        job=qm.Job(name="job", batch_size=batch_size, parameter_bytes=2_000_000, tensors=8, dataset_size=64_000),
+        steps=[step()] * 5 if steps is None else steps,
+        throughputs=list(throughputs),
+    )
+
+
+def noisy(rng, count=40, **means):
+    return [step(**{k: v * rng.gamma(100, 0.01) for k, v in means.items()}) for _ in range(count)]

@@ -1,0 +1,97 @@
+"""Each rule against exact networks, closed forms and what every rule must keep."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.solvers import knee_throughput
+from queuemodel.training.rules import ClosedNetwork, Knee, ParallelServers, UnequalWorkers, rule_for
+
+DEMANDS = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=3).map(np.array)
+OWN = st.floats(0.0, 5.0)
+
+
+@given(D=DEMANDS, Z=OWN, population=st.integers(1, 40))
+def test_the_closed_network_is_solved_exactly(D, Z, population):
+    network = qm.Network([qm.Station(str(k), service_time=d) for k, d in enumerate(D.tolist())], think_time=Z)
+    exact = qm.solve(network, population=population)
+    pace = ClosedNetwork().solve(D, np.array(Z), np.array([population]))
+    assert pace.X[0] == pytest.approx(exact.throughput, rel=1e-9)
+    np.testing.assert_allclose(pace.R[0], exact.residence_time, rtol=1e-9)
+
+
+@settings(max_examples=50)
+@given(D=DEMANDS, Z=st.lists(st.sampled_from([0.0, 0.01, 0.3, 1.0, 7.0, 40.0]), min_size=1, max_size=6))
+def test_unequal_workers_are_job_classes(D, Z):
+    classes = [qm.JobClass(str(i), population=1, think_time=z) for i, z in enumerate(Z)]
+    network = qm.Network([qm.Station(str(k), service_time=d) for k, d in enumerate(D.tolist())], classes=classes)
+    exact = qm.solve(network)
+    pace = UnequalWorkers().solve(D, np.array(Z), np.array([len(Z)]))
+    assert pace.X[0] == pytest.approx(exact.throughput, rel=1e-9)
+    np.testing.assert_allclose(pace.X[0] * pace.R[0], exact.queue_length, rtol=1e-8)
+
+
+@given(D=DEMANDS, Z=OWN, population=st.integers(1, 60))
+def test_unequal_workers_that_are_equal(D, Z, population):
+    populations = np.unique([1, (population + 1) // 2, population])
+    unequal = UnequalWorkers().solve(D, np.full(population, Z), populations)
+    equal = ClosedNetwork().solve(D, np.array(Z), populations)
+    for one, other in zip(unequal, equal, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
+
+
+def test_rules_take_many_demands_at_once():
+    rng = np.random.default_rng(1)
+    D, Z = rng.uniform(0.01, 1.0, (5, 4)), rng.uniform(0.0, 2.0, (5, 7))
+    populations = np.array([1, 3, 7])
+    for rule, own in (
+        (ClosedNetwork(), Z[:, 0]),
+        (ParallelServers(2), Z[:, 0]),
+        (Knee(0.3, ClosedNetwork()), Z[:, 0]),
+        (UnequalWorkers(), Z),
+    ):
+        together = rule.solve(D, own, populations)
+        for b in range(5):
+            for one, all_of_them in zip(rule.solve(D[b], own[b], populations), together, strict=True):
+                np.testing.assert_allclose(one, all_of_them[:, b], rtol=1e-12)
+
+
+def test_servers_without_demand_hold_nobody_up():
+    pace = UnequalWorkers().solve(np.zeros(2), np.array([1.0, 2.0, 4.0]), np.array([1, 3]))
+    np.testing.assert_allclose(pace.X, [1.0, 1.75], rtol=1e-9)
+
+
+@given(D=DEMANDS, Z=OWN, population=st.integers(1, 40))
+def test_one_of_several_servers_is_exact_mva(D, Z, population):
+    populations = np.arange(1, population + 1)
+    parallel = ParallelServers(1).solve(D, np.array(Z), populations)
+    np.testing.assert_allclose(parallel.X, ClosedNetwork().solve(D, np.array(Z), populations).X, rtol=1e-12)
+
+
+@given(D=st.lists(st.floats(0.01, 2.0), min_size=6, max_size=6).map(np.array), Z=OWN)
+def test_several_servers_keep_bounds_and_littles_law(D, Z):
+    populations = np.array([1, 2, 5, 30])
+    pace = ParallelServers(2).solve(D, np.array(Z), populations)
+    assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # one worker's own link is the limit
+    assert np.all(np.diff(pace.X) >= 0)
+    assert np.all(np.minimum(populations / (D.sum() + Z), 1 / D.max()) * (1 + 1e-12) >= pace.X)
+    np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
+
+
+@given(D=DEMANDS, Z=OWN, width=st.floats(0.05, 0.65), servers=st.sampled_from([1, 2]))
+def test_the_knee_is_the_formula_and_keeps_littles_law(D, Z, width, servers):
+    D = np.tile(D, servers)
+    populations = np.array([1, 2, 8, 40])
+    pace = rule_for(servers=servers, unequal=False, width=width).solve(D, np.array(Z), populations)
+    formula = knee_throughput(populations, cycle=D.sum() + Z, demand=D.max(), width=width)
+    np.testing.assert_allclose(pace.X, formula, rtol=1e-12)
+    total = pace.R.sum(axis=-1) + pace.Z
+    np.testing.assert_allclose(total, populations / pace.X, rtol=1e-6)
+
+
+def test_what_no_rule_covers_is_refused():
+    for servers, width in ((2, None), (1, 0.3), (2, 0.3)):
+        with pytest.raises(qm.ModelError, match="no rule"):
+            rule_for(servers=servers, unequal=True, width=width)

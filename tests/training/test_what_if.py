@@ -1,0 +1,223 @@
+"""What-ifs: told against the profile, in any order; what the data do not tell, or no rule covers, is refused."""
+
+import itertools
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs_by_hand import profile, step
+
+import queuemodel as qm
+
+CSV = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
+
+
+def same(one, other):
+    for name in ("steps_per_second", "lower", "upper", "residence_time", "think_time", "bound_lower", "bound_upper"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, err_msg=name)
+
+
+def test_bandwidth_replaces_the_links_part_only():
+    nominal = 20e6
+    model = qm.fit(profile(bandwidth=nominal))
+    wire = 2_000_000 / (0.95 * nominal)
+    faster = model.what_if(bandwidth=10 * nominal)
+    assert faster.demands.fetch == pytest.approx(0.2 - wire + wire / 10)
+    assert model.what_if(bandwidth=nominal).demands.fetch == model.demands.fetch
+    slower = model.what_if(bandwidth=nominal / 10).throughput([8]).steps_per_second
+    assert slower < model.throughput([8]).steps_per_second < faster.throughput([8]).steps_per_second
+
+
+def test_loopback_keeps_the_hosts_cost_when_a_link_is_added():
+    model = qm.fit(profile(hosts={"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"})).what_if(bandwidth=125e6)
+    assert model.demands.fetch == pytest.approx(0.2 + 2_000_000 / (0.95 * 125e6))
+
+
+def test_two_even_servers_double_the_capacity():
+    model = qm.fit(profile())
+    two = model.what_if(shards=[1, 1])
+    assert two.parameter_servers == 2
+    assert two.throughput([1]).steps_per_second == pytest.approx(model.throughput([1]).steps_per_second)
+    assert two.throughput([200]).steps_per_second[0] == pytest.approx(2 / 0.2, rel=1e-2)
+    uneven = model.what_if(shards=[3, 1]).throughput([200])
+    assert uneven.steps_per_second[0] == pytest.approx(1 / (0.75 * 0.2), rel=1e-3)
+    assert uneven.bottleneck == "transmit link 0"
+
+
+def test_residence_times_of_several_servers_add_up_to_the_cycle():
+    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 4, 16])
+    total = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=1e-9)
+
+
+def test_batch_and_accelerator_change_the_computation():
+    model = qm.fit(profile([step(overlap=0.15)]))
+    assert model.what_if(accelerator_speed=2).demands.worker == pytest.approx(0.35 - 0.25)
+    double = model.what_if(batch_size=64)
+    assert double.demands.worker == pytest.approx(0.35 + 0.5)
+    assert double.throughput([1]).batch_size == 64
+    assert model.what_if(accelerator_speed=1e6).demands.worker == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bandwidth": 0}, {"bandwidth": -1.0}, {"bandwidth": math.nan}, {"bandwidth": math.inf}, {"bandwidth": "fast"},
+        {"parameter_servers": 0}, {"parameter_servers": 1.5}, {"batch_size": 0}, {"batch_size": 2.5},
+        {"accelerator_speed": 0}, {"worker_speeds": [1.0, -1.0]}, {"worker_speeds": 2.0}, {"worker_speeds": []},
+        {"shards": [0, 1]},
+        {"shards": [1, 1], "parameter_servers": 3},
+    ],
+)  # fmt: skip
+def test_bad_what_ifs_are_one_clear_line(change):
+    with pytest.raises(qm.ModelError) as error:
+        qm.fit(profile()).what_if(**change)
+    assert next(iter(change)) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+CHANGES = [
+    {"accelerator_speed": 10.0}, {"accelerator_speed": 0.1}, {"bandwidth": 1e9}, {"batch_size": 64},
+    {"worker_speeds": [1.0, 0.5, 2.0, 1.0]},
+]  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(chosen=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=5, unique_by=id), data=st.data())
+def test_the_order_does_not_matter(chosen, data):
+    def after(changes):
+        model = qm.fit(profile([step(overlap=0.15)] * 3, bandwidth=20e6))
+        return reduce(lambda changed, change: changed.what_if(**change), changes, model).throughput([1, 2, 4])
+
+    same(after(chosen), after(data.draw(st.permutations(chosen))))
+
+
+def test_a_factor_undone_gives_the_profile_back():
+    model = qm.fit(profile([step(overlap=0.15)] * 3))
+    back = model.what_if(accelerator_speed=10).what_if(accelerator_speed=0.1).throughput([1, 4])
+    same(back, model.throughput([1, 4]))
+    assert back.profiled_workers == 1
+
+
+def test_asking_again_replaces():
+    model = qm.fit(profile([step()] * 3, bandwidth=20e6))
+    for name, first, second in (
+        ("bandwidth", 1e9, 1e8), ("batch_size", 64, 16), ("parameter_servers", 4, 2), ("shards", [1, 1, 1], [3, 1]),
+        ("worker_speeds", [2.0, 1.0], [0.5, 1.0]),
+    ):  # fmt: skip
+        changed = model.what_if(**{name: first}).what_if(**{name: second})
+        same(changed.throughput([1, 2]), model.what_if(**{name: second}).throughput([1, 2]))
+    even = model.what_if(shards=[3, 1]).what_if(parameter_servers=2)
+    assert even.shards == model.what_if(parameter_servers=2).shards
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_workers_of_speed_one_change_nothing(servers):
+    for model in (qm.fit(profile(bandwidth=20e6)), qm.fit(CSV)):
+        plain = model.what_if(parameter_servers=servers)
+        ones = plain.what_if(worker_speeds=[1.0] * 8)
+        same(ones.throughput(range(1, 9)), plain.throughput(range(1, 9)))
+        assert ones.rule.method == plain.rule.method
+        with pytest.raises(qm.ModelError, match="at most 8"):
+            ones.throughput([9])
+
+
+def test_workers_of_one_other_speed_are_other_accelerators():
+    model = qm.fit(profile()).what_if(parameter_servers=2)
+    slow = model.what_if(worker_speeds=[0.5] * 4).throughput([1, 4])
+    same(slow, model.what_if(accelerator_speed=0.5).throughput([1, 4]))
+
+
+def test_unequal_workers_are_the_exact_network_with_a_class_for_each_speed():
+    model = qm.fit(profile([step(overlap=0.15)])).what_if(worker_speeds=[1.0, 0.25, 4.0, 0.25])
+    exact = qm.solve(model.network())
+    curve = model.throughput([4])
+    assert curve.at(4) == pytest.approx(exact.throughput, rel=1e-9)
+    np.testing.assert_allclose(curve.utilization[0], exact.utilization[:3], rtol=1e-9)
+    assert "exact" in curve.method
+
+
+def test_a_hundred_different_speeds():
+    model = qm.fit(profile()).what_if(worker_speeds=np.linspace(0.5, 1.5, 100))
+    curve = model.throughput(range(1, 101))
+    assert np.all(curve.bound_lower <= curve.steps_per_second * (1 + 1e-12))
+    assert np.all(curve.steps_per_second <= curve.bound_upper * (1 + 1e-12))
+    total = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=1e-9)
+    assert curve.at(100) == pytest.approx(1 / 0.2, rel=0.01)
+    slower = qm.fit(profile()).what_if(worker_speeds=np.linspace(0.49, 1.47, 100)).throughput(range(1, 101))
+    assert np.all(slower.steps_per_second[:30] < curve.steps_per_second[:30])
+
+
+@pytest.mark.parametrize(
+    ("change", "unknown"),
+    [
+        ({"bandwidth": 1e9}, "bytes per step"),
+        ({"accelerator_speed": 2.0}, "time of computation"),
+        ({"batch_size": 64}, "time of computation"),
+        ({"worker_speeds": [1.0, 0.5]}, "time of computation"),
+        ({"worker_speeds": [0.5, 0.5]}, "time of computation"),
+    ],
+)
+def test_throughputs_do_not_tell_what_other_machines_buy(change, unknown):
+    for model in (qm.fit(CSV), qm.fit(profile([], throughputs=CSV))):
+        with pytest.raises(qm.ModelError, match=unknown) as error:
+            model.what_if(**change)
+        assert str(error.value).startswith(f"what_if: {next(iter(change))}")
+        assert "\n" not in str(error.value)
+
+
+def test_no_rule_is_refused_not_replaced():
+    model = qm.fit(profile())
+    for one, other in itertools.permutations(({"parameter_servers": 2}, {"worker_speeds": [1.0, 0.5]})):
+        with pytest.raises(qm.ModelError, match="2 parameter servers"):
+            model.what_if(**one).what_if(**other)
+
+
+@pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
+def test_a_changed_job_leaves_what_was_measured_behind(change):
+    """Measurements, profiled range and origins are the profile's; elsewhere the model's own error counts."""
+    measured = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.2), (2, 2.2), (4, 3.6))]
+    model = qm.fit(profile(bandwidth=20e6, throughputs=measured))
+    changed = model.what_if(**change)
+    before, after = model.throughput([1, 2]), changed.throughput([1, 2])
+    assert (before.profiled_workers, after.profiled_workers) == (4, 0)
+    assert before.measured
+    assert not after.measured
+    assert "nothing was profiled" in after.caption()
+    assert "measured" not in after.to_rows()[0]
+    least = math.exp(1.645 * 0.08)
+    assert np.all(after.upper / after.steps_per_second >= least)
+    assert before.upper[0] / before.steps_per_second[0] < least
+    assert {p.origin for p in changed.parameters if "link demand" in p.name} == {"derived"}
+
+
+def test_parameters_are_those_of_the_changed_job():
+    model = qm.fit(profile(bandwidth=20e6)).what_if(bandwidth=200e6, accelerator_speed=2, batch_size=64)
+    values = {p.name: p.value for p in model.parameters}
+    assert values["transmit link demand"] == model.demands.fetch
+    assert values["effective bandwidth down"] == pytest.approx(2_000_000 / model.demands.fetch)
+    assert values["worker time"] == model.demands.worker
+    assert model.job.batch_size == 64
+
+
+def test_what_was_measured_with_as_many_servers_belongs_to_them():
+    points = [qm.Throughput(workers=2, steps_per_second=3.0, parameter_servers=2)]
+    model = qm.fit([*CSV, *points])
+    one, two = (model.what_if(parameter_servers=n).throughput([1, 2]) for n in (1, 2))
+    assert (one.measured[:2], one.profiled_workers) == (((1, 1.0), (2, 1.9)), 8)
+    assert (two.measured, two.profiled_workers) == (((2, 3.0),), 2)
+    assert model.what_if(parameter_servers=3).throughput([1]).profiled_workers == 0
+
+
+@pytest.mark.parametrize("bandwidth", [125e6, None])
+def test_the_profiled_machines_are_no_change(bandwidth):
+    model = qm.fit(profile(bandwidth=bandwidth, batch_size=32))
+    same_machines = model.what_if(
+        bandwidth=bandwidth, batch_size=32, accelerator_speed=1.0, parameter_servers=1, worker_speeds=[1.0] * 4
+    )
+    same(same_machines.throughput([1, 4]), model.throughput([1, 4]))
+    assert same_machines.throughput([1]).profiled_workers == 1
