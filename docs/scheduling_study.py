@@ -39,9 +39,9 @@ from queuemodel.scheduling import (
     simulate,
 )
 from queuemodel.scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
+from queuemodel.scheduling.runs import Study
 from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import Study
-from queuemodel.scheduling.sweep import Replication, run_all
+from queuemodel.scheduling.study import Replication, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent

@@ -123,7 +123,7 @@ def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
     require_writable(options["output"])
     from ..scheduling import Cluster, policy_named
     from ..scheduling.streams import Stream, example_kinds, measured_kinds
-    from ..scheduling.sweep import sweep
+    from ..scheduling.study import sweep
 
     named = [policy_named(text) for text in dict.fromkeys(policies)]
     nodes = options["nodes"]

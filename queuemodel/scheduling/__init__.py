@@ -2,7 +2,8 @@
 
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
-from .jobs import Completes, EndsEarly, Job, Workload
+from .ends import Completes, EndsEarly
+from .jobs import Job, Workload
 from .policies import (
     FIFO,
     POLICIES,

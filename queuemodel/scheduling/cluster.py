@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from ..checks import require_number
-from ..errors import ModelError
-
-#: More is taken for a mistake: one row of speeds per kind of job has an entry per node.
-MOST_NODES = 1_000_000
+from ..checks import require_count, require_number
+from .curves import MOST_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +45,7 @@ class Cluster:
     spread_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.nodes, bool) or not isinstance(self.nodes, numbers.Integral):
-            raise ModelError(f"cluster: nodes must be a whole number, got {self.nodes!r}")
-        if not 1 <= self.nodes <= MOST_NODES:
-            raise ModelError(f"cluster: nodes must be 1 to {MOST_NODES:,}, got {self.nodes!r}")
+        require_count(self.nodes, "cluster: nodes", most=MOST_NODES)
         require_number(self.restart_seconds, "cluster: restart_seconds", unit="seconds")
         require_number(self.start_seconds, "cluster: start_seconds", unit="seconds")
         if self.decision_interval is not None:
@@ -61,14 +54,9 @@ class Cluster:
             value = getattr(self, field)
             if value != math.inf:
                 require_number(value, f"cluster: {field}", unit="seconds", positive=True)
-        if self.nodes_per_machine is not None and (
-            not isinstance(self.nodes_per_machine, int) or not 1 <= self.nodes_per_machine <= self.nodes
-        ):
-            raise ModelError(
-                f"cluster: nodes_per_machine must be 1 to {self.nodes} (the nodes), got {self.nodes_per_machine!r}"
-            )
-        if not 0 < self.spread_speed <= 1:
-            raise ModelError(f"cluster: spread_speed must be above 0 and at most 1, got {self.spread_speed!r}")
+        if self.nodes_per_machine is not None:
+            require_count(self.nodes_per_machine, "cluster: nodes_per_machine", most=self.nodes)
+        require_number(self.spread_speed, "cluster: spread_speed", positive=True, largest=1)
 
     @property
     def placed(self) -> bool:

@@ -17,6 +17,9 @@ import numpy as np
 from ..checks import require_number
 from ..errors import ModelError
 
+#: More are taken for a mistake: tables of speeds have an entry per node.
+MOST_NODES = 1_000_000
+
 
 @runtime_checkable
 class SpeedCurve(Protocol):
@@ -66,6 +69,17 @@ class PowerLawCurve:
         return speeds
 
 
+def _nodes(value: Any) -> float:
+    number = require_number(value, "speed table: node counts", largest=MOST_NODES)
+    if number < 1:
+        raise ModelError(f"speed table: node counts must be at least 1, got {value!r}")
+    return number
+
+
+def _speed(value: Any, nodes: float) -> float:
+    return require_number(value, f"speed table: speed at {nodes:g} nodes", unit="steps per second", positive=True)
+
+
 @dataclass(frozen=True, slots=True)
 class TableCurve:
     """Measured or modelled speeds at some node counts, linear in between, undefined outside.
@@ -84,20 +98,16 @@ class TableCurve:
     points: tuple[tuple[float, float], ...]
 
     def __init__(self, points: Mapping[int, float] | Any) -> None:
-        pairs = sorted(points.items() if isinstance(points, Mapping) else points)
+        try:
+            pairs = sorted(points.items() if isinstance(points, Mapping) else points)
+        except TypeError as error:
+            raise ModelError(f"speed table: expected pairs of node count and speed ({error})") from None
         if not pairs:
             raise ModelError("speed table: at least one node count is needed, got none")
-        checked = tuple((float(n), float(speed)) for n, speed in pairs)
+        checked = tuple((_nodes(n), _speed(speed, n)) for n, speed in pairs)
         for (n, _), (after, _) in itertools.pairwise(checked):
             if n == after:
                 raise ModelError(f"speed table: {n:g} nodes are given twice")
-        for n, speed in checked:
-            if not (math.isfinite(speed) and speed > 0):
-                raise ModelError(
-                    f"speed table: speed at {n:g} nodes must be finite and > 0 steps per second, got {speed!r}"
-                )
-            if not (n >= 1 and math.isfinite(n)):
-                raise ModelError(f"speed table: node counts must be at least 1, got {n!r}")
         object.__setattr__(self, "points", checked)
 
     def __call__(self, nodes: float, /) -> float:
@@ -164,56 +174,3 @@ def as_curve(curve: Any) -> Callable[[float], float]:
         f"curve: expected a callable steps_per_second(nodes), a mapping of node counts to speeds or a ThroughputCurve, "
         f"got {type(curve).__name__}"
     )
-
-
-def speed_table(curve: Callable[[float], float], *, least: int, most: int, what: str) -> np.ndarray:
-    """Speeds on 0 to ``most`` whole nodes, shape (most + 1,), 0 below ``least``; each checked once.
-
-    Raises
-    ------
-    ModelError
-        When the curve is not a finite number > 0 somewhere from ``least`` to ``most``.
-    """
-    if isinstance(curve, (TableCurve, PowerLawCurve)):
-        speeds = curve.table(most)
-    else:
-        speeds = np.zeros(most + 1)
-        for n in range(least, most + 1):
-            speeds[n] = _speed(curve, n, what)
-    speeds[:least] = 0.0
-    bad = np.flatnonzero(~(np.isfinite(speeds[least:]) & (speeds[least:] > 0)))
-    if bad.size:
-        n = least + int(bad[0])
-        got = "nothing (undefined there)" if math.isnan(speeds[n]) else f"{speeds[n]:g}"
-        raise ModelError(
-            f"{what}: curve must be finite and > 0 steps per second on {least} to {most} nodes, got {got} on {n}; "
-            "narrow least_nodes and most_nodes to where the curve is known"
-        )
-    return speeds
-
-
-def _speed(curve: Callable[[float], float], nodes: float, what: str) -> float:
-    try:
-        return float(curve(nodes))
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise ModelError(f"{what}: curve failed on {nodes} nodes ({type(error).__name__}: {error})") from None
-
-
-def fitted_exponent(speeds: np.ndarray) -> float:
-    """Exponent p of the power law nearest to a table in the least squares of logarithms, within 0.01 to 0.99.
-
-    ``speeds``: shape (most + 1,), as `speed_table` gives it; the table is taken up to its fastest node count.
-    """
-    nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
-    if nodes.size < 2:
-        return 0.01
-    x, y = np.log(nodes), np.log(speeds[nodes])
-    return float(np.clip(np.polyfit(x, y, 1)[0], 0.01, 0.99))
-
-
-def speed_between(curve: Callable[[float], float], nodes: float, most: int) -> float:
-    """Speed on an average number of nodes up to ``most``: linear between whole ones."""
-    low = math.floor(nodes)
-    if low >= most or nodes == low:
-        return float(curve(min(nodes, most)))
-    return float(curve(low) + (nodes - low) * (curve(low + 1) - curve(low)))

@@ -11,12 +11,11 @@ import numpy as np
 from ..errors import ModelError
 from . import state as s
 from .cluster import Cluster, Placement
-from .curves import speed_between
 from .failures import Failures
 from .jobs import Workload
 from .policies.base import Policy
 from .schedule import Schedule
-from .speed_tables import SpeedTables
+from .speed_tables import SpeedTables, speed_at, speed_between
 from .view import ActiveJobs
 
 _EPSILON = 1e-9
@@ -233,14 +232,7 @@ class Engine:
             self.history += [(self.now, j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)]
 
     def _speed_of(self, j: int, nodes: float) -> float:
-        if nodes <= 0:
-            return 0.0
-        speed = float(self.jobs[j].curve(nodes))
-        if not (math.isfinite(speed) and speed > 0):
-            raise ModelError(
-                f"job {self.jobs[j].name!r}: curve must be finite and > 0 on {nodes:g} nodes, got {speed!r}"
-            )
-        return speed
+        return speed_at(self.jobs[j].curve, nodes, f"job {self.jobs[j].name!r}") if nodes > 0 else 0.0
 
     def schedule(self, *, warmup: float, seed: int) -> Schedule:
         """The records of the finished run."""

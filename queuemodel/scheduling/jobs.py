@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import require_count, require_name, require_number, require_seed
 from ..errors import ModelError
 from .curves import DistortedCurve, as_curve
-
-
-class EndLaw(Protocol):
-    """How a job's life ends: which share of its work it really does."""
-
-    def sample(self, rng: np.random.Generator) -> float:
-        """Share of the work done when the job ends, in (0, 1]; 1: it completes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completes:
-    """The job does all its work."""
-
-    def sample(self, rng: np.random.Generator) -> float:
-        """Always 1."""
-        return 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class EndsEarly:
-    """The job is terminated early with a probability, as users kill runs whose loss does not fall.
-
-    Parameters
-    ----------
-    probability : float
-        That it is terminated at all.
-    alpha, beta : float, default 1
-        The progress at termination is Beta(alpha, beta); 1 and 1: uniform over the work.
-    """
-
-    probability: float
-    _: KW_ONLY
-    alpha: float = 1.0
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_number(self.probability, "end law: probability", unit="")
-        if self.probability > 1:
-            raise ModelError(f"end law: probability must be 0 to 1, got {self.probability!r}")
-        require_number(self.alpha, "end law: alpha", unit="", positive=True)
-        require_number(self.beta, "end law: beta", unit="", positive=True)
-
-    def sample(self, rng: np.random.Generator) -> float:
-        """One share; both numbers are always drawn, so that streams stay aligned."""
-        chance, share = rng.random(), rng.beta(self.alpha, self.beta)
-        return max(float(share), 1e-9) if chance < self.probability else 1.0
+from .ends import Completes, EndLaw
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,20 +60,19 @@ class Job:
     kind: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"job: name must be a text that is not empty, got {self.name!r}")
+        require_name(self.name, "job")
         what = f"job {self.name!r}"
         require_number(self.arrival_time, f"{what}: arrival_time", unit="seconds")
         require_number(self.steps, f"{what}: steps", unit="steps (a job needs work)", positive=True)
-        _require_nodes(self.least_nodes, f"{what}: least_nodes")
+        require_count(self.least_nodes, f"{what}: least_nodes")
         if self.most_nodes is not None:
-            _require_nodes(self.most_nodes, f"{what}: most_nodes")
+            require_count(self.most_nodes, f"{what}: most_nodes")
             if self.most_nodes < self.least_nodes:
                 raise ModelError(
                     f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})"
                 )
         if self.requested_nodes is not None:
-            _require_nodes(self.requested_nodes, f"{what}: requested_nodes")
+            require_count(self.requested_nodes, f"{what}: requested_nodes")
             if not self.least_nodes <= self.requested_nodes <= (self.most_nodes or math.inf):
                 raise ModelError(
                     f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
@@ -141,9 +94,7 @@ class Job:
         >>> Job.training("a", epochs=3, dataset_size=1000, batch_size=10, arrival_time=0, curve=float).steps
         300.0
         """
-        for value, field_name in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
-            require_number(value, f"job {name!r}: {field_name}", unit="", positive=True)
-        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
+        return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"job {name!r}"), **rest)
 
     @property
     def requested(self) -> int:
@@ -151,9 +102,11 @@ class Job:
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
 
 
-def _require_nodes(value: Any, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ModelError(f"{what} must be a whole number of at least 1, got {value!r}")
+def training_steps(epochs: float, dataset_size: float, batch_size: float, what: str) -> float:
+    """Steps of so many passes over a data set; a step treats ``batch_size`` examples."""
+    for value, name in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
+        require_number(value, f"{what}: {name}", positive=True)
+    return epochs * dataset_size / batch_size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,12 +164,15 @@ class Workload:
         Parameters
         ----------
         level : float
-            Standard deviation of the logarithm of a factor on the whole curve, one per job.
+            Standard deviation of the logarithm of a factor on the whole curve, one per job; at most 10.
         scaling : float
-            Standard deviation of the error of the scaling exponent, one per job (see `DistortedCurve`).
+            Standard deviation of the error of the scaling exponent, one per job (see `DistortedCurve`);
+            at most 10.
         seed : int
         """
-        rng = np.random.default_rng(seed)
+        for value, name in ((level, "level"), (scaling, "scaling")):
+            require_number(value, f"prediction error: {name}", largest=10)
+        rng = np.random.default_rng(require_seed(seed))
         errors = rng.standard_normal((len(self), 2))
         jobs = [
             replace(job, predicted=DistortedCurve(job.curve, factor=math.exp(level * a), bend=scaling * b))

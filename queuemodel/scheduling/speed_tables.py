@@ -1,13 +1,15 @@
-"""Speeds of the curves in use, tabulated once per kind of job, and what policies derive from them."""
+"""Speeds of curves, each number checked once; and tables of them, shared by the jobs of a kind."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .curves import speed_table
+from ..errors import ModelError
+from .curves import PowerLawCurve, TableCurve
 
 #: Rows without users that are kept before the one longest without is recycled.
 _KEPT = 64
@@ -93,3 +95,64 @@ class SpeedTables:
                     known[row] = value
             stale.clear()
         return self._memo[key]
+
+
+def speed_table(curve: Callable[[float], float], *, least: int, most: int, what: str) -> np.ndarray:
+    """Speeds on 0 to ``most`` whole nodes, shape (most + 1,), 0 below ``least``; each checked once.
+
+    Raises
+    ------
+    ModelError
+        When the curve is not a finite number > 0 somewhere from ``least`` to ``most``.
+    """
+    if isinstance(curve, (TableCurve, PowerLawCurve)):
+        speeds = curve.table(most)
+    else:
+        speeds = np.zeros(most + 1)
+        for n in range(least, most + 1):
+            speeds[n] = _called(curve, n, what)
+    speeds[:least] = 0.0
+    bad = np.flatnonzero(~(np.isfinite(speeds[least:]) & (speeds[least:] > 0)))
+    if bad.size:
+        n = least + int(bad[0])
+        got = "nothing (undefined there)" if math.isnan(speeds[n]) else f"{speeds[n]:g}"
+        raise ModelError(
+            f"{what}: curve must be finite and > 0 steps per second on {least} to {most} nodes, got {got} on {n}; "
+            "narrow least_nodes and most_nodes to where the curve is known"
+        )
+    return speeds
+
+
+def speed_at(curve: Callable[[float], float], nodes: float, what: str) -> float:
+    """Steps per second on so many nodes, which must be a finite number > 0."""
+    speed = _called(curve, nodes, what)
+    if not (math.isfinite(speed) and speed > 0):
+        raise ModelError(f"{what}: curve must be finite and > 0 on {nodes:g} nodes, got {speed!r}")
+    return speed
+
+
+def _called(curve: Callable[[float], float], nodes: float, what: str) -> float:
+    try:
+        return float(curve(nodes))
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise ModelError(f"{what}: curve failed on {nodes:g} nodes ({type(error).__name__}: {error})") from None
+
+
+def fitted_exponent(speeds: np.ndarray) -> float:
+    """Exponent p of the power law nearest to a table in the least squares of logarithms, within 0.01 to 0.99.
+
+    ``speeds``: shape (most + 1,), as `speed_table` gives it; the table is taken up to its fastest node count.
+    """
+    nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
+    if nodes.size < 2:
+        return 0.01
+    x, y = np.log(nodes), np.log(speeds[nodes])
+    return float(np.clip(np.polyfit(x, y, 1)[0], 0.01, 0.99))
+
+
+def speed_between(curve: Callable[[float], float], nodes: float, most: int) -> float:
+    """Speed on an average number of nodes up to ``most``: linear between whole ones."""
+    low = math.floor(nodes)
+    if low >= most or nodes == low:
+        return float(curve(min(nodes, most)))
+    return float(curve(low) + (nodes - low) * (curve(low + 1) - curve(low)))

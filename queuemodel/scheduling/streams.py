@@ -2,91 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import require_choice, require_count, require_number, require_seed
 from ..data import example_profile, example_throughputs
 from ..errors import ModelError
 from ..network import Network, Station
 from ..solvers import solve
 from ..training import fit
-from .curves import TableCurve, as_curve
-from .jobs import Completes, EndLaw, Job, Workload
+from .curves import TableCurve
+from .jobs import Job, Workload
+from .kinds import JobKind
 
 #: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
 CIFAR10 = 50_000
 
-ARRIVALS = ("poisson", "bursty", "regular", "at-once")
-
-
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """One kind of job in a mix.
-
-    Parameters
-    ----------
-    name : str
-    curve : callable, mapping or ThroughputCurve
-        Steps per second against nodes.
-    steps : float
-        Mean work.
-    variation : float, default 1
-        Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
-    requested_nodes, least_nodes, most_nodes : int
-        A table's, or `ThroughputCurve`'s, largest node count is the most unless one is given.
-    weight : float, default 1
-        Share of the jobs, relative to the other kinds.
-    end : EndLaw
-    """
-
-    name: str
-    _: KW_ONLY
-    curve: Any
-    steps: float
-    variation: float = 1.0
-    requested_nodes: int = 1
-    least_nodes: int = 1
-    most_nodes: int | None = None
-    weight: float = 1.0
-    end: EndLaw = field(default_factory=Completes)
-
-    def __post_init__(self) -> None:
-        require_number(self.steps, f"kind {self.name!r}: steps", unit="steps", positive=True)
-        require_number(self.variation, f"kind {self.name!r}: variation", unit="")
-        require_number(self.weight, f"kind {self.name!r}: weight", unit="", positive=True)
-        object.__setattr__(self, "curve", as_curve(self.curve))
-        if self.most_nodes is None and isinstance(self.curve, TableCurve):
-            object.__setattr__(self, "most_nodes", int(self.curve.points[-1][0]))
-        speed = float(self.curve(self.requested_nodes))
-        if not (math.isfinite(speed) and speed > 0):
-            raise ModelError(
-                f"kind {self.name!r}: curve must be finite and > 0 on the {self.requested_nodes} requested nodes, got "
-                f"{speed!r}"
-            )
-
-    @classmethod
-    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
-        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
-        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
-
-    @property
-    def service(self) -> float:
-        """Mean node-seconds on the requested nodes."""
-        return self.requested_nodes * self.steps / float(self.curve(self.requested_nodes))
-
-    def sample(self, rng: np.random.Generator) -> float:
-        """Work of one job, in steps."""
-        if self.variation == 0:
-            return self.steps
-        if self.variation == 1:
-            return self.steps * float(rng.exponential())
-        s2 = math.log1p(self.variation**2)
-        return self.steps * float(rng.lognormal(-s2 / 2, math.sqrt(s2)))
+#: Times between arrivals, in units of their mean.
+_GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "poisson": lambda rng, n: rng.exponential(1.0, n),
+    "bursty": lambda rng, n: rng.gamma(1 / 9, 9.0, n),
+    "regular": lambda rng, n: np.ones(n),
+    "at-once": lambda rng, n: np.zeros(n),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +64,10 @@ class Stream:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         if not self.kinds:
             raise ModelError("stream: at least one kind of job is needed, got none")
-        if not isinstance(self.jobs, int) or self.jobs < 1:
-            raise ModelError(f"stream: jobs must be a whole number of at least 1, got {self.jobs!r}")
-        require_number(self.load, "stream: load", unit="", positive=True)
-        if self.arrivals not in ARRIVALS:
-            raise ModelError(f"stream: arrivals must be one of {', '.join(ARRIVALS)}, got {self.arrivals!r}")
+        require_count(self.jobs, "stream: jobs")
+        require_count(self.nodes, "stream: nodes")
+        require_number(self.load, "stream: load", positive=True)
+        require_choice(self.arrivals, "stream: arrivals", _GAPS)
 
     @property
     def rate(self) -> float:
@@ -137,35 +76,30 @@ class Stream:
         service = np.array([kind.service for kind in self.kinds])
         return self.load * self.nodes / float((weight / weight.sum()) @ service)
 
-    def workload(self, seed: int | Sequence[int]) -> Workload:
+    def workload(self, seed: int) -> Workload:
         """One sample; kinds, work and arrivals come from separate generators, so a change of one keeps the others."""
-        kinds_rng, work_rng, time_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
+        sequences = np.random.SeedSequence(require_seed(seed)).spawn(3)
+        kinds_rng, work_rng, time_rng = (np.random.default_rng(one) for one in sequences)
         weight = np.array([kind.weight for kind in self.kinds])
         chosen = kinds_rng.choice(len(self.kinds), self.jobs, p=weight / weight.sum())
         gaps = _GAPS[self.arrivals](time_rng, self.jobs) / self.rate
-        jobs = [
-            Job(
-                f"{self.kinds[k].name}-{number}",
-                arrival_time=float(time),
-                steps=max(self.kinds[k].sample(work_rng), 1e-9 * self.kinds[k].steps),
-                curve=self.kinds[k].curve,
-                least_nodes=self.kinds[k].least_nodes,
-                most_nodes=self.kinds[k].most_nodes,
-                requested_nodes=self.kinds[k].requested_nodes,
-                end=self.kinds[k].end,
-                kind=self.kinds[k].name,
+        jobs = []
+        for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True)):
+            kind = self.kinds[k]
+            jobs.append(
+                Job(
+                    f"{kind.name}-{number}",
+                    arrival_time=time,
+                    steps=max(kind.sample(work_rng), 1e-9 * kind.steps),
+                    curve=kind.curve,
+                    least_nodes=kind.least_nodes,
+                    most_nodes=kind.most_nodes,
+                    requested_nodes=kind.requested_nodes,
+                    end=kind.end,
+                    kind=kind.name,
+                )
             )
-            for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True))
-        ]
         return Workload(jobs, f"load {self.load:g}, seed {seed}")
-
-
-_GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "poisson": lambda rng, n: rng.exponential(1.0, n),
-    "bursty": lambda rng, n: rng.gamma(1 / 9, 9.0, n),
-    "regular": lambda rng, n: np.ones(n),
-    "at-once": lambda rng, n: np.zeros(n),
-}
 
 
 def network_curve(network: Network, *, most: int) -> TableCurve:

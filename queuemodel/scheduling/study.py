@@ -1,106 +1,132 @@
-"""What a study yields: the figures of many runs, and their intervals over replications."""
+"""Many runs in parallel: every policy at every load, on the same replications of a stream."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ..checks import require_choice, require_share
+from ..checks import require_count, require_seed
 from ..errors import ModelError
-from ..results import Result
-from .schedule import FIGURES
+from .cluster import Cluster
+from .jobs import Workload
+from .policies.base import Policy
+from .runs import Study
+from .simulate import simulate
+from .streams import Stream
 
-SHOWN = ("mean_response_time", "mean_slowdown", "efficiency", "utilization", "mean_restarts")
+#: More are a mistake.
+MOST_PROCESSES = 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Study(Result):
-    """Figures of many runs.
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """One run of a study: where its workload comes from, and under what it runs."""
 
-    Attributes
+    source: Stream | Workload
+    policy: Policy
+    cluster: Cluster
+    seed: int
+    varied: dict[str, Any]
+    warmup: float = 0.1
+    error: tuple[float, float] = (0.0, 0.0)
+
+    def __call__(self) -> dict[str, Any]:
+        """Simulate, and give the figures back."""
+        workload = self.source.workload(self.seed) if isinstance(self.source, Stream) else self.source
+        if any(self.error):
+            level, scaling = self.error
+            workload = workload.with_prediction_error(level=level, scaling=scaling, seed=self.seed)
+        schedule = simulate(workload, self.policy, cluster=self.cluster, seed=self.seed, warmup=self.warmup)
+        return self.varied | {"replication": self.seed} | schedule.summary()
+
+
+def sweep(
+    stream: Stream,
+    policies: Sequence[Policy],
+    *,
+    loads: Iterable[float] | None = None,
+    cluster: Cluster | None = None,
+    replications: int = 5,
+    seed: int = 0,
+    warmup: float = 0.1,
+    n_jobs: int = 1,
+    backend: str | None = None,
+    progress: bool = False,
+) -> Study:
+    """Every policy at every load, on the same replications of a stream.
+
+    Parameters
     ----------
-    runs : tuple of dict
-        One per run: what was varied (``policy``, ``load``, ...), ``replication``, and the figures.
-    varied : tuple of str
-        Names of what was varied.
-    complete : bool
-        False when it was interrupted: only the runs that had ended are there.
+    stream : Stream
+    policies : sequence of Policy
+    loads : iterable of float, optional
+        The stream's own unless given.
+    cluster : Cluster, optional
+        The stream's nodes without costs unless given.
+    replications : int, default 5
+    seed : int
+        Of the first replication; the others follow.
+    n_jobs, backend : int, str
+        As joblib takes them (``"loky"``, ``"dask"``, ``"ray"``, ...); -1: all cores.
+    progress : bool, default False
+        Show a bar on stderr.
+
+    Returns
+    -------
+    Study
+        After Ctrl-C with what had ended by then.
     """
-
-    runs: tuple[dict[str, Any], ...]
-    varied: tuple[str, ...]
-    complete: bool = True
-
-    def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """Mean and half-width of the interval (Student's t over replications) of each figure, per combination.
-
-        Replications of one combination use different seeds, those of different policies the same ones.
-        """
-        chosen = figures or SHOWN
-        for figure in chosen:
-            require_choice(figure, "study: figure", FIGURES)
-        rows = []
-        for key, members in self._groups(self.runs):
-            row = key | {"replications": len(members)}
-            for figure in chosen:
-                row[figure], row[f"{figure}_half_width"] = _interval([run[figure] for run in members], confidence)
-            rows.append(row)
-        return rows
-
-    def relative(self, figure: str, *, to: str, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """Ratio of a figure to that of the policy named ``to``, replication by replication: mean and half-width.
-
-        All policies run the same replications, so ratios vary much less than the figures themselves.
-        """
-        require_choice(figure, "study: figure", FIGURES)
-        others = [*(name for name in self.varied if name != "policy"), "replication"]
-
-        def case(run: dict[str, Any]) -> tuple[Any, ...]:
-            return tuple(run[name] for name in others)
-
-        base = {case(run): run[figure] for run in self.runs if run.get("policy") == to}
-        if not base:
-            raise ModelError(f"study: no runs of a policy named {to!r}")
-        rows = []
-        for key, members in self._groups(run for run in self.runs if case(run) in base):
-            mean, half = _interval([run[figure] / base[case(run)] for run in members], confidence)
-            rows.append(key | {"ratio": mean, "half_width": half})
-        return rows
-
-    def _groups(self, runs: Iterable[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        """The runs of each combination of what was varied."""
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for run in runs:
-            groups.setdefault(tuple(run[name] for name in self.varied), []).append(run)
-        return ((dict(zip(self.varied, key, strict=True)), members) for key, members in groups.items())
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """The runs."""
-        return [dict(run) for run in self.runs]
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """The table."""
-        return self.table()
-
-    def caption(self) -> str:
-        """How many runs, and whether they are all."""
-        return f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values: the table (intervals of one replication are None) and the runs."""
-        table = [{name: None if value != value else value for name, value in row.items()} for row in self.table()]
-        return {"complete": self.complete, "table": table, "runs": self.to_rows()}
+    require_count(replications, "study: replications")
+    require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
+    where = cluster or Cluster(stream.nodes)
+    different = tuple(dict.fromkeys(policies))
+    names = [policy.name for policy in different]
+    for name in names:
+        if names.count(name) > 1:
+            raise ModelError(
+                f"study: different policies are named {name!r}, so that their runs would be mixed; tell "
+                "them apart by fields or by `name`"
+            )
+    points = [replace(stream, load=load) for load in dict.fromkeys(loads or [stream.load])]
+    runs = [
+        Replication(source, policy, where, seed + number, {"load": source.load, "policy": policy.name}, warmup)
+        for source, number, policy in itertools.product(points, range(replications), different)
+    ]
+    return run_all(runs, n_jobs=n_jobs, backend=backend, progress=progress)
 
 
-def _interval(values: list[float], confidence: float) -> tuple[float, float]:
-    """Mean and half-width by Student's t; the width of one value is not known (NaN)."""
-    from scipy.stats import t
+def run_all(
+    runs: Sequence[Callable[[], dict[str, Any]]],
+    *,
+    n_jobs: int = 1,
+    backend: str | None = None,
+    progress: bool = False,
+) -> Study:
+    """Carry out runs in parallel; an interruption keeps those that have ended."""
+    if not runs:
+        raise ModelError("study: nothing to run; give at least one policy, load and replication")
+    if n_jobs != -1:
+        require_count(n_jobs, "study: processes (-1: all cores)", most=MOST_PROCESSES)
+    import joblib
+    from tqdm import tqdm
 
-    level = (1 + require_share(confidence, "study: confidence", open_ended=True)) / 2
-    n = len(values)
-    spread = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return float(np.mean(values)), float(t.ppf(level, n - 1)) * spread if n > 1 else math.nan
+    try:
+        parallel = joblib.Parallel(n_jobs=n_jobs, backend=backend, return_as="generator_unordered")
+    except (ValueError, ImportError) as error:
+        raise ModelError(f"study: backend {backend!r} cannot be used: {' '.join(str(error).split())}") from None
+    done: dict[int, dict[str, Any]] = {}
+    complete = True
+    try:
+        results = parallel(joblib.delayed(_numbered)(number, run) for number, run in enumerate(runs))
+        for number, figures in tqdm(results, total=len(runs), disable=not progress, unit="run"):
+            done[number] = figures
+    except KeyboardInterrupt:
+        complete = False
+    varied = tuple(getattr(runs[0], "varied", {"policy": ""}))
+    return Study(tuple(done[number] for number in sorted(done)), varied, complete)
+
+
+def _numbered(number: int, run: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+    return number, run()

@@ -28,8 +28,8 @@ from queuemodel.scheduling import (
     policy_named,
     simulate,
 )
-from queuemodel.scheduling.curves import speed_table
 from queuemodel.scheduling.policies.increments import corners, speed_increments
+from queuemodel.scheduling.speed_tables import speed_table
 
 ALL = [
     FIFO(),

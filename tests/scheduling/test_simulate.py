@@ -22,9 +22,9 @@ from queuemodel.scheduling import (
     as_curve,
     simulate,
 )
+from queuemodel.scheduling.runs import Study
 from queuemodel.scheduling.streams import JobKind, Stream, example_kinds, measured_kinds
-from queuemodel.scheduling.study import Study
-from queuemodel.scheduling.sweep import run_all, sweep
+from queuemodel.scheduling.study import run_all, sweep
 
 LINEAR = PowerLawCurve(1.0)
 
@@ -201,7 +201,7 @@ def test_a_kind_takes_its_limits_from_its_table_and_its_work_from_epochs():
     assert (kind.most_nodes, kind.steps) == (4, 100)
     jobs = Stream([kind], jobs=5, nodes=8).workload(0)
     assert simulate(jobs, RankPriced(), nodes=8).end[0] > 0
-    with pytest.raises(ModelError, match="on the 9 requested nodes"):
+    with pytest.raises(ModelError, match="on 9 nodes, got nan"):
         JobKind("a", curve={1: 1.0, 4: 3.0}, steps=1.0, requested_nodes=9)
 
 
@@ -257,10 +257,31 @@ def test_ctrl_c_keeps_what_has_ended(monkeypatch):
         (lambda: simulate([job("a", 0, 1)], FIFO()), "give either nodes or cluster"),
         (lambda: simulate([job("a", 0, 1)], "fifo", nodes=1), "must be a Policy, got str"),
         (lambda: simulate([job("a", 0, 1)], FIFO(), nodes=1, warmup=1.0), "warmup"),
-        (lambda: Cluster(0), "nodes must be 1 to"),
+        (lambda: Cluster(0), "nodes must be a whole number of at least 1, got 0"),
         (lambda: Cluster(4, restart_seconds=-1), "restart_seconds must be finite and >= 0"),
-        (lambda: Cluster(4, nodes_per_machine=5), "nodes_per_machine must be 1 to 4"),
-        (lambda: EndsEarly(1.5), "probability must be 0 to 1"),
+        (lambda: Cluster(2.0), "nodes must be a whole number of at least 1, got 2.0"),
+        (lambda: Cluster(True), "nodes must be a whole number"),
+        (lambda: Cluster(4, spread_speed=0), "spread_speed must be finite and > 0"),
+        (lambda: Cluster(4, spread_speed=1.1), "spread_speed must be at most 1"),
+        (lambda: Cluster(4, mean_time_to_failure=math.nan), "mean_time_to_failure must be finite and > 0"),
+        (lambda: Cluster(4, decision_interval=0), "decision_interval must be finite and > 0"),
+        (lambda: simulate([job("a", 0, 1)], FIFO(), nodes=1, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: simulate([job("a", 0, 1)], FIFO(), nodes=1, seed=1.0), "seed must be a whole number of at least 0"),
+        (lambda: Stream(example_kinds(most=2), jobs=1, nodes=1).workload(-1), "seed must be a whole number"),
+        (lambda: Stream(example_kinds(most=2), jobs=1.0, nodes=1), "jobs must be a whole number"),
+        (lambda: Stream(example_kinds(most=2), jobs=1, nodes=0), "nodes must be a whole number"),
+        (lambda: Job.training("a", epochs=1, dataset_size=9, batch_size=0, arrival_time=0, curve=LINEAR), "batch_size"),
+        (lambda: JobKind.training("a", epochs=1, dataset_size=9, batch_size=0, curve=LINEAR), "batch_size must be"),
+        (lambda: JobKind("a", curve=lambda n: {}[n], steps=1.0), "kind 'a': curve failed on 1 nodes"),
+        (lambda: JobKind("a", curve=LINEAR, steps=1.0, requested_nodes=0), "requested_nodes must be a whole number"),
+        (lambda: JobKind("a", curve=LINEAR, steps=1.0, variation=math.inf), "variation must be finite"),
+        (lambda: Workload([job("a", 0, 1)]).with_prediction_error(level=99), "level must be at most 10"),
+        (lambda: TableCurve({0.5: 1.0}), "node counts must be at least 1, got 0.5"),
+        (lambda: TableCurve({10**400: 1.0}), "node counts must be finite"),
+        (lambda: TableCurve({1: 1.0, "2": 1.0}), "expected pairs of node count and speed"),
+        (lambda: TableCurve({1: 10**400}), "speed at 1 nodes must be finite"),
+        (lambda: Cluster(4, nodes_per_machine=5), "nodes_per_machine must be at most 4"),
+        (lambda: EndsEarly(1.5), "probability must be between 0 and 1"),
         (lambda: PowerLawCurve(1.2), "exponent must be 0 to 1"),
         (lambda: Stream([], jobs=1, nodes=1), "at least one kind"),
         (lambda: Stream(example_kinds(), jobs=1, nodes=1, arrivals="daily"), "arrivals must be one of"),

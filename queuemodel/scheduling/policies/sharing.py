@@ -11,7 +11,7 @@ import numpy as np
 
 from ...checks import require_choice, require_number, require_share
 from ...errors import ModelError
-from ..curves import fitted_exponent
+from ..speed_tables import fitted_exponent
 from ..view import ActiveJobs
 from .base import Policy, in_turn, pass_over
 from .model_based import useful_nodes

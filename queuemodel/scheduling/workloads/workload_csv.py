@@ -11,7 +11,8 @@ from ...errors import DataError, ModelError
 from ...files import write_atomically
 from ...rows import Row, read_rows
 from ..curves import PowerLawCurve, TableCurve
-from ..jobs import Completes, EndsEarly, Job, Workload
+from ..ends import Completes, EndsEarly
+from ..jobs import Job, Workload, training_steps
 
 REQUIRED = ("name", "arrival_time", "speeds")
 #: Instead of ``steps`` a job may have these three.
@@ -89,7 +90,7 @@ def _steps(row: Row) -> float:
     if not all(row.given(part) for part in PASSES):
         raise DataError(f"{row.where}: a job needs work: give steps, or {', '.join(PASSES)}")
     epochs, dataset, batch = (row.number(part, positive=True) for part in PASSES)
-    return epochs * dataset / batch
+    return training_steps(epochs, dataset, batch, row.where)
 
 
 def _curve(row: Row) -> PowerLawCurve | TableCurve:
