@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
         _say(str(interrupt) or str(interrupt.__cause__ or "") or "interrupted")
         status = 130
     except OSError as error:  # what could not be written must not be tried again when Python ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             status = 141  # the reader of our output went away
         else:

@@ -13,7 +13,19 @@ from ..prediction import load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
-from .options import BANDWIDTH, COUNTS, DURATION, PICTURES, csv_text, format_option
+from .options import (
+    BANDWIDTH,
+    COUNT,
+    COUNTS,
+    DATASET_SIZE,
+    DURATION,
+    INNER_SHARE,
+    PICTURES,
+    POSITIVE,
+    SEED,
+    csv_text,
+    format_option,
+)
 
 
 def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,11 +44,11 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--form", type=click.Choice(["links", "single"]), default="links", show_default=True,
                          help="Of the network: separate links and update, or one server station."),
             click.option("--throughputs", type=click.Path(dir_okay=False), help="CSV of throughputs to fit too."),
-            click.option("--parameter-servers", type=click.IntRange(1, 1000), help="Another number of servers."),
+            click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
-            click.option("--accelerator-speed", type=float, help="2: computation takes half as long."),
-            click.option("--confidence", type=float, default=0.9, show_default=True, help="Of the intervals."),
-            click.option("--seed", type=int, default=0, show_default=True),
+            click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),
+            click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
+            click.option("--seed", type=SEED, default=0, show_default=True),
         ]
     ):  # fmt: skip
         command = option(command)
@@ -60,7 +72,7 @@ def _curve(
 
 @click.command()
 @_prediction_options
-@click.option("--batch-size", type=click.IntRange(1), help="Another mini-batch size per worker.")
+@click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker.")
 @format_option
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write the curve as a picture (.png, .svg, .pdf).")
 def predict(output_format: str, plot: str | None, **options: Any) -> None:
@@ -88,9 +100,9 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
 
 @click.command()
 @_prediction_options
-@click.option("--batch-size", type=click.IntRange(1), help="Another mini-batch size per worker.")
+@click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker.")
 @click.option("--epochs", type=float, help="Passes over the data set.")
-@click.option("--dataset-size", type=click.IntRange(1), help="Examples per epoch, unless the profile has it.")
+@click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it.")
 @click.option("--deadline", type=DURATION, help="Like 12h or 90min: the smallest number of workers that meets it.")
 @click.option("--price", "price_per_node_hour", type=float, help="Per node and hour: the cheapest number of workers.")
 @click.option("--min-efficiency", type=float, help="The most workers with at least this X(N) / (N X(1)).")

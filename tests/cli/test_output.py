@@ -1,0 +1,117 @@
+"""Where the output goes: a reader that left, a disk that is full, and numbers that no command takes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from queuemodel.cli import COMMANDS, main
+
+NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
+JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
+CURVE = "workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n"
+
+#: Commands that print results without TensorFlow, on the files below.
+WORK = {
+    "predict": ["throughputs.csv", "--workers", "1:4"],
+    "plan": ["throughputs.csv", "--min-efficiency", "0.5"],
+    "solve": ["network.json", "--population", "1:4"],
+    "schedule": ["--workload", "jobs.csv", "--nodes", "4", "--policy", "fifo"],
+    "schedule-study": ["--policy", "fifo", "--nodes", "4", "--jobs", "5", "--replications", "1", "--load", "0.5"],
+}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    for name, content in (("network.json", NETWORK), ("jobs.csv", JOBS), ("throughputs.csv", CURVE)):
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+
+
+def printing_to(path, arguments, monkeypatch, capsys):
+    """Exit status and standard error with standard output there."""
+    with open(path, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        monkeypatch.undo()
+    return stop.value.code, capsys.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("arguments", [*([name, "--help"] for name in sorted(COMMANDS)), ["--version"], ["--help"]])
+def test_help_on_a_full_disk_is_one_line(arguments, monkeypatch, capsys):
+    status, error = printing_to("/dev/full", arguments, monkeypatch, capsys)
+    assert (status, error) == (1, "queuemodel: error: standard output: No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@pytest.mark.parametrize("command", WORK)
+def test_results_on_a_full_disk_are_one_line(command, form, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    status, error = printing_to("/dev/full", [command, *WORK[command], "--format", form], monkeypatch, capsys)
+    assert status == 1
+    assert error.splitlines()[-1] == "queuemodel: error: standard output: No space left on device"
+    assert "Traceback" not in error
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
+def test_nothing_is_said_again_when_python_ends():
+    command = [sys.executable, "-m", "queuemodel", "schedule", *WORK["schedule"]]
+    with open("/dev/full", "w") as output:
+        ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (1, "queuemodel: error: standard output: No space left on device\n")
+
+
+def test_a_reader_that_left_is_no_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "queuemodel", "solve", *WORK["solve"]]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writer)
+    assert ended.returncode not in (0, None)
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "message"),
+    [
+        ("predict", "--seed", "-1", "whole number of at least 0, got -1"),
+        ("predict", "--seed", "1.5", "whole number of at least 0, got '1.5'"),
+        ("predict", "--seed", str(2**64), "at most"),
+        ("predict", "--workers", "0", "numbers must be 1 to"),
+        ("predict", "--workers", "2.0", "is not like 8, 1:32 or 1,2,4,8"),
+        ("predict", "--confidence", "1", "between 0 and 1, both left out"),
+        ("predict", "--confidence", "nan", "between 0 and 1"),
+        ("predict", "--accelerator-speed", "0", "finite and > 0"),
+        ("predict", "--accelerator-speed", "nan", "finite and > 0"),
+        ("predict", "--parameter-servers", "0", "whole number of at least 1, got 0"),
+        ("predict", "--batch-size", "-3", "whole number of at least 1, got -3"),
+        ("predict", "--bandwidth", "inf", "bandwidth"),
+        ("plan", "--dataset-size", "1" + "0" * 400, "at most"),
+        ("plan", "--epochs", "nan", "epochs"),
+        ("plan", "--deadline", "-1h", "duration"),
+        ("solve", "--population", "0", "numbers must be 1 to"),
+        ("solve", "--population", "5:1", "the range is empty"),
+        ("schedule", "--seed", "-1", "whole number of at least 0, got -1"),
+        ("schedule", "--policy", "greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
+        ("schedule", "--interval", "inf", "finite and > 0"),
+        ("schedule-study", "--workers", "0", "whole number of at least 1, got 0"),
+        ("schedule-study", "--backend", "foo", "backend 'foo' cannot be used"),
+        ("schedule-study", "--seed", "-1", "whole number of at least 0, got -1"),
+        ("schedule-study", "--load", "0", "finite and > 0"),
+        ("schedule-study", "--replications", "0", "whole number of at least 1, got 0"),
+        ("schedule-study", "--nodes", "99999999", "at most"),
+    ],
+)
+def test_numbers_out_of_range_are_one_line(command, option, value, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, *WORK[command], option, value])
+    assert stop.value.code in (1, 2)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("queuemodel: error: ")
+    assert message in captured.err
