@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from .demands import Demands
-from .model import MODEL_ERROR, Fitted, TrainingModel
+from .fitted import Fitted
+from .model import MODEL_ERROR, TrainingModel
 from .parameters import Parameter, spread
 from .profile import Throughput
 from .step_fit import CONTENTION

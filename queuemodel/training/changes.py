@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import require_count, require_number
 from ..errors import ModelError
 from .demands import Demands, Servers, uneven_shards
-from .parameters import Recorded
+from .fitted import Fitted, Recorded
 
 #: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
 #: TCP (with timestamps) and gRPC headers.
@@ -65,17 +65,67 @@ class Changes:
             asked |= {"parameter_servers": None, "shards": tuple(w / sum(weights) for w in weights)}
         return replace(self, **asked)
 
-    def servers(self, profiled: Servers, tensor_bytes: tuple[int, ...]) -> Servers:
+    @property
+    def unequal(self) -> bool:
+        """Whether workers differ."""
+        return len(set(self.worker_speeds)) > 1
+
+    def other_machines(self, fitted: Fitted) -> bool:
+        """Whether anything but the number of servers differs from what was profiled."""
+        return (
+            self._bandwidth(fitted) is not None
+            or self._compute_factor(fitted) != 1.0
+            or any(speed != 1.0 for speed in self.worker_speeds)
+            or (bool(self.shards) and self.servers(fitted) != fitted.servers)
+        )
+
+    def require_known(self, fitted: Fitted) -> None:
+        """Refuse changes whose effect the data do not tell."""
+        recorded = fitted.recorded
+        if self._bandwidth(fitted) is not None and (recorded is None or not any(recorded.transferred)):
+            raise ModelError(
+                "what_if: bandwidth needs the bytes per step, which throughputs alone do not tell; "
+                "fit a profile with recorded steps"
+            )
+        asked = {
+            "batch_size": self.batch_size not in (None, fitted.job.batch_size),
+            "accelerator_speed": self.accelerator_speed != 1.0,
+            "worker_speeds": any(speed != 1.0 for speed in self.worker_speeds),
+        }
+        if recorded is None and any(asked.values()):
+            raise ModelError(
+                f"what_if: {next(name for name, different in asked.items() if different)} needs the time of "
+                "computation, which throughputs alone do not tell; fit a profile with recorded steps"
+            )
+
+    def servers(self, fitted: Fitted) -> Servers:
         """The servers after the change."""
         if self.shards:
-            return replace(profiled, shards=self.shards)
-        if self.parameter_servers in (None, profiled.count):
-            return profiled
-        return replace(profiled, shards=_dealt(tensor_bytes, int(self.parameter_servers or 1)))
+            return replace(fitted.servers, shards=self.shards)
+        if self.parameter_servers is None or self.parameter_servers == fitted.servers.count:
+            return fitted.servers
+        tensor_bytes = fitted.recorded.tensor_bytes if fitted.recorded else ()
+        return replace(fitted.servers, shards=_dealt(tensor_bytes, self.parameter_servers))
 
-    def compute_factor(self, batch_size: int) -> float:
+    def demands(self, fitted: Fitted, demands: Demands) -> Demands:
+        """What demands of the fit, or draws of them, become on the changed machines."""
+        recorded, bandwidth = fitted.recorded, self._bandwidth(fitted)
+        if recorded is None:
+            return demands
+        if bandwidth is not None:
+            demands = with_bandwidth(demands, bandwidth, recorded)
+        worker = demands.worker[..., None] if self.unequal else demands.worker
+        speed = np.array(self.worker_speeds) if self.unequal else (*self.worker_speeds, 1.0)[0]
+        return demands.with_worker(worker + recorded.compute * (self._compute_factor(fitted) / speed - 1.0))
+
+    def _bandwidth(self, fitted: Fitted) -> float | None:
+        """Bytes per second of each host's link, where they are not the profile's."""
+        profiled = fitted.recorded.bandwidth if fitted.recorded else None
+        return None if self.bandwidth == profiled else self.bandwidth
+
+    def _compute_factor(self, fitted: Fitted) -> float:
         """How much longer computation takes than with the profile's batch size and accelerator."""
-        return (self.batch_size or batch_size) / batch_size / self.accelerator_speed
+        return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 
 
 def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded) -> Demands:

@@ -14,57 +14,16 @@ from ..checks import require_share
 from ..errors import ModelError
 from ..network import JobClass, Network, Station
 from ..results import Result
-from .changes import Changes, with_bandwidth
+from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
-from .parameters import Origin, Parameter, Recorded, normal_quantile, step_parameters
-from .profile import Job, Throughput
+from .fitted import Fitted, step_parameters
+from .parameters import Origin, Parameter, normal_quantile
+from .profile import Job
 from .rules import Pace, Rule, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
 MODEL_ERROR = 0.08
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Fitted:
-    """What a fit found out about a job on the machines that it was measured on.
-
-    Attributes
-    ----------
-    demands : Demands
-        Of shape ().
-    draws : Demands
-        The same, resampled, shape (B,): the fit's uncertainty.
-    job : Job
-    servers : Servers
-    width, draw_widths : float or None, ndarray of shape (B,) or None
-        The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
-        sharing, where only the means of service times matter.
-    recorded : Recorded or None
-        What recorded steps tell; None where there were throughputs only.
-    measured : tuple of Throughput
-    misfit : float
-        Root mean square relative difference from the throughputs that the model was fitted to.
-    average : bool
-        Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
-    others : tuple of Parameter
-        Parameters that do not follow from the demands.
-    note : str
-        What this fit cannot know.
-    """
-
-    demands: Demands
-    draws: Demands
-    job: Job
-    servers: Servers
-    width: float | None = None
-    draw_widths: np.ndarray | None = None
-    recorded: Recorded | None = None
-    measured: tuple[Throughput, ...] = ()
-    misfit: float = 0.0
-    average: bool = False
-    others: tuple[Parameter, ...] = ()
-    note: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,19 +40,19 @@ class TrainingModel(Result):
     @cached_property
     def demands(self) -> Demands:
         """Seconds per step, each of shape ()."""
-        return self._with_changes(self.fitted.demands)
+        return self.changes.demands(self.fitted, self.fitted.demands)
 
     @cached_property
     def draws(self) -> Demands:
         """The same, resampled, each of shape (B,)."""
-        return self._with_changes(self.fitted.draws)
+        return self.changes.demands(self.fitted, self.fitted.draws)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
         if self.fitted.recorded is None:
             return self.fitted.others
-        origin: Origin = "derived" if self.other_machines else "measured"
+        origin: Origin = "derived" if self.changes.other_machines(self.fitted) else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
 
@@ -112,8 +71,7 @@ class TrainingModel(Result):
     @cached_property
     def servers(self) -> Servers:
         """The servers' stations."""
-        recorded = self.fitted.recorded
-        return self.changes.servers(self.fitted.servers, recorded.tensor_bytes if recorded else ())
+        return self.changes.servers(self.fitted)
 
     @property
     def parameter_servers(self) -> int:
@@ -131,25 +89,9 @@ class TrainingModel(Result):
         return self.servers.service_demand(self.demands)
 
     @property
-    def unequal(self) -> bool:
-        """Whether workers differ."""
-        return len(set(self.changes.worker_speeds)) > 1
-
-    @property
-    def other_machines(self) -> bool:
-        """Whether anything but the number of servers differs from what was profiled."""
-        changes = self.changes
-        return (
-            self._bandwidth is not None
-            or changes.compute_factor(self.fitted.job.batch_size) != 1.0
-            or any(speed != 1.0 for speed in changes.worker_speeds)
-            or (bool(changes.shards) and self.servers != self.fitted.servers)
-        )
-
-    @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.other_machines:
+        if self.changes.other_machines(self.fitted):
             return ()
         return tuple(
             (p.workers, p.steps_per_second) for p in self.fitted.measured if p.parameter_servers == self.servers.count
@@ -158,8 +100,8 @@ class TrainingModel(Result):
     @property
     def profiled_workers(self) -> int:
         """The most workers for which something was measured on such machines; 0 for nothing."""
-        recorded = self.fitted.recorded
-        traced = recorded.workers if recorded and not self.other_machines and self.servers == self.fitted.servers else 0
+        as_profiled = not self.changes.other_machines(self.fitted) and self.servers == self.fitted.servers
+        traced = self.fitted.recorded.workers if as_profiled and self.fitted.recorded else 0
         return max([traced, *(workers for workers, _ in self.measured)])
 
     @property
@@ -171,13 +113,13 @@ class TrainingModel(Result):
         """The closed network; its population is the number of workers, of a class for each speed where they differ."""
         named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
         queues = [Station(name, service_time=demand) for name, demand in named]
-        if not self.unequal:
+        if not self.changes.unequal:
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
         speeds = self.changes.worker_speeds
         think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
         classes = [
-            JobClass(f"speed {speed:g}", population=speeds.count(speed), think_time=Z)
+            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z)
             for speed, Z in think_time.items()
         ]
         return Network(queues, classes=classes, name=self.job.name)
@@ -223,7 +165,7 @@ class TrainingModel(Result):
         error = normal_quantile(confidence) * self._model_error(populations)
         at = np.searchsorted(populations, counts)
         D = self.service_demand
-        worker = self.demands.worker[: counts[-1]] if self.unequal else np.full(counts[-1], self.demands.worker)
+        worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
         alone = 1.0 / (D.sum() + worker)
         return ThroughputCurve(
             workers=counts,
@@ -297,49 +239,12 @@ class TrainingModel(Result):
                 worker_speeds=worker_speeds,
             ),
         )
-        changed._require_known()
+        changed.changes.require_known(self.fitted)
+        _ = changed.rule  # refuses what it does not cover
         return changed
 
-    def _require_known(self) -> None:
-        """Refuse changes whose effect the data do not tell, and clusters without a rule."""
-        recorded, changes = self.fitted.recorded, self.changes
-        if self._bandwidth is not None and (recorded is None or not any(recorded.transferred)):
-            raise ModelError(
-                "what_if: bandwidth needs the bytes per step, which throughputs alone do not tell; "
-                "fit a profile with recorded steps"
-            )
-        asked = {
-            "batch_size": changes.batch_size not in (None, self.fitted.job.batch_size),
-            "accelerator_speed": changes.accelerator_speed != 1.0,
-            "worker_speeds": any(speed != 1.0 for speed in changes.worker_speeds),
-        }
-        if recorded is None and any(asked.values()):
-            raise ModelError(
-                f"what_if: {next(name for name, different in asked.items() if different)} needs the time of "
-                "computation, which throughputs alone do not tell; fit a profile with recorded steps"
-            )
-        _ = self.rule  # refuses what it does not cover
-
-    @property
-    def _bandwidth(self) -> float | None:
-        """Bytes per second of each host's link, where they are not the profile's."""
-        profiled = self.fitted.recorded.bandwidth if self.fitted.recorded else None
-        return None if self.changes.bandwidth == profiled else self.changes.bandwidth
-
-    def _with_changes(self, demands: Demands) -> Demands:
-        """Demands of the fit, or draws of them, on the changed machines."""
-        recorded, speeds = self.fitted.recorded, self.changes.worker_speeds
-        if recorded is None:
-            return demands
-        if self._bandwidth is not None:
-            demands = with_bandwidth(demands, self._bandwidth, recorded)
-        worker = demands.worker[..., None] if self.unequal else demands.worker
-        speed = np.array(speeds) if self.unequal else (*speeds, 1.0)[0]
-        slowness = self.changes.compute_factor(self.fitted.job.batch_size) / speed
-        return demands.with_worker(worker + recorded.compute * (slowness - 1.0))
-
     def _rule(self, width: np.ndarray | float | None) -> Rule:
-        return rule_for(servers=self.servers.count, unequal=self.unequal, width=width)
+        return rule_for(servers=self.servers.count, unequal=self.changes.unequal, width=width)
 
     def _drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..errors import FitError
 from .demands import FORMS, Demands, Form, Servers
-from .model import Fitted
-from .parameters import Parameter, Recorded
+from .fitted import Fitted, Recorded
+from .parameters import Parameter
 from .profile import Profile
 from .rules import rule_for
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import FitError
 from ..solvers.knee import knee_throughput
 from .demands import Demands, Servers, largest_share, uneven_shards
-from .model import Fitted
+from .fitted import Fitted
 from .parameters import Parameter
 from .profile import Job, Throughput
 

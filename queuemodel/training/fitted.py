@@ -1,0 +1,116 @@
+"""What a fit found out about a job on the machines that it was measured on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .demands import Demands, Servers
+from .parameters import Origin, Parameter, spread
+from .profile import Job, Throughput
+
+#: Names of the demands at the servers.
+NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What only recorded steps tell about a job, and what-ifs need.
+
+    Attributes
+    ----------
+    compute : float
+        Seconds of computation per step, overlapped or not; what a faster accelerator shortens.
+    transferred : tuple of float
+        Bytes per step from and to the servers.
+    tensor_bytes : tuple of int
+        Sizes of the parameters' tensors in their order, when known: what is dealt to several servers.
+    bandwidth : float or None
+        Bytes per second of each host's link when profiled; infinite on loopback, None when not known.
+    steps, workers : int
+        How many steps were recorded, and with how many workers at work.
+    note : str
+        What to know about the demands at the servers.
+    """
+
+    compute: float
+    transferred: tuple[float, float]
+    tensor_bytes: tuple[int, ...] = ()
+    bandwidth: float | None = None
+    steps: int = 1
+    workers: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted:
+    """What a fit found out about a job on the machines that it was measured on.
+
+    Attributes
+    ----------
+    demands : Demands
+        Of shape ().
+    draws : Demands
+        The same, resampled, shape (B,): the fit's uncertainty.
+    job : Job
+    servers : Servers
+    width, draw_widths : float or None, ndarray of shape (B,) or None
+        The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
+        sharing, where only the means of service times matter.
+    recorded : Recorded or None
+        What recorded steps tell; None where there were throughputs only.
+    measured : tuple of Throughput
+    misfit : float
+        Root mean square relative difference from the throughputs that the model was fitted to.
+    average : bool
+        Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
+    others : tuple of Parameter
+        Parameters that do not follow from the demands.
+    note : str
+        What this fit cannot know.
+    """
+
+    demands: Demands
+    draws: Demands
+    job: Job
+    servers: Servers
+    width: float | None = None
+    draw_widths: np.ndarray | None = None
+    recorded: Recorded | None = None
+    measured: tuple[Throughput, ...] = ()
+    misfit: float = 0.0
+    average: bool = False
+    others: tuple[Parameter, ...] = ()
+    note: str = ""
+
+
+def step_parameters(
+    demands: Demands, draws: Demands, recorded: Recorded, *, origin: Origin = "measured"
+) -> list[Parameter]:
+    """Demands and effective bandwidths, with the spread of the draws as their errors."""
+
+    def parameter(name: str, field: str, **about: Any) -> Parameter:
+        return Parameter(
+            name, float(getattr(demands, field).mean()), "s", standard_error=spread(getattr(draws, field)), **about
+        )
+
+    few = "" if recorded.steps > 1 else "one step only: its spread is assumed"
+    rows = [
+        parameter(name, field, origin=origin, identified=bool(getattr(demands, field) > 0), note=recorded.note or few)
+        for field, name in NAMES.items()
+    ]
+    overlap = recorded.compute - float(demands.worker.mean())
+    note = f"step time less demands; {overlap:.3g} s of {recorded.compute:.3g} s computation overlap transfers"
+    rows.append(parameter("worker time", "worker", origin="derived", identified=not few, note=note))
+    for way, size, link in (("down", recorded.transferred[0], rows[0]), ("up", recorded.transferred[1], rows[1])):
+        if size and link.value > 0:
+            rate = size / link.value
+            rows.append(
+                Parameter(
+                    f"effective bandwidth {way}", rate, "B/s", standard_error=rate * link.standard_error / link.value,
+                    origin="derived", note="bytes over busy time, headers and serialization included",
+                )
+            )  # fmt: skip
+    return rows
