@@ -119,8 +119,7 @@ class TrainingModel(Result):
         speeds = self.changes.worker_speeds
         think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
         classes = [
-            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z)
-            for speed, Z in think_time.items()
+            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time.items()
         ]
         return Network(queues, classes=classes, name=self.job.name)
 
