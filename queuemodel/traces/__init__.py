@@ -1,8 +1,9 @@
 """Operation graphs from recorded steps, and the simulation of many workers that repeat them."""
 
-from .curve import trace_curve, trace_runs, trace_throughput
+from .curve import trace_curve, trace_throughput
 from .links import Link, Links, estimate_links
 from .result import SimulatedRun
+from .runs import trace_runs
 from .simulate import simulate
 
 __all__ = [

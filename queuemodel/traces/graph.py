@@ -10,14 +10,16 @@ import numpy as np
 from ..errors import DataError
 from ..training.operations import Operation
 from ..training.profile import Profile
-from .state import Steps
+from .kernel.state import COMPUTE, FETCH, PUSH, UPDATE, Steps
 
-KINDS = {"fetch": 0, "compute": 1, "push": 2, "update": 3}
+KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
+WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
 
 
 def pack(
     profile: Profile,
     *,
+    parameter_servers: int,
     tensor_bytes: tuple[float, float] = (0.0, 0.0),
     ranks: Sequence[np.ndarray] | None = None,
     servers: Sequence[np.ndarray] | None = None,
@@ -29,6 +31,8 @@ def pack(
     ----------
     profile : Profile
         With operations in its steps.
+    parameter_servers : int
+        All operations' servers are below it.
     tensor_bytes : (float, float)
         Bytes that each fetched and each pushed tensor costs besides its own.
     ranks : sequence of ndarray, optional
@@ -39,17 +43,18 @@ def pack(
     Raises
     ------
     DataError
-        When a step has no operations.
+        When a step has no operations or takes no time, or an operation names a server, or another one before it, that
+        is not there.
     """
-    columns: dict[str, list] = {name: [] for name in ("kind", "size", "duration", "delay", "server", "rank", "degree")}
+    columns: dict[str, list] = {name: [] for name in (*WHOLE, *REAL)}
     first, next_first, following = [0], [0], []
+    variables: dict[str, int] = {}
+    if not profile.steps:
+        raise DataError(f"profile {profile.job.name!r} has no recorded steps, which a simulation needs")
     for number, step in enumerate(profile.steps):
         operations = step.operations
-        if not operations:
-            raise DataError(
-                f"profile {profile.job.name!r}: step {number} has no operations, which a simulation needs; "
-                "import traces that record them (queuemodel import-trace)"
-            )
+        homes = [o.server for o in operations] if servers is None else servers[number]
+        _check(operations, homes, parameter_servers, f"profile {profile.job.name!r}: step {number}")
         order = arrival_order(operations)
         place = {int(i): position for position, i in enumerate(order)}
         waits = causes(operations)
@@ -57,11 +62,13 @@ def pack(
         for i in order:
             operation, (after, delay) = operations[i], waits[i]
             kind = KINDS[operation.kind]
+            update = kind == UPDATE
             columns["kind"].append(kind)
-            columns["size"].append(operation.bytes + tensor_bytes[kind // 2] if kind in (0, 2) else 0.0)
-            columns["duration"].append(operation.end - operation.start if kind in (1, 3) else 0.0)
+            columns["size"].append(operation.bytes + tensor_bytes[kind // 2] if kind in (FETCH, PUSH) else 0.0)
+            columns["duration"].append(operation.end - operation.start if kind in (COMPUTE, UPDATE) else 0.0)
             columns["delay"].append(delay)
-            columns["server"].append(operation.server if servers is None else servers[number][i])
+            columns["server"].append(homes[i])
+            columns["variable"].append(variables.setdefault(operation.name, len(variables)) if update else -1)
             columns["rank"].append(0.0 if ranks is None else ranks[number][i])
             columns["degree"].append(len(after))
             for earlier in after:
@@ -70,14 +77,37 @@ def pack(
             following += successor
             next_first.append(len(following))
         first.append(first[-1] + len(operations))
-    integers = {"kind", "server", "degree"}
-    return Steps(
+    packed = Steps(
         first=np.array(first),
         next_first=np.array(next_first),
         next=np.array(following, np.int64),
         pause=_pauses(profile),
-        **{name: np.array(values, np.int64 if name in integers else float) for name, values in columns.items()},
+        **{name: np.array(values, np.int64 if name in WHOLE else float) for name, values in columns.items()},
     )
+    takes = np.add.reduceat(packed.size + packed.duration + packed.delay, packed.first[:-1]) + packed.pause
+    if not takes.all():
+        raise DataError(
+            f"profile {profile.job.name!r}: step {int(takes.argmin())} takes no time when simulated; "
+            "its transfers need bytes, or its computations a duration"
+        )
+    return packed
+
+
+def _check(
+    operations: Sequence[Operation], servers: Sequence[int] | np.ndarray, parameter_servers: int, where: str
+) -> None:
+    """Refuse what compiled code could not index (it does not look)."""
+    if not operations:
+        raise DataError(
+            f"{where} has no operations, which a simulation needs; "
+            "import traces that record them (queuemodel import-trace)"
+        )
+    for i, (operation, server) in enumerate(zip(operations, servers, strict=True)):
+        what = f"{where}, operation {i} ({operation.name!r})"
+        if not 0 <= server < parameter_servers:
+            raise DataError(f"{what}: server must be below the number of servers, {parameter_servers}, got {server!r}")
+        if not all(0 <= earlier < i for earlier in operation.after):
+            raise DataError(f"{what}: after must name operations before it in the list, got {operation.after!r}")
 
 
 def arrival_order(operations: Sequence[Operation]) -> list[int]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..checks import require_number
 from ..errors import DataError
-from ..tables import text_table
+from ..results import Result
+from ..training.bandwidth import nominal_bandwidth, transfer_time
 from ..training.operations import Operation
 from ..training.profile import Profile
 
 #: No link is faster than this (seconds per byte): 100 GB/s.
 LEAST_TIME_PER_BYTE = 1e-11
+
+#: Nor do people ask for one (bytes per second).
+LARGEST_RATE = 1e15
 
 #: Recorded ends scatter by about this (seconds): threads wake up late, a lost packet holds up those behind it.
 SCATTER = 1e-3
@@ -44,20 +50,44 @@ class Link:
     tensor_time_error: float
     transfers: int
 
+    def __post_init__(self) -> None:
+        require_number(self.rate, "link: rate", unit="bytes per second", positive=True, largest=LARGEST_RATE)
+        require_number(self.tensor_time, "link: tensor_time", unit="seconds")
 
-@dataclass(frozen=True, slots=True)
-class Links:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Links(Result):
     """Both directions, seen from the servers: they transmit parameters and receive gradients."""
 
     transmit: Link
     receive: Link
 
-    def __repr__(self) -> str:
-        rows = [
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per direction."""
+        return [
             {"link": name, **{field: getattr(link, field) for field in Link.__slots__}}
             for name, link in (("transmit", self.transmit), ("receive", self.receive))
         ]
-        return text_table(rows)
+
+
+def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
+    """
+    What links of another nominal bandwidth would carry, by the rule of `queuemodel.training.bandwidth`.
+
+    What the profiled links do not explain stays as it was: as seconds per tensor and, what exceeds these, per byte.
+    """
+    nominal = nominal_bandwidth(profile)
+    if bandwidth == nominal:
+        return links
+    changed = []
+    for kind, link in (("fetch", links.transmit), ("push", links.receive)):
+        sizes = [o.bytes for step in profile.steps for o in step.operations if o.kind == kind and o.bytes > 0]
+        size = float(np.mean(sizes)) if sizes else 1.0
+        host = float(transfer_time(link.tensor_time + size / link.rate, size, nominal=nominal, bandwidth=np.inf))
+        tensor_time = min(link.tensor_time, host)
+        byte_time = (host - tensor_time) / size + float(transfer_time(0.0, 1.0, nominal=None, bandwidth=bandwidth))
+        changed.append(replace(link, rate=1 / byte_time, tensor_time=tensor_time))
+    return Links(*changed)
 
 
 def estimate_links(profile: Profile) -> Links:

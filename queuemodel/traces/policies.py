@@ -7,20 +7,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ..errors import ModelError
 from ..training.operations import Operation
 from ..training.profile import Profile
 from .links import Links
 
 Policy = Literal["tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"]
+POLICIES = get_args(Policy)
 
 #: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).
 WINDOW = 65_535
-
-
-def check_policy(policy: str) -> None:
-    if policy not in get_args(Policy):
-        raise ModelError(f"simulate: policy must be one of {', '.join(get_args(Policy))}, got {policy!r}")
 
 
 def chunk_bytes(policy: Policy) -> float:

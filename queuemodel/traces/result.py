@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from ..files import write_atomically
-from ..tables import html_table, text_table
+from ..results import Result
 from ..training.profile import Profile
-from .state import (
+from .chrome import chrome_trace
+from .kernel.state import (
     BUSY,
     DROPPED,
+    END,
     FETCH_SPAN,
-    LOGGED,
     PER_SERVER,
     PUSH_SPAN,
     SNAPSHOTS,
@@ -28,12 +29,9 @@ from .state import (
 )
 from .statistics import batch_means, mser5
 
-if TYPE_CHECKING:
-    import pandas
 
-
-@dataclass(frozen=True, eq=False)
-class SimulatedRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedRun(Result):
     """Steady state of a simulated cluster, and the transient before it.
 
     Attributes
@@ -59,6 +57,13 @@ class SimulatedRun:
         Share of gradients that came too late for their synchronous step.
     times, throughputs : ndarray, shape (bins,)
         End of each bin (seconds), and throughput within it, transient included.
+    confidence : float
+    profile : Profile
+        What was simulated.
+    log : ndarray, shape (operations, 4)
+        Worker, its step, recorded step and operation of what was kept (``trace_steps``), by end.
+    log_times : ndarray, shape (operations, 3)
+        Seconds when each was ready, began and ended.
     """
 
     throughput: float
@@ -78,9 +83,9 @@ class SimulatedRun:
     times: np.ndarray
     throughputs: np.ndarray
     confidence: float
-    profile: Profile = field(repr=False)
-    log: np.ndarray = field(repr=False)
-    log_times: np.ndarray = field(repr=False)
+    profile: Profile
+    log: np.ndarray
+    log_times: np.ndarray
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -96,6 +101,10 @@ class SimulatedRun:
         cut = mser5(durations)
         rate, lower, upper = batch_means(durations[cut:], confidence=confidence)
         stride = int(state.count[STRIDE])
+        w, slot, i = np.nonzero(state.log_times[..., END] >= 0)
+        log = np.stack([w, state.log_step[w, slot], state.log_record[w, slot], i], axis=1)
+        log_times = state.log_times[w, slot, i]
+        by_end = np.argsort(log_times[:, END], kind="stable")
         first = totals[cut - 1] if cut else np.zeros(totals.shape[1])
         change = totals[-1] - first
         seconds, steps = change[TIME], change[STEPS]
@@ -126,8 +135,8 @@ class SimulatedRun:
             throughputs=stride / durations,
             confidence=confidence,
             profile=profile,
-            log=state.log[: state.count[LOGGED]],
-            log_times=state.log_times[: state.count[LOGGED]],
+            log=log[by_end],
+            log_times=log_times[by_end],
         )
 
     @property
@@ -161,12 +170,6 @@ class SimulatedRun:
             }
         ]
 
-    def to_frame(self) -> pandas.DataFrame:
-        """One row; concatenate several runs."""
-        import pandas
-
-        return pandas.DataFrame(self.to_rows())
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the staleness distribution and the throughput over time included."""
         return {
@@ -177,23 +180,15 @@ class SimulatedRun:
             "throughputs": self.throughputs.tolist(),
         }
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JSON of `to_dict`; also written to ``path`` when one is given."""
-        text = json.dumps(self.to_dict(), indent=1)
-        if path is not None:
-            write_atomically(path, text + "\n")
-        return text
-
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
         """The kept steps as a Chrome trace, for Perfetto's viewer (see `queuemodel.traces.chrome`)."""
-        from .chrome import chrome_trace
-
-        text = json.dumps(chrome_trace(self))
+        text = json.dumps(chrome_trace(self.profile, self.workers, self.log, self.log_times))
         if path is not None:
             write_atomically(path, text + "\n")
         return text
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """What ran, and what came of it."""
         return (
             f"{self.workers} worker(s), {self.parameter_servers} parameter server(s), "
             f"{', '.join(str(v) for k, v in self.settings.items() if k != 'seed')}: {self.throughput:.4g} steps/s "
@@ -202,11 +197,6 @@ class SimulatedRun:
             f"{self.steps} steps in {self.duration:.4g} s, the first {self.warmup:.4g} s left out"
         )
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """A row per station."""
         return [{"station": name, "utilization": value} for name, value in self.utilization.items()]
-
-    def __repr__(self) -> str:
-        return f"{self._caption()}\n{text_table(self._rows())}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self._rows(), caption=self._caption())

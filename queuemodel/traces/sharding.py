@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from ..errors import ModelError
 from ..training.operations import Operation
 from ..training.profile import Profile
+from .policies import by_first_use
 
 Sharding = Literal["round-robin", "greedy"]
+SHARDINGS = get_args(Sharding)
 
 
 def shard(profile: Profile, parameter_servers: int, sharding: Sharding) -> list[np.ndarray]:
@@ -21,12 +22,6 @@ def shard(profile: Profile, parameter_servers: int, sharding: Sharding) -> list[
     them); a gradient and its update go where a parameter of the same size is, the first used last, as in
     backpropagation.
     """
-    if parameter_servers < 1:
-        raise ModelError(f"simulate: parameter_servers must be at least 1, got {parameter_servers!r}")
-    if sharding not in ("round-robin", "greedy"):
-        raise ModelError(f"simulate: sharding must be round-robin or greedy, got {sharding!r}")
-    from .policies import by_first_use
-
     operations = profile.steps[0].operations
     order = [
         operations[i] for i in by_first_use(operations, [i for i, o in enumerate(operations) if o.kind == "fetch"])

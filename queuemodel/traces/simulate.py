@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from ..checks import require_count, require_seed, require_share
 from ..errors import ModelError
-from ..training.profile import Profile
-from .graph import pack
-from .links import Links, estimate_links
-from .policies import Policy, check_policy, chunk_bytes, ranks
+from ..training.profile import MOST_WORKERS, Profile
+from .kernel.state import DONE, Rules, State, new_state
+from .links import LARGEST_RATE, Links
+from .policies import Policy
+from .prepare import Graphs, prepare
 from .result import SimulatedRun
-from .sharding import Sharding, shard
-from .state import ASYNC, BOUNDED, SYNC, UPDATE, Rules, Steps, new_state
+from .rules import LOADED_TRIP, UNFAIRNESS, Synchronization, cluster_rules, per_worker
+from .sharding import Sharding
 
-Synchronization = Literal["async", "sync", "bounded"]
-MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED}
+#: Events between two moments at which a keypress can end the run, divided by the number of connections.
+EVENTS = 2_000_000
 
-#: Share of a link's nominal rate that is payload: 1448 of the 1538 bytes that a full TCP segment takes on Ethernet.
-PAYLOAD_SHARE = 1448 / 1538
-
-#: Seconds that a packet waits at a full link: what the buffers of the testbed's links hold.
-LOADED_TRIP = 0.012
-
-#: How unequal the shares of two or three connections are there.
-UNFAIRNESS = 0.4
+#: Connections, and operations of all workers times servers, that a run may hold: 4 GB of memory.
+MOST_CONNECTIONS, MOST_OPERATIONS = 100_000, 50_000_000
 
 
 def simulate(
@@ -139,115 +133,63 @@ def simulate(
     >>> round(simulate(profile, workers=1, steps=100).throughput, 3)
     1.429
     """
-    from . import kernel  # compiled by numba, which takes long to import
+    from .kernel.loop import run  # compiled by numba, which takes long to import
 
-    _check(workers, steps, synchronization, backup_workers, staleness_bound, confidence)
-    graphs = profile if isinstance(profile, Graphs) else prepare(profile, parameter_servers, policy, sharding, links)
-    profile, packed, K = graphs.profile, graphs.steps, graphs.parameter_servers
-    rng = np.random.default_rng(seed)
-    state = new_state(
-        packed,
-        links=_capacities(profile, graphs.links, bandwidth, workers, K, worker_bandwidth),
+    require_count(workers, "simulate: workers", most=MOST_WORKERS)
+    require_count(steps, "simulate: steps")
+    require_count(trace_steps, "simulate: trace_steps", least=0, most=steps)
+    require_seed(seed, "simulate: seed")
+    require_share(confidence, "simulate: confidence", open_ended=True)
+    graphs = (
+        profile
+        if isinstance(profile, Graphs)
+        else prepare(
+            profile,
+            parameter_servers=parameter_servers,
+            bandwidth=bandwidth,
+            policy=policy,
+            sharding=sharding,
+            links=links,
+        )
+    )
+    rules = cluster_rules(
         workers=workers,
-        starts=np.zeros(workers) if in_phase else rng.uniform(0, 2 * profile.values("step_time").mean(), workers),
-        memory=loaded_trip > 0,
-        logged=trace_steps * workers * int(np.diff(packed.first).max()),
+        policy=graphs.policy,
+        synchronization=synchronization,
+        backup_workers=backup_workers,
+        staleness_bound=staleness_bound,
+        slowdown=slowdown,
+        straggler_probability=straggler_probability,
+        straggler_slowdown=straggler_slowdown,
+        loaded_trip=loaded_trip,
+        unfairness=unfairness,
     )
-    kept_from = max(0, steps - 2 * trace_steps)  # not the very last ones, which not every worker completes
-    rules = Rules(
-        slowdown=np.ones(workers) if slowdown is None else _per_worker("slowdown", slowdown, workers),
-        chunk=float(chunk_bytes(graphs.policy)),
-        shuffle=graphs.policy == "random",
-        mode=MODES[synchronization],
-        backup=backup_workers,
-        bound=staleness_bound,
-        apply=_apply_time(packed, K),
-        straggler_probability=float(straggler_probability),
-        straggler_slowdown=float(straggler_slowdown),
-        loaded_trip=float(loaded_trip),
-        unfairness=float(unfairness),
-        log_from=kept_from,
-        log_to=kept_from + trace_steps,
-    )
-    if not kernel.run(packed, state, rules, rng, steps * workers):
-        raise ModelError("simulate: the operations never end, because some of them wait for each other; check `after`")
+    rng = np.random.default_rng(seed)
+    latest = 2 * graphs.profile.values("step_time").mean()
+    starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
+    state = _at_start(graphs, rules, starts=starts, worker_bandwidth=worker_bandwidth, kept_steps=trace_steps)
+    target = steps * (workers - backup_workers)
+    events = max(100, EVENTS // state.queued.size)
+    while state.count[DONE] < target:
+        if not run(graphs.steps, state, rules, rng, target, events):
+            raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
     settings = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
-    return SimulatedRun.from_state(state, profile=profile, settings=settings, confidence=confidence)
+    return SimulatedRun.from_state(state, profile=graphs.profile, settings=settings, confidence=confidence)
 
 
-@dataclass(frozen=True, eq=False)
-class Graphs:
-    """A profile made ready to be simulated many times; takes its place in `simulate`."""
-
-    profile: Profile
-    steps: Steps
-    links: Links
-    parameter_servers: int
-    policy: Policy
-
-
-def prepare(
-    profile: Profile,
-    parameter_servers: int | None = None,
-    policy: Policy = "tensorflow",
-    sharding: Sharding = "round-robin",
-    links: Links | None = None,
-) -> Graphs:
-    """Do once what `simulate` needs of a profile, whatever the number of workers."""
-    check_policy(policy)
-    K = parameter_servers or profile.cluster.parameter_servers
-    links = links or estimate_links(profile)
-    extra = [link.tensor_time * link.rate for link in (links.transmit, links.receive)]
-    dealt = None if profile.cluster.parameter_servers == K else shard(profile, K, sharding)
-    steps = pack(profile, tensor_bytes=(extra[0], extra[1]), ranks=ranks(profile, policy, links), servers=dealt)
-    return Graphs(profile, steps, links, K, policy)
-
-
-def _check(
-    workers: int, steps: int, synchronization: str, backup_workers: int, staleness_bound: int, confidence: float
-) -> None:
-    if workers < 1 or steps < 1:
-        raise ModelError(f"simulate: workers and steps must be at least 1, got {workers!r} and {steps!r}")
-    if synchronization not in MODES:
-        raise ModelError(f"simulate: synchronization must be one of {', '.join(MODES)}, got {synchronization!r}")
-    if not 0 <= backup_workers < workers:
-        raise ModelError(f"simulate: backup_workers must be 0 to {workers - 1}, got {backup_workers!r}")
-    if staleness_bound < 0:
-        raise ModelError(f"simulate: staleness_bound must be >= 0 steps, got {staleness_bound!r}")
-    if not 0 < confidence < 1:
-        raise ModelError(f"simulate: confidence must be between 0 and 1, got {confidence!r}")
-
-
-def _per_worker(name: str, values: Sequence[float], workers: int) -> np.ndarray:
-    array = np.array(values, float)
-    if array.shape != (workers,) or not (array > 0).all():
-        raise ModelError(f"simulate: {name} must be {workers} numbers > 0, one per worker, got {values!r}")
-    return array
-
-
-def _capacities(
-    profile: Profile,
-    links: Links,
-    bandwidth: float | None,
-    workers: int,
-    servers: int,
-    worker_bandwidth: Sequence[float] | None,
-) -> np.ndarray:
-    """Payload bytes per second of the servers' and the workers' links, for `new_state`."""
-    rates = np.array([links.transmit.rate, links.receive.rate])
-    if bandwidth is not None:
-        if not bandwidth > 0:
-            raise ModelError(f"simulate: bandwidth must be > 0 bytes per second, got {bandwidth!r}")
-        nominal = profile.cluster.bandwidth
-        rates = rates * bandwidth / nominal if nominal else np.full(2, PAYLOAD_SHARE * bandwidth)
-    capacities = np.repeat(rates[:, None], servers + workers, axis=1)
+def _at_start(
+    graphs: Graphs, rules: Rules, *, starts: np.ndarray, worker_bandwidth: Sequence[float] | None, kept_steps: int
+) -> State:
+    """The cluster before its first event."""
+    W, K = len(starts), graphs.parameter_servers
+    operations = W * int(np.diff(graphs.steps.first).max()) * (K + kept_steps)
+    for what, number, most in (
+        ("workers times parameter_servers", W * K, MOST_CONNECTIONS),
+        ("operations of all workers, times servers and kept steps,", operations, MOST_OPERATIONS),
+    ):
+        if number > most:
+            raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
+    links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
     if worker_bandwidth is not None:
-        capacities[:, servers:] = _per_worker("worker_bandwidth", worker_bandwidth, workers)
-    return capacities
-
-
-def _apply_time(packed: Steps, servers: int) -> float:
-    """Seconds in which the servers apply one synchronous step's gradients once they are all there."""
-    updates = packed.kind == UPDATE
-    seconds = np.bincount(packed.server[updates], weights=packed.duration[updates], minlength=servers)
-    return float(seconds.max() / len(packed.pause))
+        links[:, K:] = per_worker("worker_bandwidth", worker_bandwidth, W, largest=LARGEST_RATE)
+    return new_state(graphs.steps, links=links, starts=starts, rules=rules, kept_steps=kept_steps)

@@ -10,12 +10,9 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from ..errors import ModelError
+from .bandwidth import transfer_time
 from .demands import Demands, Servers, uneven_shards
 from .fitted import Fitted, Recorded
-
-#: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
-#: TCP (with timestamps) and gRPC headers.
-LINK_EFFICIENCY = 0.95
 
 #: More servers, and bytes per second, than these are typing mistakes.
 MOST_SERVERS, MOST_BANDWIDTH = 1000, 1e15
@@ -131,17 +128,13 @@ class Changes:
 def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded) -> Demands:
     """Demands when each host's link has another nominal bandwidth, in bytes per second.
 
-    The part of the profiled transfer time that the profiled link explains is replaced, the rest is kept. Each second of
-    transfer hides as much computation as before: a faster link hides less.
+    Transfers change as `transfer_time` says. Each second of transfer hides as much computation as before: a faster link
+    hides less.
     """
-
-    def transfer(old: np.ndarray, size: float) -> np.ndarray:
-        link = size / LINK_EFFICIENCY
-        # all of the measured time is taken as the link's where its bandwidth is not known
-        host = 0.0 * old if recorded.bandwidth is None else np.maximum(old - link / recorded.bandwidth, 0.0)
-        return host + link / bandwidth
-
-    fetch, push = (transfer(d, s) for d, s in zip((demands.fetch, demands.push), recorded.transferred, strict=True))
+    fetch, push = (
+        transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
+        for seconds, size in zip((demands.fetch, demands.push), recorded.transferred, strict=True)
+    )
     before, after = demands.fetch + demands.push, fetch + push
     longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
     hidden = np.maximum(recorded.compute - demands.worker, 0.0)

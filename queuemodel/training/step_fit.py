@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 
 from ..errors import FitError
+from .bandwidth import nominal_bandwidth
 from .demands import FORMS, Demands, Form, Servers
 from .fitted import Fitted, Recorded
 from .parameters import Parameter
@@ -20,8 +20,6 @@ DRAWS = 400
 #: Relative spread of steps, and of their phases, where only one was recorded (assumed; 3 and 5 % in the testbed's).
 ONE_STEP_SPREAD = 0.1
 
-LOOPBACK = ("127.", "localhost", "::1", "[::1]")
-
 PHASES = ("fetch", "push", "update", "step_time")
 
 #: What one worker cannot show.
@@ -33,8 +31,6 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     steps = np.column_stack([profile.values(name) for name in PHASES])
     sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
     servers = _servers(profile, form)
-    hosts = list(profile.source.hosts.values())
-    loopback = bool(hosts) and all(host.startswith(LOOPBACK) for host in hosts)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     demands, draws = (
         undisturbed(_demands(means, sizes, servers.count), servers, profile.cluster.workers)
@@ -49,7 +45,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
             compute=float(profile.values("compute").mean()),
             transferred=(float(sizes[0]), float(sizes[1])),
             tensor_bytes=_tensor_bytes(profile),
-            bandwidth=profile.cluster.bandwidth or (math.inf if loopback else None),
+            bandwidth=nominal_bandwidth(profile),
             steps=len(steps),
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",

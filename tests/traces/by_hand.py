@@ -1,4 +1,6 @@
-"""Profiles made by hand, whose schedules can be worked out on paper."""
+"""Profiles made by hand, whose schedules can be worked out on paper, and random ones."""
+
+from hypothesis import strategies as st
 
 from queuemodel.traces import Link, Links
 from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
@@ -55,3 +57,27 @@ def two_layers() -> list[Operation]:
         Operation("compute", "backward_first", 1.7, 2.0, after=[3]),
         Operation("push", "g_first", 2.0, 2.7, 200_000, after=[5]),
     ]
+
+
+@st.composite
+def graphs(draw):
+    """A chain of layers with tensors of any size on up to two servers, fetched in any order."""
+    layers = draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.integers(1, 400_000), min_size=layers, max_size=layers))
+    times = draw(st.lists(st.floats(0, 0.2), min_size=layers, max_size=layers))
+    homes = draw(st.lists(st.integers(0, 1), min_size=layers, max_size=layers))
+    order = draw(st.permutations(range(layers)))
+    operations, at = [], 0.0
+    for i in order:
+        at += sizes[i] / RATE
+        operations.append(Operation("fetch", f"w{i}", 0.0, at, sizes[i], server=homes[i]))
+    for i in range(layers):
+        before = [] if i == 0 else [len(operations) - 1]
+        operations.append(Operation("compute", f"f{i}", at, at + times[i], after=[order.index(i), *before]))
+        at += times[i]
+    last = len(operations) - 1
+    for i in reversed(range(layers)):
+        at += sizes[i] / RATE
+        operations.append(Operation("push", f"g{i}", at - sizes[i] / RATE, at, sizes[i], server=homes[i], after=[last]))
+        operations.append(Operation("update", f"u{i}", at, at, server=homes[i], after=[len(operations) - 1]))
+    return operations

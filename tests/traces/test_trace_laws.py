@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, RATE, profile_of, serial
+from by_hand import IDEAL, RATE, graphs, profile_of, serial, two_layers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,31 +10,6 @@ import queuemodel as qm
 from queuemodel.traces import simulate, trace_throughput
 from queuemodel.traces.graph import arrival_order
 from queuemodel.traces.statistics import batch_means, mser5
-from queuemodel.training import Operation
-
-
-@st.composite
-def graphs(draw):
-    """A chain of layers with tensors of any size on up to two servers, fetched in any order."""
-    layers = draw(st.integers(1, 5))
-    sizes = draw(st.lists(st.integers(1, 400_000), min_size=layers, max_size=layers))
-    times = draw(st.lists(st.floats(0, 0.2), min_size=layers, max_size=layers))
-    homes = draw(st.lists(st.integers(0, 1), min_size=layers, max_size=layers))
-    order = draw(st.permutations(range(layers)))
-    operations, at = [], 0.0
-    for i in order:
-        at += sizes[i] / RATE
-        operations.append(Operation("fetch", f"w{i}", 0.0, at, sizes[i], server=homes[i]))
-    for i in range(layers):
-        before = [] if i == 0 else [len(operations) - 1]
-        operations.append(Operation("compute", f"f{i}", at, at + times[i], after=[order.index(i), *before]))
-        at += times[i]
-    last = len(operations) - 1
-    for i in reversed(range(layers)):
-        at += sizes[i] / RATE
-        operations.append(Operation("push", f"g{i}", at - sizes[i] / RATE, at, sizes[i], server=homes[i], after=[last]))
-        operations.append(Operation("update", f"u{i}", at, at, server=homes[i], after=[len(operations) - 1]))
-    return operations
 
 
 @given(
@@ -70,19 +45,21 @@ def test_invariants(operations, workers, policy, memory, seed):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"policy": "random"}, {"synchronization": "sync"}, {"straggler_probability": 0.2}]
+    ("steps", "settings"),
+    [
+        ([serial(), serial(compute=0.7)], {}),  # which recorded steps are drawn
+        ([two_layers()], {"policy": "random"}),
+        ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}),
+        ([serial()], {"unfairness": 0.4}),
+        ([serial()], {"in_phase": False}),
+    ],
 )
-def test_the_same_seed_gives_the_same_run(settings):
-    profile = profile_of(serial(), serial(compute=0.7))
-    one, same, other = (simulate(profile, workers=3, seed=seed, **settings).to_json() for seed in (5, 5, 6))
-    assert one == same != other
+def test_what_is_drawn_follows_the_seed_alone(steps, settings):
+    def times(seed):
+        run = simulate(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
+        return run.times.tolist()
 
-
-def test_units_do_not_matter():
-    slow = simulate(profile_of(serial()), workers=3, **IDEAL).throughput
-    ten = simulate(profile_of(serial(compute=0.5)), workers=3, bandwidth=10 * RATE / (1448 / 1538), **IDEAL)
-    assert ten.utilization["transmit[0]"] < 1
-    assert ten.throughput > slow
+    assert times(5) == times(5) != times(6)
 
 
 def exponential_steps(n=400, seed=3):

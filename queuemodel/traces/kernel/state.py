@@ -8,14 +8,15 @@ import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
 ASYNC, SYNC, BOUNDED = range(3)
+#: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
+START_STEP, ASK, START, FINISH = range(4)
 
-#: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step.
-Steps = namedtuple("Steps", "first kind size duration delay server rank degree next_first next pause")
+#: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
+#: `variable` numbers what updates apply to, by name.
+Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
 #: What the cluster is like; `chunk` in bytes, times in seconds.
 Rules = namedtuple(
-    "Rules",
-    "slowdown chunk shuffle mode backup bound apply straggler_probability straggler_slowdown loaded_trip unfairness "
-    "log_from log_to",
+    "Rules", "slowdown chunk shuffle mode backup bound straggler_probability straggler_slowdown loaded_trip unfairness"
 )
 State = namedtuple(
     "State",
@@ -23,12 +24,12 @@ State = namedtuple(
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
     "estimate luck links load flows unsettled left_over wanted dirty tick shared "
-    "server_free totals snapshots lags log log_times",
+    "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
 #: Meaning of `State.count`.
-SEQUENCE, TIMERS, SNAPSHOTS, STRIDE, DONE, ROUND, DELIVERED, LOGGED = range(8)
+SEQUENCE, TIMERS, SNAPSHOTS, STRIDE, DONE, ROUND, DELIVERED = range(7)
 #: Running totals, then per server: payload bytes sent, payload bytes received, seconds of updates.
-TIME, STEPS, STEP_TIME, FETCH_SPAN, BUSY, PUSH_SPAN, LAG, DROPPED, PER_SERVER = range(9)
+TIME, STEPS, STEP_TIME, FETCH_SPAN, BUSY, PUSH_SPAN, DROPPED, PER_SERVER = range(8)
 #: Columns of `State.log_times`: when the operation was ready, began and ended; of `State.ready`, the first two.
 READY, BEGIN, END = range(3)
 
@@ -36,26 +37,28 @@ READY, BEGIN, END = range(3)
 KEPT = 4096
 
 
-def new_state(
-    steps: Steps, *, links: np.ndarray, workers: int, starts: np.ndarray, memory: bool = True, logged: int = 0
-) -> State:
+def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rules, kept_steps: int = 0) -> State:
     """
     All workers about to begin their first step, worker ``w`` at ``starts[w]`` seconds.
 
     ``links`` has shape (2, servers + workers): bytes per second of the servers' links, then of the workers', first in
-    the direction of the parameters, then in that of the gradients. Without
-    ``memory`` every connection has the same claim on a link.
+    the direction of the parameters, then in that of the gradients. Of each worker the last ``kept_steps`` steps are
+    logged, and the one that it is in.
     """
-    W, K, limit = workers, links.shape[1] - workers, int(np.diff(steps.first).max())
+    W, K, limit = len(starts), links.shape[1] - len(starts), int(np.diff(steps.first).max())
     timers = W * (limit + 1)
     flow, queue = (2, W, K), 2 * W * K * limit
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
-    count = integers(8)
-    count[[SEQUENCE, TIMERS, STRIDE]] = W  # steps that end together would make empty bins of fewer than W
+    count = integers(7)
+    count[[SEQUENCE, TIMERS]] = W
+    count[STRIDE] = W - rules.backup  # steps that end together would make empty bins of fewer
     order = np.argsort(starts, kind="stable")
+    slots = kept_steps + 1 if kept_steps else 0
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
-    timer_time[:W], timer_sequence[:W], timer_value[:W] = starts[order], order, 2 * W * limit + order  # sorted: a heap
+    timer_time[:W], timer_sequence[:W] = starts[order], order  # sorted: a heap
+    timer_value[:W] = (START_STEP * W + order) * limit  # as `set_timer` has it
     finish = np.full(flow, np.inf)
+    alone = np.minimum(links[:, None, :K], links[:, K:, None])
     return State(
         count=count,
         timer_time=timer_time,
@@ -85,7 +88,7 @@ def new_state(
         chunk_left=floats(*flow),
         finish=finish,
         due=finish.reshape(-1),  # the same memory
-        estimate=np.minimum(links[:, None, :K], links[:, K:, None]).astype(float) if memory else np.ones(flow),
+        estimate=alone if rules.loaded_trip > 0 else np.ones(flow),
         luck=np.ones(flow),
         links=np.ascontiguousarray(links, float),
         load=floats(2, K + W),
@@ -97,9 +100,12 @@ def new_state(
         tick=np.full(2, np.inf),
         shared=floats(2),
         server_free=floats(K),
+        gathered=integers(int(steps.variable.max()) + 1),
+        applied=floats(1),
         totals=floats(PER_SERVER + 3 * K),
         snapshots=floats(KEPT, PER_SERVER + 3 * K),
         lags=integers(max(64, 16 * W)),
-        log=integers(logged, 4),
-        log_times=floats(logged, 3),
+        log_step=integers(W, slots),
+        log_record=integers(W, slots),
+        log_times=np.full((W, slots, limit, 3), -1.0),
     )

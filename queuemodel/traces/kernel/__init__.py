@@ -1,0 +1,10 @@
+"""The simulator's inner loop, compiled by numba when `simulate` first needs it (import `loop` only there).
+
+Workers, servers, recorded steps and their operations are numbered. A *flow* is one connection in one direction: flow
+``[0, w, k]`` carries server ``k``'s parameters to worker ``w``, flow ``[1, w, k]`` the worker's gradients back.
+Everything that changes lives in the arrays of one `State` (state.py), which all functions share. `loop` takes the
+earliest event, a timer (timers.py, on heap.py) or a chunk that has been carried (transfers.py), and hands it to the
+worker's step (steps.py); at its end rounds.py decides who goes on. Then the links' capacity is shared anew
+(sharing.py). Constants stand beside the loops, because a change in this folder, and only here, outdates what numba has
+cached of them.
+"""

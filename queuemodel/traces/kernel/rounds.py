@@ -1,0 +1,113 @@
+"""The end of a step: what it adds to the totals, and, by the way of synchronizing, who may go on."""
+
+from __future__ import annotations
+
+from .compiler import fast
+from .state import (
+    ASYNC,
+    DELIVERED,
+    DONE,
+    DROPPED,
+    FETCH_SPAN,
+    PUSH_SPAN,
+    ROUND,
+    SNAPSHOTS,
+    START_STEP,
+    STEP_TIME,
+    STEPS,
+    STRIDE,
+    SYNC,
+    TIME,
+)
+from .timers import set_timer
+
+
+@fast
+def end_step(steps, s, rules, now, w):
+    """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
+    s.taken[w] += 1
+    if rules.mode == SYNC:
+        end_synchronous(steps, s, rules, now, w)
+        return
+    count_step(s, now, w)
+    s.step[w] += 1
+    if rules.mode == ASYNC:
+        go_on(steps, s, now, w)
+    else:
+        end_bounded(steps, s, rules, now, w)
+
+
+@fast
+def end_synchronous(steps, s, rules, now, w):
+    """All go on when enough have delivered; what comes after that is dropped."""
+    if s.step[w] < s.count[ROUND]:
+        s.totals[DROPPED] += 1
+        s.step[w] = s.count[ROUND]
+        go_on(steps, s, now, w)
+        return
+    count_step(s, now, w)
+    s.waiting[w] = True
+    s.count[DELIVERED] += 1
+    if s.count[DELIVERED] < len(s.step) - rules.backup:
+        return
+    s.count[DELIVERED] = 0
+    s.count[ROUND] += 1
+    s.gathered[:] = 0
+    for v in range(len(s.step)):
+        if s.waiting[v]:
+            s.waiting[v] = False
+            s.step[v] = s.count[ROUND]
+            go_on(steps, s, max(now, s.applied[0]), v)
+
+
+@fast
+def applies(steps, s, rules, w, at):
+    """Whether an update takes place: in a synchronous round once, when the last awaited gradient is there."""
+    if rules.mode != SYNC:
+        return True
+    if s.step[w] < s.count[ROUND]:
+        return False
+    s.gathered[steps.variable[at]] += 1
+    return s.gathered[steps.variable[at]] == len(s.step) - rules.backup
+
+
+@fast
+def end_bounded(steps, s, rules, now, w):
+    """Whoever is no further ahead of the slowest than allowed goes on."""
+    s.waiting[w] = True
+    slowest = s.step[0]
+    for v in range(len(s.step)):
+        slowest = min(slowest, s.step[v])
+    for v in range(len(s.step)):
+        if s.waiting[v] and s.step[v] <= slowest + rules.bound:
+            s.waiting[v] = False
+            go_on(steps, s, now, v)
+
+
+@fast
+def go_on(steps, s, now, w):
+    """Worker ``w`` begins its next step after the pause that was recorded behind its last one."""
+    set_timer(s, now + steps.pause[s.record[w]], START_STEP, w, 0)
+
+
+@fast
+def count_step(s, now, w):
+    """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
+    s.lags[min(s.count[DONE] - s.seen[w], len(s.lags) - 1)] += 1
+    s.count[DONE] += 1
+    s.totals[TIME], s.totals[STEPS] = now, s.count[DONE]
+    s.totals[STEP_TIME] += now - s.begun[w]
+    s.totals[FETCH_SPAN] += s.fetched[w] - s.begun[w]
+    s.totals[PUSH_SPAN] += now - s.pushed[w] if s.pushed[w] >= 0 else 0.0
+    if s.count[DONE] % s.count[STRIDE]:
+        return
+    for column in range(len(s.totals)):
+        s.snapshots[s.count[SNAPSHOTS], column] = s.totals[column]
+    s.count[SNAPSHOTS] += 1
+    if s.count[SNAPSHOTS] == len(s.snapshots):
+        half = len(s.snapshots) // 2
+        for row in range(half):
+            for column in range(len(s.totals)):
+                s.snapshots[row, column] = s.snapshots[2 * row + 1, column]
+        s.count[SNAPSHOTS] = half
+        s.count[STRIDE] *= 2

@@ -1,0 +1,143 @@
+"""A worker's step: drawn from the recorded ones, begun, and carried on operation by operation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compiler import fast
+from .rounds import applies, end_step
+from .state import ASK, BEGIN, BUSY, COMPUTE, DONE, END, FETCH, FINISH, PER_SERVER, PUSH, READY, START
+from .timers import set_timer
+from .transfers import enqueue, serve_next
+
+
+@fast
+def begin_step(steps, s, rules, now, w, rng):
+    """Draw a recorded step for worker ``w`` and begin it."""
+    r = int(rng.random() * len(steps.pause))
+    base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
+    if rules.unfairness > 0.0:
+        for d in range(2):
+            for k in range(s.luck.shape[2]):
+                s.luck[d, w, k] = np.exp(rules.unfairness * rng.standard_normal())
+    s.record[w] = r
+    s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
+    s.fetched[w], s.pushed[w] = now, -1.0
+    s.slow[w] = rules.slowdown[w]
+    if rules.straggler_probability > 0.0 and rng.random() < rules.straggler_probability:
+        s.slow[w] *= rules.straggler_slowdown
+    for i in range(n):
+        s.missing[w, i] = steps.degree[base + i]
+        s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+    open_log(s, w)
+    asked = -1.0
+    for i in range(n):
+        if steps.degree[base + i] == 0:
+            if steps.kind[base + i] == FETCH:
+                asked = now + steps.delay[base + i]
+            elif steps.kind[base + i] == PUSH:
+                set_timer(s, now + steps.delay[base + i], START, w, i)
+            else:
+                begin(steps, s, rules, now, w, i)
+    if asked >= 0.0:
+        set_timer(s, asked, ASK, w, 0)
+
+
+@fast
+def ask(steps, s, rules, now, w):
+    """Queue the parameters that a step of worker ``w`` asks for at once; only then is their order chosen."""
+    base = steps.first[s.record[w]]
+    for i in range(steps.first[s.record[w] + 1] - base):
+        if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
+            s.ready[w, i, READY] = now
+            s.left[w, i] = steps.size[base + i]
+            enqueue(s, 0, w, steps.server[base + i], i)
+    for k in range(s.serving.shape[2]):
+        if s.serving[0, w, k] < 0 and s.queued[0, w, k]:
+            serve_next(steps, s, rules, now, 0, w, k)
+
+
+@fast
+def begin(steps, s, rules, now, w, i):
+    """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
+    at = steps.first[s.record[w]] + i
+    kind, k = steps.kind[at], steps.server[at]
+    s.ready[w, i, READY] = now
+    if kind in (FETCH, PUSH):
+        d = 0 if kind == FETCH else 1
+        s.left[w, i] = steps.size[at]
+        if kind == PUSH and s.pushed[w] < 0:
+            s.pushed[w] = now
+        enqueue(s, d, w, k, i)
+        if s.serving[d, w, k] < 0:
+            serve_next(steps, s, rules, now, d, w, k)
+        return
+    start, seconds = now + steps.delay[at], steps.duration[at]
+    if kind == COMPUTE:
+        seconds *= s.slow[w]
+        s.totals[BUSY] += seconds
+    elif applies(steps, s, rules, w, at):
+        start = max(start, s.server_free[k])
+        s.server_free[k] = start + seconds
+        s.applied[0] = max(s.applied[0], start + seconds)
+        s.totals[PER_SERVER + 3 * k + 2] += seconds
+    else:
+        start, seconds = now, 0.0
+    s.ready[w, i, BEGIN] = start
+    set_timer(s, start + seconds, FINISH, w, i)
+
+
+@fast
+def finish(steps, s, rules, now, w, i):
+    """End operation ``i`` of worker ``w`` and begin what waited for it."""
+    base = steps.first[s.record[w]]
+    at = base + i
+    if steps.kind[at] == FETCH:
+        s.fetched[w] = now
+        s.totals[PER_SERVER + 3 * steps.server[at]] += steps.size[at]
+    elif steps.kind[at] == PUSH:
+        s.totals[PER_SERVER + 3 * steps.server[at] + 1] += steps.size[at]
+    log(s, now, w, i)
+    for e in range(steps.next_first[at], steps.next_first[at + 1]):
+        j = steps.next[e]
+        s.missing[w, j] -= 1
+        if s.missing[w, j] == 0:
+            if steps.delay[base + j] > 0.0 and steps.kind[base + j] in (FETCH, PUSH):
+                set_timer(s, now + steps.delay[base + j], START, w, j)
+            else:
+                begin(steps, s, rules, now, w, j)
+    s.unfinished[w] -= 1
+    if s.unfinished[w] == 0:
+        end_step(steps, s, rules, now, w)
+
+
+@fast
+def end_chunk(steps, s, rules, now, d, w, k):
+    """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
+    i = s.serving[d, w, k]
+    if s.left[w, i] > 0.0:
+        enqueue(s, d, w, k, i)
+    else:
+        finish(steps, s, rules, now, w, i)
+    serve_next(steps, s, rules, now, d, w, k)
+
+
+@fast
+def open_log(s, w):
+    """Take the oldest of worker ``w``'s kept steps for the one that it begins."""
+    slots = s.log_step.shape[1]
+    if slots:
+        slot = s.taken[w] % slots
+        s.log_step[w, slot], s.log_record[w, slot] = s.taken[w], s.record[w]
+        for i in range(s.log_times.shape[2]):
+            s.log_times[w, slot, i, END] = -1.0
+
+
+@fast
+def log(s, now, w, i):
+    """Keep when operation ``i`` of worker ``w`` was ready, began and ended."""
+    slots = s.log_step.shape[1]
+    if slots:
+        slot = s.taken[w] % slots
+        s.log_times[w, slot, i, READY], s.log_times[w, slot, i, BEGIN] = s.ready[w, i, READY], s.ready[w, i, BEGIN]
+        s.log_times[w, slot, i, END] = now

@@ -1,0 +1,56 @@
+"""Everything about a simulation that does not depend on the number of workers, done once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import require_choice, require_count, require_number
+from ..training.profile import Profile
+from .graph import pack
+from .kernel.state import Steps
+from .links import LARGEST_RATE, Links, at_bandwidth, estimate_links
+from .policies import POLICIES, Policy, ranks
+from .sharding import SHARDINGS, Sharding, shard
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """A profile made ready to be simulated many times; takes its place in `simulate`."""
+
+    profile: Profile
+    steps: Steps
+    links: Links
+    parameter_servers: int
+    policy: Policy
+
+
+def prepare(
+    profile: Profile,
+    *,
+    parameter_servers: int | None = None,
+    bandwidth: float | None = None,
+    policy: Policy = "tensorflow",
+    sharding: Sharding = "round-robin",
+    links: Links | None = None,
+) -> Graphs:
+    """Turn a profile into packed graphs, on links and servers that may be others than the profiled ones.
+
+    Arguments and errors are those of `simulate`.
+    """
+    require_choice(policy, "simulate: policy", POLICIES)
+    require_choice(sharding, "simulate: sharding", SHARDINGS)
+    profiled = profile.cluster.parameter_servers
+    K = (
+        profiled
+        if parameter_servers is None
+        else require_count(parameter_servers, "simulate: parameter_servers", most=1000)
+    )
+    links = links or estimate_links(profile)
+    if bandwidth is not None:
+        what = "simulate: bandwidth"
+        require_number(bandwidth, what, unit="bytes per second", positive=True, largest=LARGEST_RATE)
+        links = at_bandwidth(links, profile, bandwidth)
+    extra = (links.transmit.tensor_time * links.transmit.rate, links.receive.tensor_time * links.receive.rate)
+    dealt = None if profiled == K else shard(profile, K, sharding)
+    steps = pack(profile, parameter_servers=K, tensor_bytes=extra, ranks=ranks(profile, policy, links), servers=dealt)
+    return Graphs(profile, steps, links, K, policy)

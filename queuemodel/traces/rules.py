@@ -1,0 +1,70 @@
+"""The cluster's rules, checked: how workers synchronize, which are slow, and how connections share a link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from ..checks import require_choice, require_count, require_number, require_share
+from ..errors import ModelError
+from .kernel.state import ASYNC, BOUNDED, SYNC, Rules
+from .policies import Policy, chunk_bytes
+
+Synchronization = Literal["async", "sync", "bounded"]
+MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED}
+
+#: Seconds that a packet waits at a full link: what the buffers of the testbed's links hold.
+LOADED_TRIP = 0.012
+
+#: How unequal the shares of two or three connections are there.
+UNFAIRNESS = 0.4
+
+#: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
+LARGEST_UNFAIRNESS = 5.0
+
+
+def cluster_rules(
+    *,
+    workers: int,
+    policy: Policy,
+    synchronization: Synchronization,
+    backup_workers: int,
+    staleness_bound: int,
+    slowdown: Sequence[float] | None,
+    straggler_probability: float,
+    straggler_slowdown: float,
+    loaded_trip: float,
+    unfairness: float,
+) -> Rules:
+    """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`."""
+    require_choice(synchronization, "simulate: synchronization", MODES)
+    require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
+    require_count(staleness_bound, "simulate: staleness_bound", least=0)
+    for name, value, where in (
+        ("backup_workers", backup_workers, "sync"),
+        ("staleness_bound", staleness_bound, "bounded"),
+    ):
+        if value and synchronization != where:
+            raise ModelError(f"simulate: {name} must be 0 unless synchronization is {where!r}, got {value!r}")
+    return Rules(
+        slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
+        chunk=float(chunk_bytes(policy)),
+        shuffle=policy == "random",
+        mode=MODES[synchronization],
+        backup=int(backup_workers),
+        bound=int(staleness_bound),
+        straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
+        straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
+        loaded_trip=require_number(loaded_trip, "simulate: loaded_trip", unit="seconds"),
+        unfairness=require_number(unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS),
+    )
+
+
+def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:
+    """One number > 0 per worker, or a `ModelError`."""
+    numbers = list(values)
+    if len(numbers) != workers:
+        raise ModelError(f"simulate: {name} must be {workers} numbers > 0, one per worker, got {values!r}")
+    return np.array([require_number(v, f"simulate: {name}", positive=True, largest=largest) for v in numbers])

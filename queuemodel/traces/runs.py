@@ -1,0 +1,118 @@
+"""Many simulations at once: several runs of each number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_count, require_number, require_seed
+from ..errors import ModelError
+from ..training.curve import require_workers
+from ..training.profile import Profile
+from .links import Links
+from .policies import Policy
+from .prepare import prepare
+from .result import SimulatedRun
+from .sharding import Sharding
+from .simulate import simulate
+
+#: Operations simulated per number of workers; and steps of all workers, at least and at most.
+OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
+
+
+def trace_runs(
+    profile: Profile,
+    *,
+    workers: int | Iterable[int] = range(1, 33),
+    replications: int = 4,
+    steps: int | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: bool = False,
+    worker_speeds: Iterable[float] | None = None,
+    accelerator_speed: float = 1.0,
+    parameter_servers: int | None = None,
+    bandwidth: float | None = None,
+    policy: Policy = "tensorflow",
+    sharding: Sharding = "round-robin",
+    links: Links | None = None,
+    **settings: Any,
+) -> list[list[SimulatedRun]]:
+    """
+    Simulate every number of workers several times, each time with other phases and steps.
+
+    Parameters
+    ----------
+    profile : Profile
+    workers : int or iterable of int
+        Increasing.
+    replications : int
+    steps : int, optional
+        Of all workers together, per number of workers; without, as many as keep a curve to seconds.
+    seed : int
+    jobs : int
+        Processes (joblib); -1: one per core.
+    progress : bool
+        Show a progress bar on standard error.
+    worker_speeds : iterable of float, optional
+        Relative to the profiled worker, the first of them used for few workers.
+    accelerator_speed : float
+        Of all workers, relative to the profiled one's.
+    parameter_servers, bandwidth, policy, sharding, links, **settings
+        Arguments of `simulate`.
+
+    Returns
+    -------
+    list of list of SimulatedRun
+        Per number of workers, its replications.
+    """
+    import joblib
+    from tqdm import tqdm
+
+    counts = require_workers(workers).tolist()
+    require_count(replications, "trace_runs: replications", most=10_000)
+    if steps is not None:
+        require_count(steps, "trace_runs: steps")
+    if jobs != -1:
+        require_count(jobs, "trace_runs: jobs")
+    require_seed(seed, "trace_runs: seed")
+    slowdown = _slowdown(counts[-1], worker_speeds, accelerator_speed)
+    graphs = prepare(
+        profile,
+        parameter_servers=parameter_servers,
+        bandwidth=bandwidth,
+        policy=policy,
+        sharding=sharding,
+        links=links,
+    )
+    operations = len(graphs.steps.kind) / len(profile.steps)
+    total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
+    seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    tasks = [
+        joblib.delayed(simulate)(
+            graphs,
+            workers=n,
+            steps=max(20, -(-total // (n * replications))),
+            seed=int(s),
+            slowdown=slowdown[:n],
+            **settings,
+        )
+        for n, row in zip(counts, seeds, strict=True)
+        for s in row
+    ]
+    runs = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress))
+    return [flat[i : i + replications] for i in range(0, len(flat), replications)]
+
+
+def _slowdown(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:
+    """What the computations of each worker take longer, by its speed relative to the profiled one's."""
+    require_number(accelerator_speed, "trace_runs: accelerator_speed", positive=True)
+    speeds = [1.0] * workers if worker_speeds is None else list(worker_speeds)
+    if len(speeds) < workers:
+        raise ModelError(f"trace_runs: worker_speeds must be {workers} or more numbers > 0, got {speeds!r}")
+    return [
+        1 / (accelerator_speed * require_number(speed, "trace_runs: worker_speeds", positive=True)) for speed in speeds
+    ]

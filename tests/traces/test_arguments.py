@@ -1,0 +1,100 @@
+"""What makes no sense is refused in one line, before anything is compiled or indexed."""
+
+import msgspec
+import pytest
+from by_hand import IDEAL, LINKS, profile_of, serial
+
+import queuemodel as qm
+from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs
+from queuemodel.traces.graph import pack
+from queuemodel.training import Operation
+
+NAN, INF = float("nan"), float("inf")
+WRONG = {
+    "workers": [0, -1, 2.0, True, "2", 10_001],
+    "steps": [0, 2.5, NAN],
+    "seed": [-1, 1.5, None, 2**64],
+    "policy": ["best", None],
+    "sharding": ["halves"],
+    "synchronization": ["maybe"],
+    "parameter_servers": [0, -1, 1.0, 10**6],
+    "bandwidth": [0.0, -1.0, NAN, INF, "10 Gbit/s"],
+    "straggler_probability": [-0.1, 2, NAN],
+    "straggler_slowdown": [-1, 0, NAN, INF],
+    "loaded_trip": [-1e-3, NAN, INF],
+    "unfairness": [-0.4, NAN, 1e6],
+    "slowdown": [[1.0], [1.0, 0.0], [1.0, NAN], [1.0, INF]],
+    "worker_bandwidth": [[1e6], [1e6, -1.0], [1e6, INF]],
+    "backup_workers": [-1, 2, 1],  # 1: there is no barrier to leave a worker behind
+    "staleness_bound": [-1, 0.5, 3],  # 3: nothing is bounded
+    "trace_steps": [-1, 1000],
+    "confidence": [0, 1, 2, NAN],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_senseless_arguments_are_refused_by_name(name, value):
+    settings = {"workers": 2, "steps": 5, "links": LINKS, name: value}
+    with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
+        simulate(profile_of(serial()), **settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"replications": 0},
+        {"jobs": 0},
+        {"worker_speeds": [1.0]},
+        {"worker_speeds": [1.0, NAN]},
+        {"accelerator_speed": 0},
+    ],
+)
+def test_senseless_sets_of_runs_are_refused(settings):
+    with pytest.raises(qm.ModelError, match="got"):
+        trace_runs(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, NAN])
+def test_senseless_intervals_are_refused(confidence):
+    with pytest.raises(qm.ModelError, match="confidence must be between 0 and 1"):
+        trace_curve(profile_of(serial()), workers=[1], confidence=confidence)
+
+
+@pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": NAN}, {"tensor_time": -1.0}])
+def test_senseless_links_are_refused(link):
+    with pytest.raises(qm.ModelError, match=r"link: .*got"):
+        Link(**{"rate": 1e6, "tensor_time": 0.0, "start_time": 0, "rate_error": 0, "tensor_time_error": 0, **link},
+             transfers=0)  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "what"), [({"server": 1}, "server"), ({"after": [5]}, "after")])
+def test_compiled_code_never_sees_an_index_that_was_not_checked(change, what):
+    profile = profile_of(serial())
+    operations = profile.steps[0].operations
+    operations[1] = msgspec.structs.replace(operations[1], **change)  # behind the profile's own checks
+    with pytest.raises(qm.DataError, match=f"operation 1 .'step'.: {what} must"):
+        pack(profile, parameter_servers=1)
+
+
+def test_steps_without_operations_are_refused():
+    profile = profile_of(serial())
+    profile.steps[0].operations.clear()
+    with pytest.raises(qm.DataError, match="step 0 has no operations"):
+        simulate(profile, workers=1, links=LINKS)
+
+
+def test_steps_that_take_no_time_are_refused():
+    nothing = [Operation("fetch", "w", 0.0, 1.0, 0), Operation("compute", "c", 1.0, 1.0, after=[0])]
+    with pytest.raises(qm.DataError, match="step 0 takes no time"):
+        simulate(profile_of(nothing), workers=1, links=LINKS)
+
+
+def test_what_would_not_fit_into_memory_is_refused():
+    with pytest.raises(qm.ModelError, match="simulate fewer workers"):
+        simulate(profile_of(serial()), workers=10_000, parameter_servers=1000, **IDEAL)
+
+
+def test_links_print_as_a_table():
+    assert "transmit" in repr(Links(*[Link(1e6, 0, 0, 0, 0, 3)] * 2))
+    assert LINKS.to_frame().shape == (2, 7)

@@ -1,0 +1,96 @@
+"""Barriers and bounds: who waits for whom, and when the servers apply what was pushed."""
+
+import pytest
+from by_hand import IDEAL, graphs, profile_of, serial
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuemodel.traces import simulate
+from queuemodel.training import Operation
+
+
+def run(profile, workers=1, **settings):
+    return simulate(profile, workers=workers, **{"in_phase": True, **IDEAL, **settings})
+
+
+def layers() -> list[Operation]:
+    """No transfers that take time: two gradients, ready at 0.3 and 0.4 s, whose updates take 0.2 s each."""
+    return [
+        Operation("compute", "a", 0.0, 0.3),
+        Operation("compute", "b", 0.3, 0.4, after=[0]),
+        Operation("push", "ga", 0.3, 0.3, after=[0]),
+        Operation("push", "gb", 0.4, 0.4, after=[1]),
+        Operation("update", "ua", 0.3, 0.5, after=[2]),
+        Operation("update", "ub", 0.5, 0.7, after=[3]),
+    ]
+
+
+@given(operations=graphs(), seconds=st.floats(0, 0.3), pause=st.floats(0, 0.5))
+def test_one_worker_is_as_fast_with_a_barrier_as_without(operations, seconds, pause):
+    timed = [o if o.kind != "update" else Operation("update", o.name, o.start, o.end + seconds, after=o.after)
+             for o in operations]  # fmt: skip
+    profile = profile_of(timed, pause=pause, servers=2)
+    alone = run(profile, steps=5)
+    for mode in ("sync", "bounded"):
+        assert run(profile, steps=5, synchronization=mode).throughput == pytest.approx(alone.throughput)
+
+
+def test_a_barriers_updates_are_applied_once_per_round():
+    # all have computed at .5; one update of .3 s for all of them, then everyone begins again
+    profile = profile_of(serial(fetch=0.0, push=0.0, update=0.3))
+    for workers in (1, 2, 5):
+        assert run(profile, workers, synchronization="sync").throughput == pytest.approx(workers / 0.8)
+    # asynchronously each has its own: the server's processor is the bottleneck from two workers on
+    assert run(profile, 5).throughput == pytest.approx(1 / 0.3, rel=0.01)
+    assert run(profile, 5, synchronization="sync").utilization["update[0]"] == pytest.approx(0.3 / 0.8)
+
+
+def test_a_variable_is_updated_as_soon_as_its_last_gradient_is_there():
+    # gradients at .3 and .4: updates from .3 to .5 and from .5 to .7; a worker half as fast: from .6 and from .8
+    profile = profile_of(layers())
+    assert run(profile, 1, synchronization="sync").throughput == pytest.approx(1 / 0.7)
+    assert run(profile, 3, synchronization="sync").throughput == pytest.approx(3 / 0.7)
+    assert run(profile, 3, synchronization="sync", slowdown=[1, 1, 2]).throughput == pytest.approx(3 / 1.0)
+
+
+def test_a_barrier_shares_the_links_among_all():
+    # three workers in step: each transfer takes three times as long, the update once
+    profile = profile_of(serial(update=0.1), pause=0.2)
+    assert run(profile, 3, synchronization="sync").throughput == pytest.approx(3 / (0.6 + 0.5 + 0.9 + 0.1 + 0.2))
+
+
+def test_a_barrier_costs_the_slowest_worker():
+    profile = profile_of(serial(fetch=0.0, push=0.0))
+    assert run(profile, 3, synchronization="sync", slowdown=[1, 1, 2]).throughput == pytest.approx(3 / 1.0)
+    assert run(profile, 3).throughput == pytest.approx(3 / 0.5)
+
+
+def test_backup_workers_leave_the_slowest_behind():
+    profile = profile_of(serial(fetch=0.0, push=0.0, update=0.1))
+    settings = {"synchronization": "sync", "backup_workers": 1, "slowdown": [1, 1, 4.2]}
+    result = run(profile, 3, **settings)
+    assert result.throughput == pytest.approx(2 / 0.6)
+    # the slow worker computes for 2.1 s, begins again at once, and is never counted: 2 of 3.5 rounds each
+    assert result.dropped_share == pytest.approx(1 / (1 + 2 * 2.1 / 0.6), rel=0.05)
+
+
+def test_a_run_lasts_as_many_rounds_as_asked_for_however_many_workers_are_left_behind():
+    result = run(profile_of(serial(fetch=0.0, push=0.0)), 1000, synchronization="sync", backup_workers=999, steps=5)
+    assert result.steps == 5
+
+
+@pytest.mark.parametrize("bound", [0, 3])
+def test_bounded_staleness_holds_the_fast_worker_to_the_slow_ones_pace(bound):
+    profile = profile_of(serial(fetch=0.0, push=0.0))
+    settings = {"synchronization": "bounded", "staleness_bound": bound, "slowdown": [1, 2], "steps": 400}
+    assert run(profile, 2, **settings).throughput == pytest.approx(2, rel=0.02)
+
+
+def test_bounded_staleness_lets_the_fast_worker_ahead_by_that_many_steps():
+    # the slow one takes 5 s a step: until then the fast one ends its first and as many more as it may be ahead
+    profile = profile_of(serial(fetch=0.0, push=0.0))
+    for bound in (0, 1, 4):
+        settings = {"synchronization": "bounded", "staleness_bound": bound, "slowdown": [1, 10]}
+        result = run(profile, 2, steps=20, trace_steps=20, **settings)
+        fast = (result.log[:, 0] == 0) & (result.log[:, 3] == 0) & (result.log_times[:, 2] > 4.9)
+        assert result.log[fast, 1].min() == bound + 1
