@@ -1,7 +1,8 @@
 """The language of closed queueing networks; no numerics."""
 
 from .forkjoin import ForkJoin
-from .jmva import read_jmva, write_jmva
+from .jmva_reading import read_jmva
+from .jmva_writing import write_jmva
 from .jobclass import LARGEST_POPULATION, JobClass
 from .network import Network
 from .phasetype import PhaseType

@@ -73,15 +73,20 @@ class Lowered:
         most: np.ndarray = self.D * np.array(longer)[:, None] * ~self.delay[:, None]
         return most
 
+    @property
+    def present(self) -> list[bool]:
+        """Which classes can have customers."""
+        return [True] * max(1, len(self.network.classes))
+
     def why_not_product_form(self) -> str | None:
         """Why the network has no product form (see `Place.why_not_product_form`), or None when it has."""
-        labels = self.network.class_names or [None]  # type: ignore[list-item]
-        V = np.reshape(self.network.visit_ratios, (len(self.delay), -1))
-        whys = (
-            station.why_not_product_form([label for label, v in zip(labels, visits, strict=True) if v > 0])
-            for station, visits in zip(self.network.stations, V.tolist(), strict=True)
-        )
-        return next((why for why in whys if why), None)
+        labels: list[str | None] = [*self.network.class_names] or [None]
+        V = np.reshape(self.network.visit_ratios, (len(self.delay), -1)) * self.present
+        for station, visits in zip(self.network.stations, V.tolist(), strict=True):
+            visiting = [label for label, v in zip(labels, visits, strict=True) if v > 0]
+            if visiting and (why := station.why_not_product_form(visiting)):
+                return why
+        return None
 
     def why_not_plain(self) -> str | None:
         """Which station keeps this from being a network of single servers of constant speed and delays; or None."""

@@ -75,8 +75,8 @@ class Constants:
         N = require_count(population, "population", most=LARGEST_POPULATION)
         if network.classes:
             raise ModelError("convolution: the network has classes; use ExactMVA")
-        refuse_without_product_form(network, "convolution")
         low = chains_of(network, N)
+        refuse_without_product_form(low, "convolution")
         return cls(low.D[:, 0], low.speeds(N), low.delay, float(low.Z[0]), N)
 
     def leaving_out(self, k: int) -> Constants:

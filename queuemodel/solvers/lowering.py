@@ -32,6 +32,12 @@ class Chains(Lowered):
     N: np.ndarray
     populations: tuple[int, ...]
 
+    @property
+    def present(self) -> list[bool]:
+        """Which classes have customers: all of a chain that has."""
+        there = {c for chain, n in zip(self.network.chains, self.N, strict=True) if n > 0 for c in chain}
+        return [c in there for c in range(max(1, len(self.network.classes)))]
+
     def solution(self, X: np.ndarray, Q: np.ndarray, *, busy: np.ndarray | None = None, **about: Any) -> Solution:
         """A solution from chain throughputs (C,) and queue lengths (K, C) at the full population."""
         network = self.network
@@ -101,9 +107,9 @@ def _class_count(population: Any, name: str) -> int:
     return require_count(population, f"population of class {name!r}", least=0, most=LARGEST_POPULATION)
 
 
-def refuse_without_product_form(network: Network, solver: str) -> None:
+def refuse_without_product_form(low: Lowered, solver: str) -> None:
     """Raise the error of an exact solver that is asked for what it cannot do."""
-    if why := lower(network).why_not_product_form():
+    if why := low.why_not_product_form():
         raise ModelError(
             f"{solver}: {why}, so there is no product form; use ApproximateMVA, MarkovChain (if small) or Simulation"
         )

@@ -37,11 +37,11 @@ class ExactMVA:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures for populations 1 to ``population``, or at the classes' populations."""
-        refuse_without_product_form(network, "exact MVA")
         if isinstance(population, int) == bool(network.classes):
             wanted = "one number per class" if network.classes else "a whole number"
             raise ModelError(f"exact MVA: population must be {wanted}, got {population!r}")
         chains = chains_of(network, population)
+        refuse_without_product_form(chains, "exact MVA")
         if network.classes:
             return solve_classes(chains, self.memory)
         return Convolution().solve(network, population) if chains.why_not_plain() else self._single(chains)  # type: ignore[arg-type]

@@ -99,8 +99,8 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity | Cl
     if network.classes:
         return class_sensitivity(network, population)
     N = require_count(population, "population", most=LARGEST_POPULATION)
-    refuse_without_product_form(network, "sensitivity")
     chains = chains_of(network, N)
+    refuse_without_product_form(chains, "sensitivity")
     if chains.why_not_plain():
         return Sensitivity(network, N, *slopes_by_moments(chains))
     X, R, dX_dD, dX_dZ, dR_dD, dR_dZ = slopes_by_recursion(chains)

@@ -87,8 +87,8 @@ def class_sensitivity(network: Network, population: object) -> ClassSensitivity:
     """The derivatives, or a `ModelError` that says with numbers what does not fit."""
     counts = require_populations(network, population)
     assert isinstance(counts, tuple)  # the network has classes
-    refuse_without_product_form(network, "sensitivity")
     chains = chains_of(network, counts)
+    refuse_without_product_form(chains, "sensitivity")
     if why := chains.why_not_plain():
         raise ModelError(f"sensitivity: {why}; with classes only single-server queues and delays are differentiated")
     if any(len(chain) > 1 for chain in network.chains):

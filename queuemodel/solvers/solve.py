@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 from ..errors import ModelError
 from ..network import Network, Solution
-from ..network.lowered import lower
 from .approximate import ApproximateMVA
-from .lowering import require_populations
+from .lowering import chains_of, require_populations
 from .mva import ExactMVA
 
 
@@ -58,7 +57,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         if isinstance(solver, type) or not hasattr(solver, "solve"):
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
-    why = lower(network).why_not_product_form()
+    why = chains_of(network, N).why_not_product_form()
     if why is None:
         return ExactMVA().solve(network, N)
     return ApproximateMVA(reason=f"{why}: no product form, so approximate").solve(network, N)

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import MissingDependencyError, ModelError
 from ..network import Network
 from ..network.lowered import speeds_of
-from .lowering import refuse_without_product_form, require_populations
+from .lowering import chains_of, refuse_without_product_form, require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000
@@ -109,8 +109,8 @@ def solve_symbolic(
         import sympy
     except ImportError:
         raise MissingDependencyError("symbolic solutions need sympy: pip install 'queuemodel[symbolic]'") from None
-    refuse_without_product_form(network, "symbolic")
     N = require_populations(network, population)
+    refuse_without_product_form(chains_of(network, N), "symbolic")
     counts = (N,) if isinstance(N, int) else N
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
@@ -137,13 +137,15 @@ def solve_symbolic(
 def _symbols(
     sympy: Any, letter: str, values: np.ndarray, given: Any, classes: bool, *, single_row: bool = False
 ) -> tuple[tuple[Any, ...], ...]:
+    if given is not None:
+        _require_shape(given, values.shape, "think_times" if single_row else "demands")
     rows = []
     for k, row in enumerate(values):
         names = []
         for c, value in enumerate(row):
             if given is not None:
-                entry = given[k][c] if isinstance(given[k], tuple | list) else given[k]
-                names.append(sympy.sympify(entry))
+                entry = given[k] if np.ndim(given[k]) == 0 else given[k][c]
+                names.append(_expression(sympy, entry))
             elif value == 0:
                 names.append(sympy.Integer(0))
             else:
@@ -152,6 +154,24 @@ def _symbols(
                 names.append(sympy.Symbol(label, positive=True))
         rows.append(tuple(names))
     return tuple(rows)
+
+
+def _expression(sympy: Any, entry: Any) -> Any:
+    try:
+        value = sympy.sympify(entry)
+    except (sympy.SympifyError, TypeError, AttributeError):
+        value = None
+    if not isinstance(value, sympy.Expr):
+        raise ModelError(f"symbolic: {entry!r} is no symbol, number or expression")
+    return value
+
+
+def _require_shape(given: Any, shape: tuple[int, ...], what: str) -> None:
+    rows, columns = shape
+    wanted = f"{rows} rows of {columns}" if what == "demands" else str(columns)
+    lengths = [len(row) if np.ndim(row) else 1 for row in given] if isinstance(given, list | tuple | np.ndarray) else []
+    if lengths != [columns] * rows:
+        raise ModelError(f"symbolic: {what} must be {wanted}, one for each of the network's, got {given!r}")
 
 
 def _constants(sympy: Any, network: Network, D: Any, Z: Any, counts: tuple[int, ...]) -> tuple[dict[Any, Any], Any]:
