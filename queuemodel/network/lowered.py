@@ -21,7 +21,7 @@ class Lowered:
     Z : ndarray, shape (C,)
         Seconds per cycle of chains outside all stations.
     share : ndarray, shape (K, number of classes)
-        Each class's part in its chain's demand at a station.
+        Each class's part in its chain's demand at a station; in its visits where they take no time.
     delay : ndarray of bool, shape (K,)
         Where nobody queues.
     """
@@ -106,8 +106,9 @@ def lower(network: Network) -> Lowered:
     for chain in network.chains:
         members = list(chain)
         d = D[:, members].sum(axis=1)
+        visits = V / np.maximum(V[:, members].sum(axis=1, keepdims=True), 1e-300)
         with np.errstate(invalid="ignore", divide="ignore"):
-            share[:, members] = np.where(d[:, None] > 0, D[:, members] / d[:, None], 0.0)
+            share[:, members] = np.where(d[:, None] > 0, D[:, members] / d[:, None], visits[:, members])
         chain_D.append(d)
         weight = V[network._reference_index, members] if len(members) > 1 else np.ones(1)
         chain_Z.append(float(weight @ Z[members]))

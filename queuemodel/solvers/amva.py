@@ -31,15 +31,15 @@ class Model:
     curves: dict[int, np.ndarray]
     multi_server: str
 
-    def residence(self, A: np.ndarray, U: np.ndarray) -> np.ndarray:
+    def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
         """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
 
         Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): who waits
         is served before, who is in service needs his residual life: S (1 + scv) / 2 at an idle station, S at a busy
         one, where customers mostly come just after another has left (the straight line between is ours, measured to
         err a quarter as much as the residual life alone). Several servers: waiting is
-        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007). Fork-join: the slowest of
-        the branches' responses, see `_fork_join`.
+        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007) unless that is left to the
+        caller. Fork-join: the slowest of the branches' responses, see `_fork_join`.
         """
         met = A.sum(axis=1)
         R = self.D * (1.0 + met)
@@ -51,8 +51,8 @@ class Model:
             R = np.where(self.fcfs[:, None], D + waiting, R)
         for k in np.flatnonzero(self.servers > 1).tolist():
             m = self.servers[k]
-            rho = np.minimum(U[k].sum(axis=0) / m, 1.0)
-            R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** (4.464 * (m**0.676 - 1.0))
+            rho = np.minimum(U[k].sum(axis=0) / m, 1.0) if rarer else 1.0
+            R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** suri_exponent(m)
         for k, fork in self.forks.items():
             rho = np.minimum(U[k].sum(axis=0), 1.0)
             slowest = [_fork_join(fork, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
@@ -61,6 +61,25 @@ class Model:
             n = 1.0 + met[k]
             R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
         R[self.chains.delay] = self.D[self.chains.delay]
+        return R
+
+    def with_servers(self, R: np.ndarray, customers: int) -> np.ndarray:
+        """R (K,) of one class where waiting at several servers is as rare as the throughput makes it that follows.
+
+        Taken from one customer fewer, throughputs would jump from one population to the next.
+        """
+        several = np.flatnonzero(self.servers > 1)
+        if not len(several):
+            return R
+        least, m = self.D[several, 0], self.servers[several]
+        waiting, rest = R[several] - least, float(self.Z[0] + R.sum() - R[several].sum() + least.sum())
+        powers = suri_exponent(m)
+        low, high = 0.0, customers / rest  # throughput without waiting there
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            rare = np.minimum(middle * least / m, 1.0) ** powers
+            low, high = (middle, high) if middle * (rest + waiting @ rare) < customers else (low, middle)
+        R[several] = least + waiting * np.minimum(high * least / m, 1.0) ** powers
         return R
 
     def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
@@ -104,6 +123,11 @@ def model_of(network: Network, population: int | tuple[int, ...], multi_server: 
         curves={k: np.array([s.rate(n) for n in total]) for k, s in stations if s.rates is not None},
         multi_server=multi_server,
     )
+
+
+def suri_exponent(servers: Any) -> Any:
+    """How fast waiting at several servers becomes rare as they are less busy."""
+    return 4.464 * (servers**0.676 - 1.0)
 
 
 def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -98,12 +98,12 @@ class ApproximateMVA:
         if not isinstance(population, int):
             return _solve(self, "approximate MVA (Linearizer)", network, population, _linearizer)
         model = model_of(network, population)
-        K = len(network.stations)
+        K, Z = len(network.stations), network.think_time
         X, R = np.empty(population), np.empty((population, K))
         Q, U = np.zeros((K, 1, 1)), np.zeros((K, 1, 1))
         for n in range(1, population + 1):
-            r = model.residence(Q, U)[:, 0]
-            x = n / (network.think_time + r.sum())
+            r = model.with_servers(model.residence(Q, U, rarer=False)[:, 0], n)
+            x = n / (Z + r.sum())
             X[n - 1], R[n - 1] = x, r
             Q[:, 0, 0], U[:, 0, 0] = x * r, x * model.D[:, 0]
         X, R, held = hold_curve(model.chains, X, R)
