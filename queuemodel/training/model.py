@@ -25,6 +25,10 @@ from .rules import Pace, Rule, rule_for
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
 MODEL_ERROR = 0.08
 
+#: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
+#: of one to three stations.
+KNEE_ERROR = 0.01
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingModel(Result):
@@ -255,7 +259,9 @@ class TrainingModel(Result):
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
         least = min([recorded.workers if recorded else 1, *(workers for workers, _ in self.measured)])
         known = (populations >= least) & (populations <= most)
-        return np.where(populations == least, 0.0, misfit) * known + np.where(known, 0.0, max(MODEL_ERROR, misfit))
+        # A fit of throughputs alone infers their error from the misfit, so that its draws have that already.
+        within = np.where(populations == least, 0.0, misfit) if recorded else KNEE_ERROR
+        return np.where(known, within, max(MODEL_ERROR, misfit))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,11 +16,14 @@ from .fitted import Fitted
 from .parameters import Parameter
 from .profile import Job, Throughput
 
-#: Knee widths s with equal weight: service times of coefficient of variation about 0.1, 0.3 and 0.5 (assumed).
-WIDTHS = np.array([0.15, 0.25, 0.40])
-#: Relative errors of one measured throughput, with equal weight; Student's t of 4 degrees of freedom bears outliers.
+#: Knee widths s: service times of coefficient of variation about 0.1, 0.3 and 0.5; rarely rounder knees, as exponential
+#: times and several stations of nearly the same demand have them (assumed).
+WIDTHS = np.array([0.15, 0.25, 0.40, 0.65, 1.0, 1.5])
+WIDTH_WEIGHTS = np.array([1.0, 1.0, 1.0, 0.05, 0.03, 0.02])
+#: Relative errors of one measured throughput, with equal weight; their law is Student's t of 4 degrees of freedom.
 SIGMAS = np.array([0.015, 0.03, 0.06])
-DEGREES = 4.0
+#: How likely a measurement is wrong altogether, and by how much of a logarithm it then errs.
+WRONG, WRONG_SPREAD = 0.02, 1.0
 #: Parameter bytes per second that one server's demand is expected to be worth, and the spread of its logarithm
 #: (assumed; a weak prior, used only when the size of the parameters is known).
 SERVER_BYTES_PER_SECOND = 400e6
@@ -31,9 +36,10 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     """Fit server demand and undisturbed cycle to measured throughputs.
 
     A worker's undisturbed cycle is R, of which the busiest server needs D; X(N) follows `knee_throughput`. Prior: log R
-    flat, D/R uniform on (0, 1), the knee's width and the measurement error each from a few values of equal weight; when
-    the bytes of the parameters are known also a wide log-normal for D. Predictions are posterior medians. The method is
-    numerical integration on a grid, without randomness.
+    flat, D/R uniform on (0, 1), the knee's width and the measurement error each from a few values; when the bytes of
+    the parameters are known also a wide log-normal for D. A measurement may be wrong altogether: one that the others
+    contradict hardly counts, and the note names it. Predictions are posterior medians. The method is numerical
+    integration on a grid, without randomness.
 
     Raises
     ------
@@ -46,7 +52,10 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     y = np.log([p.steps_per_second for p in measured])
     share = np.array([largest_share(p.parameter_servers) for p in measured])
     servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
-    rate, ratio, width, weight = _posterior(N, y, share, job.parameter_bytes)
+    posterior = _posterior(N, y, share, job.parameter_bytes)
+    rate, ratio, width, weight = (
+        grid.ravel() for grid in (posterior.rate, posterior.ratio, posterior.width, posterior.weight)
+    )
     keep = (np.arange(DRAWS) + 0.5) / DRAWS
     order = np.argsort(ratio, kind="stable")
     pick = order[np.searchsorted(np.cumsum(weight[order]), keep).clip(max=len(order) - 1)]
@@ -57,9 +66,20 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     seen = spread < 0.25
     most = max(p.workers for p in measured)
     size = f"prior from {job.parameter_bytes / 1e6:.3g} MB of parameters" if job.parameter_bytes else "scale-free prior"
-    note = "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
+    notes = ["throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"]
     if not seen:
-        note = f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}; {note}"
+        notes.insert(0, f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}")
+    wrong, misfits = _against(posterior, N, y, share)
+    doubtful = wrong > 0.5
+    if len(measured) > 1 and wrong.sum() > 0.5:
+        doubtful |= wrong > 0.5 * wrong.max()  # where nothing tells which of two is wrong, both are named
+        points = ", ".join(
+            f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)"
+            for p, bad in zip(measured, doubtful, strict=True)
+            if bad
+        )
+        notes.insert(0, f"{points}: does not fit the other measurements and counts little; measure it again")
+    trusted = ~doubtful if not doubtful.all() else doubtful
     return Fitted(
         demands=demands,
         draws=Demands(none, none, total, cycle - total),
@@ -68,6 +88,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
         width=float(np.median(width[pick])),
         draw_widths=width[pick],
         measured=tuple(measured),
+        misfit=float(np.sqrt(np.mean(misfits[trusted] ** 2))),
         average=True,
         others=(
             Parameter(
@@ -83,38 +104,83 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
             ),
             Parameter(
                 "knee width", float(width[pick].mean()), "", standard_error=float(width[pick].std()), origin="assumed",
-                identified=False, note="coefficients of variation of 0.1 to 0.5",
+                identified=False, note="sharp, unless the data show a round knee",
             ),
             *(
                 Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
                 for name in ("transmit link demand", "receive link demand", "server update demand")
             ),
         ),
-        note=note,
+        note="; ".join(notes),
     )  # fmt: skip
 
 
-def _posterior(
-    N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Flat grids of 1/R, total D/R and width, with their posterior weights."""
-    # cycle over the demand of all servers
-    log_knee = np.linspace(0.0, math.log(max(200.0, 10.0 * N.max())), 200)
-    lowest = float(np.max(y - np.log(N))) - 0.35  # X(N) <= N / R bounds 1/R from below, up to noise
-    highest = float(y[N.argmin()] + np.log(N.min())) + 0.35
-    log_rate = np.linspace(lowest, max(highest, lowest + 0.7), 140)
-    shape = np.log(
-        knee_throughput(N, cycle=1.0, demand=share * np.exp(-log_knee)[:, None], width=WIDTHS[:, None, None])
-    )
-    error = y - (shape[:, :, None, :] + log_rate[:, None])
-    log_weight = np.zeros(error.shape[:-1])
-    likelihood = [
-        (-(DEGREES + 1) / 2 * np.log1p((error / s) ** 2 / DEGREES) - math.log(s)).sum(axis=-1) for s in SIGMAS
-    ]
-    log_weight = np.logaddexp.reduce(likelihood, axis=0) - log_knee[:, None]  # D/R uniform
-    if parameter_bytes:
-        expected = math.log(SERVER_BYTES_PER_SECOND / parameter_bytes)
-        log_weight = log_weight - 0.5 * ((log_rate + log_knee[:, None] - expected) / SERVER_BYTES_SPREAD) ** 2
+class _Posterior(NamedTuple):
+    """Weights of combinations on a grid (width, D/R, 1/R), and what they stand for (broadcast)."""
+
+    width: np.ndarray
+    ratio: np.ndarray
+    rate: np.ndarray
+    weight: np.ndarray
+    given_sigma: np.ndarray  # the weight's parts for each of SIGMAS, first axis
+
+
+def _posterior(N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int) -> _Posterior:
+    log_knee = np.linspace(0.0, math.log(max(200.0, 10.0 * N.max())), 200)[:, None]  # cycle over all servers' demand
+    lowest, highest = float(np.min(y - np.log(N))) - 0.35, float(np.max(y)) + 0.35  # X(1) <= X(N) <= N X(1)
+    for _ in range(4):  # each time where the weight is
+        log_rate = np.linspace(lowest, highest, 140)
+        spacing = log_rate[1] - log_rate[0]
+        prior = np.log(WIDTH_WEIGHTS)[:, None, None] - log_knee  # D/R uniform
+        if parameter_bytes:
+            expected = math.log(SERVER_BYTES_PER_SECOND / parameter_bytes)
+            prior = prior - 0.5 * ((log_rate + log_knee - expected) / SERVER_BYTES_SPREAD) ** 2
+        sigmas = np.maximum(SIGMAS, spacing)
+        width, knee, rate = np.broadcast_arrays(WIDTHS[:, None, None], np.exp(log_knee), np.exp(log_rate))
+        errors = _errors(width, 1.0 / knee, rate, N, y, share)
+        log_weight = np.broadcast_to(prior, (len(SIGMAS), *width.shape)).copy()
+        for error in errors:
+            wrong = _wrong(error)
+            for part, sigma in zip(log_weight, sigmas, strict=True):
+                part += np.log(_right(error, sigma) + wrong)
+        likely = np.nonzero(log_weight.max(axis=(0, 1, 2)) > log_weight.max() - 12.0)[0]
+        if spacing < 0.003 or len(likely) > 100:
+            break
+        lowest, highest = log_rate[likely[0]] - spacing, log_rate[likely[-1]] + spacing
     weight = np.exp(log_weight - log_weight.max())
-    width, knee, rate = np.broadcast_arrays(WIDTHS[:, None, None], np.exp(log_knee)[:, None], np.exp(log_rate))
-    return rate.ravel(), 1.0 / knee.ravel(), width.ravel(), (weight / weight.sum()).ravel()
+    weight /= weight.sum()
+    return _Posterior(width, 1.0 / knee, rate, weight.sum(axis=0), weight)
+
+
+def _against(posterior: _Posterior, N: np.ndarray, y: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How likely each measurement is wrong, and its mean difference from the fit."""
+    wrong, misfits = [], []
+    for error in _errors(posterior.width, posterior.ratio, posterior.rate, N, y, share):
+        chances = [1.0 / (1.0 + _right(error, sigma) / _wrong(error)) for sigma in SIGMAS]
+        wrong.append(sum(float((w * p).sum()) for w, p in zip(posterior.given_sigma, chances, strict=True)))
+        misfits.append(float((posterior.weight * error).sum()))
+    return np.array(wrong), np.array(misfits)
+
+
+def _errors(
+    width: np.ndarray, ratio: np.ndarray, rate: np.ndarray, N: np.ndarray, y: np.ndarray, share: np.ndarray
+) -> Iterator[np.ndarray]:
+    """For one measurement after the other: its logarithm less that of each combination on the grid."""
+    flat = ratio[:, :, :1], width[:, :, :1]
+    for n, log_x, largest in zip(N, y, share, strict=True):
+        shape = np.log(knee_throughput(n, cycle=1.0, demand=largest * flat[0], width=flat[1]))
+        yield log_x - shape - np.log(rate)
+
+
+def _right(error: np.ndarray, sigma: float) -> np.ndarray:
+    return (1.0 - WRONG) * _student(error, sigma)
+
+
+def _wrong(error: np.ndarray) -> np.ndarray:
+    return WRONG * _student(error, WRONG_SPREAD)
+
+
+def _student(error: np.ndarray, scale: float) -> np.ndarray:
+    """Density of Student's t of 4 degrees of freedom, up to a factor."""
+    t = 1.0 + (error / (2.0 * scale)) ** 2
+    return 1.0 / (scale * t * t * np.sqrt(t))
