@@ -6,7 +6,7 @@ import numpy as np
 
 from .compiler import fast
 from .sharing import reshare
-from .state import ASK, DONE, START, START_STEP, TIMERS
+from .state import ASK, DONE, RATES, START, START_STEP, TIMERS
 from .steps import ask, begin, begin_step, end_chunk, finish
 from .timers import next_timer
 
@@ -29,7 +29,7 @@ def run(steps, s, rules, rng, target, events):
         tick = 0 if s.tick[0] <= s.tick[1] else 1
         if s.tick[tick] < s.due[flow] and (s.count[TIMERS] == 0 or s.tick[tick] < s.timer_time[0]):
             now = s.tick[tick]
-            s.dirty[tick] = 1
+            s.dirty[tick] = RATES
         elif s.count[TIMERS] and s.timer_time[0] <= s.due[flow]:
             now = s.timer_time[0]
             kind, w, i = next_timer(s)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .compiler import fast
 from .heap import heap_pop, heap_push
-from .state import BEGIN, SEQUENCE
+from .state import BEGIN, FLOWS, SEQUENCE
 
 
 @fast
@@ -31,12 +31,12 @@ def serve_next(steps, s, rules, now, d, w, k):
     if n == 0:
         s.serving[d, w, k] = -1
         s.finish[d, w, k] = np.inf
-        s.dirty[d] = 1
+        s.dirty[d] = FLOWS
         return
     i = heap_pop(s.queue_rank, s.queue_sequence, s.queue_op, queue_base(s, d, w, k), n)
     s.queued[d, w, k] = n - 1
     if s.serving[d, w, k] < 0:
-        s.dirty[d] = 1
+        s.dirty[d] = FLOWS
     s.serving[d, w, k] = i
     size = min(s.left[w, i], rules.chunk)
     if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
