@@ -17,7 +17,7 @@ class Routes:
     Attributes
     ----------
     P : ndarray, shape (C, K+1, C, K+1)
-        Probabilities; places where a class spends no time are left out.
+        Probabilities; places where a class spends no time, or never comes, are left out: rows and columns of zeros.
     visits : ndarray, shape (K+1, C)
         Visits per cycle, 1 of which (per chain) is to think.
     service_times : ndarray, shape (K+1, C)
@@ -80,9 +80,9 @@ def _implied(V: np.ndarray) -> np.ndarray:
 
 
 def _skip(flat: np.ndarray, s: int) -> None:
-    """Leave out a state where nobody stays: who would come goes on at once."""
+    """Leave out a state where nobody stays: who would come goes on at once, and nobody goes on from there."""
     stay = flat[s, s]
     if stay < 1:
-        flat += np.outer(flat[:, s], flat[s] / (1 - stay)) * (np.arange(len(flat)) != s)[:, None]
-    flat[:, s] = 0.0
+        flat += np.outer(flat[:, s], flat[s] / (1 - stay))
+    flat[:, s] = flat[s] = 0.0
     flat[s] = 0.0
