@@ -196,6 +196,19 @@ def test_network_solution_lies_between_its_bounds():
     assert "N* 6.5, cpu" in [text.get_text() for text in ax.texts]
 
 
+@pytest.mark.parametrize("solver", [qm.MarkovChain(), qm.BardSchweitzer(), qm.Simulation(departures=2000)])
+def test_a_solution_of_one_population_is_a_point_between_its_bounds(solver):
+    network = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
+    solution = qm.solve(network, population=6, solver=solver)
+    ax = plotting.plot_network_solution(solution)
+    assert_readable(ax)
+    drawn = line(ax, solution.solver)
+    assert (drawn.get_xdata().tolist(), drawn.get_ydata().tolist()) == ([6], [solution.throughput])
+    upper, lower = [artist.get_ydata() for artist in ax.lines if artist.get_linestyle() == "--"]
+    assert len(upper) == 6
+    assert lower[-1] < solution.throughput < upper[-1]
+
+
 def test_network_where_nobody_queues_has_no_knee():
     network = qm.Network([qm.Station("walk", service_time=1.0, servers=float("inf"))])
     assert not plotting.plot_network_solution(qm.solve(network, population=5)).texts

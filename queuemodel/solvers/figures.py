@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
-    """Draw a network's throughput against its population, with asymptotic and balanced-job bounds."""
+    """Draw a network's throughput against its population, with asymptotic and balanced-job bounds.
+
+    Solvers that keep only the measures at the population asked for are drawn as one point between the bounds.
+    """
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)
@@ -25,7 +28,7 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
     if solution.exact:  # balanced-job bounds hold for product form only
         ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
-    ax.plot(N, X, color=MODEL, label=solution.solver, **dots(len(N)))
+    ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
     ax.set_ylim(0, 1.15 * float(X.max()))
     ax.set_xlim(0, 1.02 * solution.population + 0.5)
     ax.set_xlabel("population (customers)")

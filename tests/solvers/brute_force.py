@@ -25,11 +25,11 @@ def judge(network, population):
 
 def closed_sets(rates):
     """Sets of states that reach each other and nothing else."""
-    reach = (rates > 0) | np.eye(len(rates), dtype=bool)
-    while not np.array_equal(reach, further := reach @ reach):
+    reach = ((rates > 0) | np.eye(len(rates), dtype=bool)).astype(np.float32)
+    while not np.array_equal(reach, further := np.minimum(reach @ reach, 1.0)):
         reach = further
-    closed = {tuple(np.flatnonzero(row)) for row in reach}
-    return [list(s) for s in closed if all(reach[i, j] for i, j in product(s, s))]
+    closed = {tuple(np.flatnonzero(row).tolist()) for row in reach}
+    return [list(s) for s in closed if reach[np.ix_(s, s)].all()]
 
 
 def stationary(rates):
@@ -44,6 +44,10 @@ def stationary(rates):
     for m in range(1, n):
         pi[m] = pi[:m] @ A[:m, m]
     return pi / pi.sum()
+
+
+def with_place(state, k, here):
+    return (*state[:k], here, *state[k + 1 :])
 
 
 class Chain:
@@ -95,8 +99,9 @@ class Chain:
             flow[k, c] += pi[i] * rate
         X = np.zeros(len(self.Z))
         for chain in self.network.chains:
-            k, c = next((k, c) for c, k in self.stays(chain) if k < self.K)
-            X[list(chain)] = flow[k, c] / self.V[k, c]
+            c, k = self.stays(chain)[0]
+            thought = self.V[self.ref, c] if self.network.routing else 1.0
+            X[list(chain)] = flow[k, c] / (self.V[k, c] if k < self.K else thought)
         timed = self.S > 0
         np.testing.assert_allclose(flow[:-1][timed], (X * self.V)[timed], rtol=1e-6, atol=1e-9)
         return Q[:-1], X
@@ -120,10 +125,10 @@ class Chain:
         return k < self.K and isinstance(self.stations[k], qm.ForkJoin)
 
     def unordered(self, k):
-        return k == self.K or (not self.forks(k) and "ps" == self.stations[k].discipline) or self.delays(k)
+        return self.delays(k) or self.stations[k].discipline == "ps"
 
     def delays(self, k):
-        return k == self.K or (not self.forks(k) and self.stations[k].servers == math.inf)
+        return k == self.K or self.stations[k].servers == math.inf
 
     def tidy(self, state):
         return tuple(tuple(sorted(here)) if self.unordered(k) else here for k, here in enumerate(state))
@@ -137,13 +142,13 @@ class Chain:
         """Everybody has from the start the phase that his service begins with: the same law as drawing it then."""
         if self.forks(k):
             times = self.stations[k].service_times
-            options = product(*[enumerate(self.shape(k, c, b)[0]) if t > 0 else [(DONE, 1.0)] for b, t in enumerate(times)])
-            phases = [(tuple(i for i, _ in o), math.prod(p for _, p in o)) for o in options]
+            tasks = [enumerate(self.shape(k, c, b)[0]) if t > 0 else [(DONE, 1.0)] for b, t in enumerate(times)]
+            phases = [(tuple(i for i, _ in o), math.prod(p for _, p in o)) for o in product(*tasks)]
         else:
             phases = enumerate(self.shape(k, c)[0])
         for phase, p in phases:
             if p > 0:
-                yield p, (*state[:k], (*state[k], (c, phase)), *state[k + 1 :])
+                yield p, with_place(state, k, (*state[k], (c, phase)))
 
     def speed(self, k, at, n):
         """How fast the customer at a position is served."""
@@ -160,29 +165,34 @@ class Chain:
     def moves(self, state):
         """Rate, next state, and (place, class) that was left."""
         for k, here in enumerate(state):
-            behind = [set() for _ in self.stations[k].service_times] if self.forks(k) else None
-            for at, (c, phase) in enumerate(here):
-                tasks = [(None, phase)] if behind is None else [(b, i) for b, i in enumerate(phase) if i != DONE]
-                for b, i in tasks:
-                    if b is None:
-                        speed = self.speed(k, at, len(here))
-                    else:
-                        speed = 0.0 if behind[b] else 1.0
-                        behind[b].add(at)
-                    for j, rate in enumerate(self.shape(k, c, b)[1][i]):
-                        ends = j == len(self.shape(k, c, b)[0])
-                        if j == i or rate * speed <= 1e-12:
-                            continue
-                        new = j if b is None else (*phase[:b], DONE if ends else j, *phase[b + 1 :])
-                        if ends and (b is None or set(new) == {DONE}):
-                            gone = (*state[:k], (*here[:at], *here[at + 1 :]), *state[k + 1 :])
-                            first = True
-                            for (d, to), p in self.settle(k, c).items():
-                                for q, after in self.arrive(gone, to, d):
-                                    yield rate * speed * p * q, after, None
-                            yield rate * speed, state, (k, c)
-                        else:
-                            yield rate * speed, (*state[:k], (*here[:at], (c, new), *here[at + 1 :]), *state[k + 1 :]), None
+            served = set()  # branches that are busy with somebody ahead
+            for at, (_, phase) in enumerate(here):
+                if not self.forks(k):
+                    yield from self.steps(state, k, at, None, self.speed(k, at, len(here)))
+                    continue
+                for b in [b for b, i in enumerate(phase) if i != DONE and b not in served]:
+                    served.add(b)
+                    yield from self.steps(state, k, at, b, 1.0)
+
+    def steps(self, state, k, at, b, speed):
+        """What the service of a customer (of his task at branch b) does next."""
+        here = state[k]
+        c, phase = here[at]
+        i = phase if b is None else phase[b]
+        rates = self.shape(k, c, b)[1][i]
+        for j, rate in enumerate(rates):
+            if j == i or rate * speed <= 1e-12:
+                continue
+            ends = j == len(rates) - 1
+            new = j if b is None else (*phase[:b], DONE if ends else j, *phase[b + 1 :])
+            if not ends or (b is not None and set(new) != {DONE}):
+                yield rate * speed, with_place(state, k, (*here[:at], (c, new), *here[at + 1 :])), None
+                continue
+            gone = with_place(state, k, (*here[:at], *here[at + 1 :]))
+            yield rate * speed, state, (k, c)
+            for (d, to), p in self.settle(k, c).items():
+                for q, after in self.arrive(gone, to, d):
+                    yield rate * speed * p * q, after, None
 
     def settle(self, k, c):
         """Where who leaves ``k`` as class ``c`` takes time next: probabilities of (class, place)."""

@@ -225,5 +225,3 @@ def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
     assert not qm.solve(network, solver=qm.BardSchweitzer()).exact
     with pytest.raises(qm.ModelError, match=r"bytes, more than"):
         qm.solve(qm.Network.from_demands([1.0] * 100), population=10_000_000)
-    with pytest.raises(qm.ModelError, match="more than 100 states"):
-        qm.solve(qm.Network.from_demands([1.0] * 5), population=20, solver=qm.MarkovChain(most_states=100))

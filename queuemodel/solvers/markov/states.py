@@ -1,7 +1,7 @@
 """What a station of each kind has to remember, and how it changes.
 
 Each kind has an ``empty`` state, ``arrive`` (probabilities and states after a customer of a class comes), ``moves``
-(rates, states, and the class that leaves, or -1 for nobody) and ``customers`` (the classes of those who are here).
+(rates, states, and the class that leaves, or -1 for nobody) and ``customers`` (how many of a class are here).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Counted:
             moves += [(rate * r, _changed(less, self.at[c, j], 1), -1) for r, j in _steps(self.shapes[c], i)]
         return moves
 
-    def customers(self, state: State) -> list[int]:
-        return [c for (c, _), count in zip(self.slots, state, strict=True) for _ in range(count)]
+    def customers(self, state: State, c: int) -> int:
+        return sum(count for (d, _), count in zip(self.slots, state, strict=True) if d == c)
 
 
 class Ordered:
@@ -112,8 +112,8 @@ class Ordered:
         c, _ = rest[m - 1]  # the first who waits starts
         return [(p, self._tidy([*rest[: m - 1], (c, i), *rest[m:]])) for p, i in _starts(self.shapes[c])]
 
-    def customers(self, state: State) -> list[int]:
-        return [c for c, _ in state]
+    def customers(self, state: State, c: int) -> int:
+        return sum(d == c for d, _ in state)
 
 
 class Branches:
@@ -156,8 +156,8 @@ class Branches:
                 moves.append((r, self._tidy(queue, [*work[:b], (left, j), *work[b + 1 :]]), -1))
         return moves
 
-    def customers(self, state: State) -> list[int]:
-        return list(state[0])
+    def customers(self, state: State, c: int) -> int:
+        return int(state[0].count(c))
 
 
 def _starts(shape: PhaseType | None) -> list[tuple[float, int]]:

@@ -58,6 +58,8 @@ def _by_iteration(balance: csc_matrix, precondition: Callable[[csc_matrix], Line
     for _ in range(RESTARTS):
         step, _ = gmres(balance, -(balance @ x), rtol=1e-12, M=nearly, restart=KRYLOV, maxiter=1)
         x = np.maximum(x + step, 0.0)
+        if not 0 < x.sum() < np.inf:
+            break
         x /= x.sum()
         left, before = np.abs(balance @ x).sum(), left
         if left <= BALANCED:
@@ -85,7 +87,9 @@ def _by_elimination(balance: csc_matrix) -> np.ndarray:
     for _ in range(4):  # an unlikely state costs digits, and the sign where the rest is singular but for rounding
         likely = int(x.argmax())
         others = np.delete(np.arange(n), likely)
-        inner = splu(balance[:, others][others], permc_spec="COLAMD").solve(-balance[others][:, [likely]].toarray()[:, 0])
+        inner = splu(balance[:, others][others], permc_spec="COLAMD").solve(
+            -balance[others][:, [likely]].toarray()[:, 0]
+        )
         x[likely], x[others] = 1.0, np.abs(inner)
         x /= x.sum()
         if x[likely] > 0.5 * x.max():

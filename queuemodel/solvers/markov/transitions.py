@@ -79,7 +79,8 @@ class Transitions:
         counted = [[(c, k) for c, k in home if isinstance(self.places[k].kind, Counted)] for home in homes]
         crowd = [sum(self.counts[c] for c in chain) for chain in chains]
         empty = (0,) * len(self.places)
-        if all(counted) or sum(map(len, chains)) == 1:
+        forgotten = all(counted) or sum(map(len, chains)) == 1
+        if forgotten:
             homes = [(some or home)[:1] for some, home in zip(counted, homes, strict=True)]
         level = {(empty, tuple(crowd))}
         for _ in range(sum(crowd)):
@@ -93,7 +94,7 @@ class Transitions:
             }
             if len(level) > self.most:
                 raise self._too_many()
-            if len(homes) == sum(map(len, homes)):  # the order of arrivals does not matter either
+            if forgotten:
                 level = {min(level, key=lambda entry: entry[1])}
         return [state for state, _ in level]
 
@@ -144,7 +145,7 @@ class Transitions:
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):
             weight = np.bincount(self.states[:, k], pi, len(place.states))
-            Q.append(weight @ [[place.kind.customers(state).count(c) for c in range(C)] for state in place.states])
+            Q.append(weight @ [[place.kind.customers(state, c) for c in range(C)] for state in place.states])
             for i in np.flatnonzero(weight):
                 for rate, _, c in place.moves(int(i)):
                     if c >= 0:

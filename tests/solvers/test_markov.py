@@ -1,0 +1,117 @@
+"""The Markov chain against a judge built otherwise, closed forms and exact recursions on chains of every size."""
+
+import time
+
+import numpy as np
+import pytest
+from brute_force import judge
+from random_networks import random_network
+
+import queuemodel as qm
+
+
+def chain(network, population=None, **options):
+    return qm.solve(network, population=population, solver=qm.MarkovChain(**options))
+
+
+@pytest.mark.parametrize("first", range(0, 150, 30))
+def test_random_networks_of_everything_are_as_brute_force_has_them(first):
+    judged = 0
+    for seed in range(first, first + 30):
+        network, population = random_network(np.random.default_rng(seed))
+        try:
+            found = chain(network, population, most_states=150)
+        except qm.ModelError as error:
+            if "depends on the order" not in str(error):  # more than 150 states
+                continue
+            found = None
+        truth = judge(network, (population,) if isinstance(population, int) else population)
+        assert (found is None) == (truth is None), seed
+        if found is not None and truth is not None:
+            judged += 1
+            np.testing.assert_allclose(found.class_queue_length, truth[0], rtol=1e-8, atol=1e-9, err_msg=str(seed))
+            np.testing.assert_allclose(found.class_throughput, truth[1], rtol=1e-8, err_msg=str(seed))
+    assert judged >= 20
+
+
+def test_the_judge_would_notice_two_percent():
+    network = qm.Network([qm.Station("a", service_time=0.1), qm.ForkJoin("b", service_times=[0.2, 0.1])])
+    other = qm.Network([qm.Station("a", service_time=0.1), qm.ForkJoin("b", service_times=[0.2, 0.102])])
+    Q, X = judge(network, (3,))
+    found = chain(other, 3)
+    assert abs(found.throughput / X[0] - 1) > 1e-4
+    assert np.abs(found.class_queue_length / Q - 1).max() > 1e-3
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_customers_start_where_their_class_comes(by_class):
+    """Classes alternate: A only at the first station, B only at the second, so that each cycle is one visit to each."""
+    there, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
+    times = ({"A": 0.1}, {"B": 0.2}) if by_class else (0.1, 0.2)
+    network = qm.Network(
+        [qm.Station("first", service_time=times[0]), qm.Station("second", service_time=times[1])],
+        classes=[qm.JobClass("A", population=1), qm.JobClass("B", population=1)],
+        routing={("A", "B"): there, ("B", "A"): back},
+    )
+    # two queues in a ring with two customers: X = (D1 + D2) / (D1**2 + D1 D2 + D2**2)
+    assert chain(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-9)
+    assert qm.solve(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-12)
+
+
+@pytest.mark.parametrize("discipline", ["fcfs", "lifo-pr"])
+def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
+    def network(think, second):
+        times = {"A": 0.1, "B": 0.3}, {"A": 0.2, "B": 0.5}
+        return qm.Network(
+            [
+                qm.Station("a", service_time=times[0], discipline=discipline),
+                qm.Station("b", service_time=times[1], discipline=second),
+            ],
+            classes=[qm.JobClass(c, population=2, think_time=think) for c in "AB"],
+        )
+
+    with pytest.raises(qm.ModelError, match=r"depends on the order in which customers start \(throughput 2\.6.* to "):
+        chain(network(0.0, discipline))
+    for answered in (network(1.0, discipline), network(0.0, "ps")):
+        Q, X = judge(answered, (2, 2))
+        np.testing.assert_allclose(chain(answered).class_queue_length, Q, rtol=1e-8)
+        np.testing.assert_allclose(chain(answered).class_throughput, X, rtol=1e-8)
+
+
+def test_customers_of_one_kind_have_no_order():
+    network = qm.Network([qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.2), discipline="lifo-pr")])
+    assert chain(network, 4).throughput == pytest.approx(5.0, rel=1e-9)
+
+
+LARGE = {
+    "many neighbours, iterated": ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 6188),
+    "far apart in speed": ([0.001, 0.03, 0.06, 1.0], 25, 3276),
+    "slow to mix, eliminated": ([0.2, 0.201], 1600, 1601),
+    "a likeliest state far from the start": ([0.1, 1.0], 1600, 1601),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_large_chains_keep_nine_digits_and_take_seconds(case):
+    demands, population, states = LARGE[case]
+    visits = np.linspace(0.5, 2, len(demands))
+    network = qm.Network(
+        [
+            qm.Station(f"s{k}", service_time=d / v, visit_ratio=v)
+            for k, (d, v) in enumerate(zip(demands, visits, strict=True))
+        ]
+    )
+    begin = time.process_time()
+    found = chain(network, population)
+    assert time.process_time() - begin < 20
+    assert found.solver == f"Markov chain, {states:,} states"
+    exact = qm.solve(network, population=population)
+    assert found.throughput == pytest.approx(exact.throughput, rel=1e-9)
+    np.testing.assert_allclose(found.queue_length, exact.queue_length, rtol=1e-9)
+
+
+def test_too_many_states_are_refused_with_the_number():
+    with pytest.raises(qm.ModelError, match="more than 100 states at population 20; take fewer customers"):
+        chain(qm.Network.from_demands([1.0] * 5), 20, most_states=100)
+    with pytest.raises(qm.ModelError, match="most_states must be a whole number"):
+        qm.MarkovChain(most_states=0)
