@@ -14,6 +14,8 @@ from .training.calibration import untraced_throughput
 from .training.curve import require_workers
 
 Method = Literal["auto", "mva", "trace"]
+#: Changes that the simulation knows too.
+SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
 
@@ -38,11 +40,11 @@ def predict(
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
-        several workers and no change is asked for that it cannot simulate.
+        several workers and neither a form of the network nor a change is asked for that it does not have.
     throughputs : sequence of Throughput
         Measured besides the profile.
     form : {"links", "single"}
-        Of the closed network.
+        Of the closed network; the simulation has separate links.
     confidence : float
         Probability of the interval.
     seed : int
@@ -65,18 +67,18 @@ def predict(
     traced = profile is not None and any(step.operations for step in profile.steps)
     alone = profile is not None and profile.cluster.workers == 1
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
-    simulable = set(changes) <= {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
-    if method == "trace" and not traced:
-        raise ModelError("predict: method 'trace' needs a profile with recorded operations; import one from traces")
+    unknown = sorted(set(changes) - SIMULATED)
+    obstacles = {
+        "needs a profile with recorded operations; import one from traces": not traced,
+        f"cannot change {', '.join(unknown)}; use method 'mva'": bool(unknown),
+        f"has no form {form!r}; use method 'mva'": form != "links",
+        "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": not alone,
+    }
+    simulable = not any(obstacles.values())
     if method == "trace" and not simulable:
-        raise ModelError(f"predict: method 'trace' cannot change {sorted(changes)}; use method 'mva'")
-    if method == "trace" and not alone:
-        raise ModelError(
-            "predict: method 'trace' needs a profile of one worker, whose transfers nobody else slowed; "
-            "use method 'mva'"
-        )
+        raise ModelError(f"predict: method 'trace' {next(why for why, so in obstacles.items() if so)}")
     calibrated = any(point.workers > 1 for point in measured)
-    if profile and (method == "trace" or (method == "auto" and traced and alone and simulable and not calibrated)):
+    if profile and simulable and (method == "trace" or (method == "auto" and not calibrated)):
         from .traces.curve import trace_curve
 
         untraced = untraced_throughput(measured, profile.cluster.parameter_servers)

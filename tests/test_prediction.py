@@ -32,6 +32,7 @@ def test_auto_simulates_what_was_recorded_operation_by_operation():
     assert "trace" in predict(traced(), workers=[1, 2]).method
     assert "mva" in predict(traced(), workers=[1, 2], method="mva").method
     assert "mva" in predict(traced(), workers=[1, 2], batch_size=8).method  # cannot be simulated
+    assert predict(traced(), workers=[1, 2], form="single").stations == ("parameter server",)
 
 
 def test_throughputs_of_several_workers_calibrate_the_network():
@@ -80,6 +81,8 @@ def test_refusals():
         predict(traced(), method="magic")
     with pytest.raises(qm.ModelError, match="batch_size"):
         predict(traced(), method="trace", batch_size=8)
+    with pytest.raises(qm.ModelError, match="no form 'single'"):
+        predict(traced(), method="trace", form="single")
     with pytest.raises(qm.ModelError, match="recorded operations"):
         predict([qm.Throughput(workers=1, steps_per_second=1.0)], method="trace")
 

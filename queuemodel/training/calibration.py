@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,14 +32,15 @@ def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float |
     return float(np.mean(alone)) if alone else None
 
 
-def without_tracing(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> Fitted:
+def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     """Shrink everything by what tracing cost, known from the throughput of one worker."""
-    untraced, recorded = untraced_throughput(measured, fitted.servers.count), fitted.recorded
+    untraced, recorded = untraced_throughput(fitted.measured, fitted.servers.count), fitted.recorded
     if untraced is None or recorded is None:
         return fitted
     overhead = untraced * float(fitted.demands.total)
     # The steps tell the shares of a step, the throughput tells its length.
-    error = THROUGHPUT_ERROR / math.sqrt(sum(p.workers == 1 for p in measured))
+    times = sum(p.workers == 1 and p.parameter_servers == fitted.servers.count for p in fitted.measured)
+    error = THROUGHPUT_ERROR / math.sqrt(times)
     length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
     factors = length / (untraced * fitted.draws.total)
     return replace(
@@ -46,7 +48,6 @@ def without_tracing(fitted: Fitted, measured: Sequence[Throughput], *, seed: int
         demands=fitted.demands.scaled(server=1 / overhead, worker=1 / overhead),
         draws=fitted.draws.scaled(server=factors, worker=factors),
         recorded=replace(recorded, compute=recorded.compute / overhead),
-        measured=tuple(measured),
         others=(
             *fitted.others,
             Parameter(
@@ -57,12 +58,12 @@ def without_tracing(fitted: Fitted, measured: Sequence[Throughput], *, seed: int
     )  # fmt: skip
 
 
-def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> Fitted:
+def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     """Scale the servers' demands and the worker's time to meet measured throughputs as well."""
     from scipy.optimize import least_squares
 
-    points = sorted(measured, key=lambda point: point.parameter_servers)
-    groups = {servers: [p for p in points if p.parameter_servers == servers] for servers in _servers_of(points)}
+    points = sorted(fitted.measured, key=lambda point: point.parameter_servers)
+    groups = {k: list(group) for k, group in itertools.groupby(points, key=lambda point: point.parameter_servers)}
     worker = float(fitted.demands.worker)
     relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, spread(fitted.draws.worker) / max(worker, 1e-12))])
 
@@ -79,7 +80,7 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
         return np.concatenate(parts)
 
     # Around the knee the model itself errs, whatever its parameters: no point is trusted beyond that.
-    beyond = np.array([p.workers > 1 for p in points])
+    beyond = np.array([p.workers > 1 or p.parameter_servers != fitted.servers.count for p in points])
     trusted = np.hypot(THROUGHPUT_ERROR, np.where(beyond, MODEL_ERROR, 0.0))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
@@ -94,7 +95,6 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
         scaled(found.x),
         draws=_mean(fitted.draws).scaled(server=np.exp(logs[:, 0]), worker=np.exp(logs[:, 1])),
         misfit=float(np.sqrt(np.mean(differences(found.x) ** 2))),
-        measured=tuple(measured),
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
@@ -105,10 +105,6 @@ def calibrate(fitted: Fitted, measured: Sequence[Throughput], *, seed: int) -> F
         ),
         note="",
     )  # fmt: skip
-
-
-def _servers_of(points: Sequence[Throughput]) -> list[int]:
-    return sorted({p.parameter_servers for p in points})
 
 
 def _mean(draws: Demands) -> Demands:

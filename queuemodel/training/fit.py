@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..checks import require_choice, require_count, require_number, require_seed
+from ..errors import ModelError
 from .calibration import calibrate, without_tracing
 from .demands import FORMS, Form
 from .model import TrainingModel
@@ -18,7 +20,7 @@ def fit(
     *,
     throughputs: Sequence[Throughput] = (),
     form: Form = "links",
-    batch_size: int = 1,
+    batch_size: int | None = None,
     parameter_bytes: float | None = None,
     seed: int = 0,
 ) -> TrainingModel:
@@ -40,7 +42,7 @@ def fit(
     form : {"links", "single"}
         Separate transmit link, receive link and update stations, or one parameter-server station for all three.
     batch_size, parameter_bytes
-        Of the job, for a fit from throughputs alone; a profile has its own.
+        Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own.
     seed : int
         Of the resampling.
 
@@ -53,20 +55,30 @@ def fit(
     FitError
         When there is nothing to fit.
     ModelError
-        For an unknown form.
+        For what is neither profile nor throughputs, an unknown form, or what a profile has of its own.
     """
     require_choice(form, "fit: form", FORMS)
     require_seed(seed, "fit: seed")
+    if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
+        raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
+    for point in measured:
+        if not isinstance(point, Throughput):
+            raise ModelError(
+                f"fit: expected a Profile or Throughputs, got {type(point).__name__}; "
+                "files are read by Profile.load and read_throughputs"
+            )
     if not isinstance(data, Profile):
-        size = require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)
         job = Job(
-            batch_size=require_count(batch_size, "fit: batch_size", most=2**62), parameter_bytes=int(size), tensors=0
+            batch_size=require_count(1 if batch_size is None else batch_size, "fit: batch_size", most=2**62),
+            parameter_bytes=int(require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)),
+            tensors=0,
         )
         return TrainingModel(fit_throughputs(measured, job=job))
     if not data.steps:
         return TrainingModel(fit_throughputs(measured, job=data.job))
-    fitted = without_tracing(fit_steps(data, form=form, seed=seed), measured, seed=seed)
-    if any(point.workers > 1 for point in measured):
-        fitted = calibrate(fitted, measured, seed=seed)
+    fitted = replace(fit_steps(data, form=form, seed=seed), measured=tuple(measured))
+    fitted = without_tracing(fitted, seed=seed)
+    if any(point.workers > 1 or point.parameter_servers != fitted.servers.count for point in measured):
+        fitted = calibrate(fitted, seed=seed)
     return TrainingModel(fitted)

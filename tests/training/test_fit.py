@@ -176,6 +176,20 @@ def test_fit_refuses_nonsense():
         qm.fit([])
     with pytest.raises(qm.ModelError, match="form must be"):
         qm.fit(profile(), form="other")
+    with pytest.raises(qm.ModelError, match="a profile has its own"):
+        qm.fit(profile(), batch_size=64)
+    with pytest.raises(qm.ModelError, match="batch_size must be"):
+        qm.fit([qm.Throughput(workers=1, steps_per_second=1.0)], batch_size=0)
+    with pytest.raises(qm.ModelError, match=r"read by Profile\.load"):
+        qm.fit("profile.json")
+
+
+def test_one_worker_with_other_servers_was_measured_too():
+    """One worker's own link is the limit, whatever the servers: 1.5 steps/s instead of 1.23 is a shorter step."""
+    point = qm.Throughput(workers=1, steps_per_second=1.5, parameter_servers=2)
+    model, plain = qm.fit(profile(), throughputs=[point]), qm.fit(profile())
+    assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.5
+    assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.5),)
 
 
 def test_the_seed_decides():
