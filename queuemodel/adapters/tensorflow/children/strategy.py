@@ -14,12 +14,15 @@ from typing import Any
 
 from ....errors import ProfilingError
 from ..reading.tensor_sizes import FILE
+from ..reading.traces import READING_SPEED
 from .graph_sizes import graph_sizes
 from .models import TrainingTask, extend_path, function_of, load
 from .parent import attach, cannot_write, leave, stopping
 
 AHEAD = 10  # steps scheduled at a time
 SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an interruption may lose
+PACE = 3.0  # seconds that a second of recording is expected to take with writing and reading it
+PROBE = 2**20  # bytes that must fit on a disk that is not full
 EDGES = 3  # steps of a recording that are cut off
 
 
@@ -93,14 +96,17 @@ def _step(strategy: Any, task: TrainingTask, graphs: list[Any]) -> Callable[[Any
 def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:
     """Warm up, then trace, then time untraced steps."""
     seconds = _run_all(run, settings["warmup"] - 1, "warmup") or run(1, "")
-    missing = settings["steps"]
+    missing, recorded, pace = settings["steps"], 0, PACE
     while missing > 0 and not stopping.is_set():
-        left = settings["until"] - time.monotonic() - SHORTEST_TRACE  # for writing it
-        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds), left)
+        began = time.monotonic()
+        left = settings["until"] - began - recorded / READING_SPEED
+        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds), left / pace)
         if length < SHORTEST_TRACE:
             stopping.wait(SHORTEST_TRACE)  # the parent will ask for an end
             continue
         traced, size = _trace(run, settings, length)
+        recorded += size
+        pace = (time.monotonic() - began + size / READING_SPEED) / length
         seconds = length / traced
         whole = min(max(traced - EDGES, 1), missing)
         missing -= whole
@@ -141,18 +147,21 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
     while tracer.is_alive():
         run(1, "")
         steps += time.perf_counter() < start + seconds
-    if failed:
-        raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
     files = [path for path in partial.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     try:
+        partial.mkdir(exist_ok=True)
+        (partial / "probe").write_bytes(bytes(PROBE))  # of a full disk TensorFlow says nothing
+        if failed:
+            raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
         for path in files:
             target = folder / path.relative_to(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
-        shutil.rmtree(partial)
     except OSError as error:
         raise cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return max(steps, 1), size
 
 

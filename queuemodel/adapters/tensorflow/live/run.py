@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
+from ..reading.traces import READING_SPEED
 from .interrupts import Interrupts
 from .plan import STYLES, Plan
 from .processes import GRACE, Child, free_addresses, require_answer
 from .progress import Progress
 
 WATCH = 2.0  # seconds without news after which servers elsewhere are asked whether they still live
-READING = 2e6  # bytes of traces that are surely read in a second
 
 JOBS = {"ps": "parameter server", "worker": "worker"}
 
@@ -94,7 +94,7 @@ class Run:
 
     def _left(self) -> float:
         """Seconds for training, so that its end and reading the traces are over by the deadline."""
-        return self.plan.until - self.traced_bytes / READING - time.monotonic()
+        return self.plan.until - self.traced_bytes / READING_SPEED - time.monotonic()
 
     def _follow(self, trainer: Child) -> None:
         while True:

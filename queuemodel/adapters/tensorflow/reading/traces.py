@@ -15,6 +15,9 @@ from .run_metadata import read_run_metadata
 from .tensor_sizes import Noted
 from .xplane import read_xplane
 
+#: Bytes of traces that are surely read in a second.
+READING_SPEED = 2e6
+
 
 def read_traces(
     folder: str | os.PathLike[str],
