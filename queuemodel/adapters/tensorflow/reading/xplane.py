@@ -118,12 +118,13 @@ def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecor
 def _why(steps: list[_Step]) -> str:
     """Why none of them is whole, and what helps."""
     begun = [step for step in steps if step.sends]
-    always = [key for key in begun[0].missing() if all(key in step.missing() for step in begun)] if begun else []
-    if len(begun) > 2 and always:
-        return (
-            f"in all {len(begun)} the arrival of {always[0][0]!r} at {always[0][1]} is not recorded, so a longer trace "
-            "will not help: profile in graph style, or trace with RunMetadata"
-        )
+    missing = Counter(key for step in begun for key in step.missing())
+    for (name, task), count in missing.most_common(1):
+        if count > max(2, len(begun) // 2):
+            return (
+                f"in {count} of {len(begun)} the arrival of {name!r} at {task} is not recorded, so a longer trace will "
+                "not help: profile in graph style, or trace with RunMetadata"
+            )
     return f"of {len(begun)} only parts are; trace for longer than two steps"
 
 
