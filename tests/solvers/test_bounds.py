@@ -1,0 +1,127 @@
+"""Bounds and bottlenecks against exact answers: where they hold, how near they are, and what they say of themselves."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+
+demand = st.floats(0.01, 5.0)
+rate = st.floats(0.3, 4.0)
+
+
+def test_a_fork_join_is_bounded_by_its_slowest_branch():
+    network = qm.Network([qm.ForkJoin("f", service_times=[0.1] * 10)], think_time=1.0)
+    alone = 1 / (1.0 + 0.1 * sum(1 / n for n in range(1, 11)))  # the largest of ten exponential times
+    bounds = qm.asymptotic_bounds(network, 1)
+    assert bounds.lower <= alone <= bounds.upper
+    assert float(bounds.upper) == pytest.approx(1 / 1.1)
+    assert float(bounds.lower) == pytest.approx(1 / 2.0)  # one branch after the other
+    assert qm.saturation_population(network) == pytest.approx(1.1 / 0.1)
+
+
+@settings(max_examples=40)
+@given(branches=st.lists(demand, min_size=1, max_size=2), D=demand, Z=st.sampled_from([0.0, 2.0]), N=st.integers(1, 4))
+def test_fork_joins_stay_within_their_bounds(branches, D, Z, N):
+    network = qm.Network([qm.ForkJoin("f", service_times=branches), qm.Station("q", service_time=D)], think_time=Z)
+    truth = qm.solve(network, population=N, solver=qm.MarkovChain()).throughput
+    bounds = qm.asymptotic_bounds(network, N)
+    assert bounds.lower * (1 - 1e-9) <= truth <= bounds.upper * (1 + 1e-9)
+
+
+@settings(max_examples=80)
+@given(rates=st.lists(rate, min_size=6, max_size=6), D=demand, Z=st.sampled_from([0.0, 2.0]))
+def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):
+    network = qm.Network([qm.Station("ld", rates=rates), qm.Station("q", service_time=D, servers=2)], think_time=Z)
+    X, bounds = qm.solve(network, population=6).throughputs, qm.asymptotic_bounds(network, np.arange(1, 7))
+    assert np.all(bounds.lower <= X * (1 + 1e-9))
+    assert np.all(bounds.upper * (1 + 1e-9) >= X)
+
+
+@settings(max_examples=150)
+@given(D=st.lists(demand, min_size=1, max_size=5), Z=st.floats(0.0, 20.0), N=st.integers(1, 40))
+def test_proportional_bounds_hold_with_thinking(D, Z, N):
+    network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
+    X, bounds = qm.solve(network, population=N).throughputs, qm.proportional_bounds(network, n)
+    assert np.all(bounds.lower <= X * (1 + 1e-9))
+    assert np.all(bounds.upper * (1 + 1e-9) >= X)
+
+
+def test_proportional_bounds_are_the_published_ones():
+    # Hsieh and Lam (1987), table IV; and by hand with a think time
+    network = qm.Network.from_demands([0.1, 0.1, 0.09, 0.08])
+    bounds = qm.proportional_bounds(network, [2, 5, 10, 20, 80])
+    np.testing.assert_allclose(bounds.lower, [4.3174, 6.6600, 8.0219, 8.8672, 9.6736], rtol=2e-5)
+    np.testing.assert_allclose(bounds.upper, [4.3174, 6.7297, 8.2700, 9.3387, 10.0], rtol=2e-5)
+    thinking = qm.proportional_bounds(qm.Network.from_demands([0.5, 0.25], think_time=2.0), 3)
+    slow, fast = (0.5**3 + 0.25**3) / (0.5**2 + 0.25**2), (0.5**2 + 0.25**2) / 0.75
+    assert float(thinking.lower) == pytest.approx(3 / (2.75 + 2 * slow))
+    assert float(thinking.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
+
+
+def test_the_bottleneck_counts_servers_and_speeds():
+    def bottleneck(*stations, population=8, **more):
+        return qm.solve(qm.Network(stations, think_time=0.1, **more), population=population).bottleneck
+
+    S = qm.Station
+    assert bottleneck(S("a", service_time=0.3, servers=4), S("b", service_time=0.1)) == "b"
+    assert bottleneck(S("a", service_time=0.3, servers=2), S("b", service_time=0.1)) == "a"
+    fast, slow = [1.0, 2.0, 4.0, *[4.0] * 5], [1.0, 1.1, 1.2, *[1.2] * 5]
+    assert bottleneck(S("a", service_time=0.3, rates=fast), S("b", service_time=0.1)) == "b"
+    assert bottleneck(S("a", service_time=0.3, rates=slow), S("b", service_time=0.1)) == "a"
+    assert bottleneck(S("d", service_time=9.0, servers=math.inf), S("b", service_time=0.1)) == "b"
+    assert bottleneck(S("d", service_time=9.0, servers=math.inf)) is None
+    two = [qm.JobClass("u"), qm.JobClass("v")]
+    crowd = {"classes": two, "population": (4, 4)}
+    assert bottleneck(S("a", service_time=0.3, rates=fast), S("b", service_time=0.1), **crowd) == "b"
+    assert bottleneck(S("a", service_time={"u": 0.3, "v": 0.2}, servers=4), S("b", service_time=0.1), **crowd) == "b"
+
+
+def test_bottleneck_switches_count_servers_and_speeds():
+    def switches(**kind):
+        stations = [
+            qm.Station("a", service_time={"u": 1.0, "v": 0.2}, **kind),
+            qm.Station("b", service_time={"u": 0.4, "v": 0.6}),
+        ]
+        classes = [qm.JobClass("u", population=3), qm.JobClass("v", population=3)]
+        return [(s.stations, s.share) for s in qm.bottleneck_switches(qm.Network(stations, classes=classes))]
+
+    assert switches() == [(("b", "a"), pytest.approx(0.4))]
+    assert switches(servers=2) == [(("b", "a"), pytest.approx(0.5 / (0.5 + 0.1)))]
+    assert switches(rates=[1.0, 2.0, 2.0, 2.0, 2.0, 2.0]) == switches(servers=2)
+    assert switches(servers=math.inf) == []
+
+
+def test_bottleneck_switches_need_classes_that_nobody_leaves():
+    P = [[0.0, 0.5], [0.5, 0.0]]
+    routing = {(c, d): P for c in "uv" for d in "uv"}
+    stations = [qm.Station("a", service_time=0.1), qm.Station("b", service_time=0.2)]
+    network = qm.Network(stations, classes=[qm.JobClass("u"), qm.JobClass("v")], routing=routing)
+    with pytest.raises(qm.ModelError, match="1 chains"):
+        qm.bottleneck_switches(network)
+
+
+def test_saturation_with_rates():
+    listed = qm.Network([qm.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
+    assert qm.saturation_population(listed) == pytest.approx(3.4 / 0.2)
+    with pytest.raises(qm.ModelError, match="rates is a function"):
+        qm.saturation_population(qm.Network([qm.Station("a", rates=lambda n: n)]))
+    with pytest.raises(qm.ModelError, match="classes"):
+        qm.saturation_population(qm.Network([qm.Station("a", service_time=1.0)], classes=[qm.JobClass("u")]))
+
+
+def test_bounds_and_batches_show_themselves():
+    network = qm.Network.from_demands([0.5, 0.25], think_time=2.0)
+    bounds = qm.asymptotic_bounds(network, [1, 4])
+    assert [row["population"] for row in bounds.to_rows()] == [1, 4]
+    assert bounds.to_rows()[1]["throughput_upper"] == pytest.approx(4 / 2.75)
+    assert repr(bounds).startswith("asymptotic bounds on throughput")
+    assert "<table" in bounds._repr_html_()
+    assert qm.geometric_bounds(network, 3).to_rows()[0]["response_lower"] > 0
+    batch = qm.solve_batch(np.full((4, 10, 2), 0.5), think_time=1.0, population=3)
+    assert len(batch.to_rows()) == 40
+    assert "40 networks of up to 2 queues, the first 20" in repr(batch)
+    assert batch.to_frame()["throughput"].tolist() == batch.throughput.ravel().tolist()
