@@ -148,7 +148,6 @@ def test_two_percent_more_service_would_be_noticed():
 @given(drawn=networks(product_form=False))
 def test_answers_are_possible_and_the_chain_agrees_where_they_are_exact(drawn):
     network, counts = drawn
-    assume(network.routing is None)
     try:
         truth = qm.solve(network, population=counts, solver=qm.MarkovChain(most_states=3000))
     except qm.ModelError as error:
