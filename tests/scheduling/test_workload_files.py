@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from queuemodel.cli import main
 from queuemodel.cli.schedule import schedule, schedule_study
 from queuemodel.errors import DataError, ModelError
-from queuemodel.scheduling import RankPriced, simulate
+from queuemodel.scheduling import FIFO, RankPriced, simulate
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.workloads import (
     read_alibaba,
@@ -44,6 +44,23 @@ def test_a_workload_is_read(workload):
     assert (b.curve(1), b.most_nodes, b.end.probability) == (2.5, None, 0.25)
 
 
+def test_a_misspelt_column_would_have_changed_the_answer(workload):
+    """Why it is refused: without the nodes that b asked for, it runs on one."""
+    (right,) = [simulate(read_workload(workload), FIFO(), nodes=8).end[1]]
+    assert right == pytest.approx(5 + 50 / (2.5 * 3**0.8))
+    rows = [line.split(",") for line in GOOD.splitlines()]
+    place = rows[0].index("requested_nodes")
+    workload.write_text("\n".join(",".join(row[:place] + row[place + 1 :]) for row in rows))
+    assert simulate(read_workload(workload), FIFO(), nodes=8).end[1] == pytest.approx(5 + 50 / 2.5)
+
+
+def test_two_ways_to_say_the_work_are_refused_together(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,arrival_time,steps,batch_size,speeds\na,0,2,10,1:1 2:2\n")
+    with pytest.raises(DataError, match="line 2: steps and epochs, dataset_size, batch_size are two ways"):
+        read_workload(path)
+
+
 def test_epochs_instead_of_steps(tmp_path):
     path = tmp_path / "jobs.csv"
     path.write_text("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,2,1000,10,1:1 2:2\n")
@@ -70,6 +87,18 @@ def test_epochs_instead_of_steps(tmp_path):
         ("power 0.8 2.5", "power 1.8 2.5", "line 3: speeds: power-law curve: exponent must be 0 to 1"),
         (",text,0.25", "", "line 3: a row must have 9 values"),
         ("arrival_time", "time", "line 1: column 'arrival_time' is missing"),
+        (
+            "requested_nodes",
+            "requested_node",
+            "unknown column 'requested_node'; did you mean 'requested_nodes'",
+        ),
+        ("end_probability", "end_probabilty", "did you mean 'end_probability'"),
+        ("kind,", "steps,", "line 1: column 'steps' stands twice"),
+        ("kind,", "owner,", "line 1: unknown column 'owner'"),
+        ("b,5", "b,1507532515", r"line 3: arrival_time must be at most 1e\+09 seconds from the stream's start"),
+        ("1:2.0 2:3.7", "1" + "0" * 400 + ":2.0", "line 2: speeds"),
+        ("1:2.0 2:3.7", "0:2.0 2:3.7", "line 2: speeds: speed table: node counts must be at least 1, got 0"),
+        ("power 0.8 2.5", "power 0.8 1e400", "line 3: speeds: power-law curve: speed must be finite"),
     ],
 )
 def test_bad_workloads_are_refused_with_file_and_row(workload, old, new, message):
@@ -144,6 +173,95 @@ def test_philly(tmp_path):
     path.write_text(rows.replace("2017-10-09 07:00:55", "yesterday"))
     with pytest.raises(DataError, match="line 3: timestamp"):
         read_philly(path)
+
+
+def test_philly_with_time_zones(tmp_path):
+    path = tmp_path / "philly.csv"
+    rows = "timestamp,duration,num_gpus\n2017-10-09 07:01:55+00:00,66.0,1\n2017-10-09 09:02:55+02:00,100,8\n"
+    path.write_text(rows)
+    assert [job.arrival_time for job in read_philly(path)] == [0, 60]  # 07:01:55 and 07:02:55 in Greenwich
+    path.write_text(rows + "2017-10-09 07:05:55,10,1\n")
+    with pytest.raises(DataError, match=r"line 4: timestamp .* of line 2: one has a time zone and the other none"):
+        read_philly(path)
+
+
+GAVEL = "job\tpython train.py\t/home\t--steps\t0\t{steps}\t2\t1\t-1\t{time}\n"
+
+
+@pytest.fixture
+def gavel(tmp_path):
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text(json.dumps({"v100": {"('job', 1)": {"null": 2.0}, "('job', 2)": {"null": 3.5}, "x": {}}}))
+    return tmp_path / "jobs.trace", speeds
+
+
+def test_gavel(gavel):
+    path, speeds = gavel
+    path.write_text(GAVEL.format(steps=70, time=1507532515) + GAVEL.format(steps=7, time=1507532575.5))
+    first, second = read_gavel(path, speeds)  # Unix time counts from the first arrival
+    assert (first.arrival_time, second.arrival_time) == (0, 60.5)
+    assert (first.steps, first.curve(2), first.least_nodes, first.most_nodes) == (70, 3.5, 2, 2)
+    (one, _) = read_gavel(path, speeds, elastic=True)
+    assert (one.least_nodes, one.most_nodes, one.requested, one.curve(1)) == (1, 2, 2, 2.0)
+    assert simulate(read_gavel(path, speeds), FIFO(), nodes=2).end.tolist() == [20, 62.5]
+
+
+@pytest.mark.parametrize(
+    ("content", "speeds", "message"),
+    [
+        (GAVEL.format(steps=70, time="soon"), None, "line 1: arrival_time must be finite and >= 0"),
+        (GAVEL.format(steps=0, time=0), None, "line 1: total_steps must be finite and > 0"),
+        (GAVEL.format(steps=1e12, time=0), None, "line 1: total_steps must be at most"),
+        ("a\tb\n", None, "line 1: a row must have 10 values"),
+        (GAVEL.replace("job", "gpt"), None, "has no speeds of 'gpt' on v100"),
+        (GAVEL.format(steps=1, time=0), '{"v100": {"(\'job\', 2)": {"null": 1e400}}}', "speed at 2 nodes"),
+        (GAVEL.format(steps=1, time=0), '{"v100": {"(\'job\', 0)": {"null": 1}}}', "node counts must be at least 1"),
+        (GAVEL.format(steps=1, time=0), '{"v100": {"(\'job\', 2)": {"null": "fast"}}}', "expected JSON"),
+        (GAVEL.format(steps=1, time=0), "[" * 100_000, "expected JSON"),
+        (GAVEL.format(steps=1, time=0), '{"k80": {}}', "expected JSON"),
+    ],
+)
+def test_bad_gavel_files_are_one_line(gavel, content, speeds, message):
+    gavel[0].write_text(content)
+    if speeds is not None:
+        gavel[1].write_text(speeds)
+    with pytest.raises(DataError, match=message) as caught:
+        read_gavel(*gavel)
+    assert "\n" not in str(caught.value)
+
+
+def test_elasticflow(tmp_path):
+    (tmp_path / "vgg.csv").write_text("global_batch_size,1,2,4\n256,10.0,18.0,nan\n512,,6,11\n")
+    path = tmp_path / "jobs.csv"
+    rows = "job_id,submit_time,iteration,model_name,batch_size,num_gpu,ddl\n0,1507532515,900,vgg,256,1,9\n"
+    path.write_text(rows + "1,1507532525,60,vgg,512,8,9\n")
+    first, second = read_elasticflow(path, tmp_path)
+    assert (first.arrival_time, first.steps, first.requested, first.most_nodes, first.curve(2)) == (0, 900, 1, 2, 18)
+    assert (second.arrival_time, second.least_nodes, second.requested) == (10, 2, 4)
+    for row, message in [
+        ("1,9,60,vgg,64,8,9", "no speeds of 'vgg' with a batch of 64"),
+        ("1,9,60,../vgg,64,8,9", "model_name must be the name of a file"),
+        ("1,9,60,resnet,64,8,9", "resnet.csv: cannot be read"),
+        ("0,1507532525,60,vgg,256,8,9", "two jobs are named 'vgg-0'"),
+    ]:
+        path.write_text(rows + row + "\n")
+        with pytest.raises(DataError, match=message):
+            read_elasticflow(path, tmp_path)
+
+
+def test_alibaba_in_unix_time(tmp_path):
+    path = tmp_path / "pai_task_table.csv"
+    path.write_text(
+        "j1,worker,4,Terminated,1583107200,1583107500,600,29,50,V100\n"
+        "j3,worker,2,Terminated,1583107230,1583107230,600,29,200,T4\n"
+    )
+    with pytest.raises(DataError, match="line 2: the job ran for 0 s"):
+        read_alibaba(path)
+    (job,) = read_alibaba(path, drop_empty=True)
+    assert (job.arrival_time, job.steps) == (0, 300)
+    path.write_text("j1,worker,4,Terminated,500,400,600,29,50,V100\n")
+    with pytest.raises(DataError, match="line 1: the job ran for -100 s"):
+        read_alibaba(path, drop_empty=True)
 
 
 def test_command_line(workload, tmp_path):

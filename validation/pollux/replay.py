@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from queuemodel.checks import require_choice
-from queuemodel.errors import ModelError
+from queuemodel.errors import DataError, ModelError
 from queuemodel.results import Result
 from queuemodel.scheduling import Policy, policy_named
 from queuemodel.scheduling.workloads.pollux import read_submissions
@@ -21,6 +21,9 @@ from .predict import predicted_curve
 from .rivals import Optimus, Tiresias
 from .rule import PolicyRule, Rule
 from .state import RunningJob
+
+#: Seconds; the simulator lives through every minute until then.
+LATEST = 10_000_000
 
 CURVES = {"true": Application.curve, "predicted": predicted_curve}
 
@@ -78,10 +81,12 @@ class Replay(Result):
 
 def read_jobs(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> list[RunningJob]:
     """Jobs of a workload file of the artifact, ready to run; errors as of `read_pollux`."""
-    return [
-        RunningJob(row.name, row.application, row.batch_size, row.requested, row.time)
-        for row in read_submissions(path, traces)
-    ]
+    rows = read_submissions(path, traces)
+    if rows[-1].time > LATEST:
+        raise DataError(
+            f"{rows[-1].row.where}: time must be at most {LATEST} seconds from the stream's start, got {rows[-1].time}"
+        )
+    return [RunningJob(row.name, row.application, row.batch_size, row.requested, row.time) for row in rows]
 
 
 def replay(jobs: Sequence[RunningJob], policy: str | Policy, *, gpus: int, curves: str = "true") -> Replay:

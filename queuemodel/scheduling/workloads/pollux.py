@@ -20,7 +20,7 @@ from ...errors import DataError
 from ...rows import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
-from .assembling import Arrival, assemble
+from .assembling import LATEST, Arrival, assemble
 from .pollux_application import Application
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
@@ -107,7 +107,7 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
         name = row.text("name")
         if name in jobs:
             raise DataError(f"{row.where}: the name {name!r} is already that of line {jobs[name].row.line}; rename one")
-        time = row.count("time", least=0, most=1_000_000_000)
+        time = row.count("time", least=0, most=int(LATEST))
         if time < latest:
             raise DataError(f"{row.where}: time must not fall, got {time} after {latest}; sort the rows")
         latest = time
