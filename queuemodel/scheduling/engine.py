@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import LARGEST
 from ..errors import ModelError
 from . import state as s
 from .cluster import Cluster, Placement
@@ -19,6 +20,8 @@ from .speed_tables import SpeedTables, speed_at, speed_between
 from .view import ActiveJobs
 
 _EPSILON = 1e-9
+#: Seconds that a job may take alone: shorter ones would drown in the rounding of the clock.
+SHORTEST = 1e-9
 #: Decisions on a grid that may leave all nodes idle, although jobs wait and nobody else will come.
 _PATIENCE = 10_000
 
@@ -167,6 +170,12 @@ class Engine:
             self.true_row[j] = row = self.tables.acquire(job.curve, least, most, what)
             speeds = self.tables.speeds[row]
             alone, fastest = speeds[least] / least, speeds.max()
+        shortest, longest = self.declared[j] / fastest, self.declared[j] / (alone * least)
+        if not (shortest >= SHORTEST and longest <= LARGEST):
+            raise ModelError(
+                f"{what}: takes {shortest:.3g} to {longest:.3g} s alone, must be {SHORTEST:g} to {LARGEST:g} s; "
+                "check the units of its steps and speeds"
+            )
         if "curve" in self.policy.knows:
             self.row[j] = self.tables.acquire(job.predicted or job.curve, least, most, what)
         s.enter(self.state, j, self.now, self.crowding, float(alone), float(fastest))

@@ -254,6 +254,11 @@ def test_ctrl_c_keeps_what_has_ended(monkeypatch):
         (lambda: TableCurve({1: 1.0, 2: math.nan}), "speed at 2 nodes must be finite and > 0"),
         (lambda: TableCurve({}), "at least one node count"),
         (lambda: TableCurve([(1, 1.0), (1, 2.0)]), "1 nodes are given twice"),
+        (
+            lambda: simulate([job("a", 0, 1e9, PowerLawCurve(1.0, speed=1e-3))], FIFO(), nodes=2),
+            "1e[+]12 s alone, must be",
+        ),
+        (lambda: simulate([job("a", 0, 1e-9)], FIFO(), nodes=2), "takes 5e-10 to 1e-09 s alone, must be"),
         (lambda: simulate([job("a", 0, 1)], FIFO()), "give either nodes or cluster"),
         (lambda: simulate([job("a", 0, 1)], "fifo", nodes=1), "must be a Policy, got str"),
         (lambda: simulate([job("a", 0, 1)], FIFO(), nodes=1, warmup=1.0), "warmup"),
