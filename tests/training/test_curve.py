@@ -1,6 +1,7 @@
 """The curve that every prediction ends in."""
 
 import dataclasses
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -60,3 +61,29 @@ def test_arrays_are_read_only():
 def test_only_asked_numbers_of_workers_are_known(workers):
     with pytest.raises(qm.ModelError, match=r"one of 1, 2, 4, got"):
         CURVE.at(workers)
+
+
+@pytest.mark.parametrize("changes", [{}, {"shards": [3, 1]}, {"accelerator_speed": 4.0}])
+def test_bounds_and_knee_are_the_asymptotes(changes):
+    model = qm.fit(profile()).what_if(**changes)
+    curve, bounds = model.throughput([1, 4, 30]), qm.asymptotic_bounds(model.network(), np.array([1, 4, 30]))
+    np.testing.assert_allclose(curve.bound_lower, bounds.lower, rtol=1e-12)
+    np.testing.assert_allclose(curve.bound_upper, bounds.upper, rtol=1e-12)
+    assert curve.saturation_workers == pytest.approx(qm.saturation_population(model.network()))
+
+
+def test_a_job_without_transfers_never_saturates():
+    alone = qm.Step(step_time=2.0, fetch=0, push=0, update=0, compute=2.0, fetched_bytes=0, pushed_bytes=0)
+    curve = qm.fit(profile([alone] * 2)).throughput([1, 50])
+    np.testing.assert_allclose(curve.steps_per_second, [0.5, 25])
+    np.testing.assert_allclose(curve.bound_upper, [0.5, 25])
+    assert curve.saturation_workers == float("inf")
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
+def test_the_interval_grows_with_confidence(confidence):
+    """Steps that do not vary leave the model's own error alone: 8 % of the logarithm."""
+    curve = qm.fit(profile()).throughput([1, 8], confidence=confidence)
+    width = NormalDist().inv_cdf(0.5 + confidence / 2) * 0.08
+    np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), [0, width], atol=1e-12)
+    np.testing.assert_allclose(np.log(curve.lower / curve.steps_per_second), [0, -width], atol=1e-12)

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -103,6 +104,40 @@ def test_several_workers_on_several_servers_keep_their_measured_throughput(serve
     model = qm.fit(profile([step(fetch=0.5, push=0.3)] * 2, servers=servers, workers=4))
     assert model.throughput([4]).at(4) == pytest.approx(4 / step(fetch=0.5, push=0.3).step_time, rel=1e-7)
     assert model.throughput([1]).at(1) > 1 / step(fetch=0.5, push=0.3).step_time
+
+
+def test_a_workers_own_link_does_not_slow_several_servers():
+    """The faster direction shows what a link carries: 2 MB in 0.1 s, so the 1 MB pushed in 0.3 s need 0.05 s of it."""
+    recorded = step(fetch=0.1, push=0.3)
+    one, two = (qm.fit(profile([recorded] * 2, servers=servers)).demands for servers in (1, 2))
+    assert (one.fetch, one.push, one.worker) == pytest.approx((0.1, 0.3, 0.5))
+    assert (two.fetch, two.push, two.worker) == pytest.approx((0.1, 0.05, 0.75))
+
+
+def test_shares_of_the_servers_are_those_of_the_job():
+    data = profile(servers=2)
+    uneven = msgspec.structs.replace(data, job=msgspec.structs.replace(data.job, shard_bytes=[1_500_000, 500_000]))
+    assert qm.fit(data).shards == (0.5, 0.5)
+    assert qm.fit(uneven).shards == (0.75, 0.25)
+
+
+def test_misfit_is_the_difference_that_is_left():
+    measured = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((2, 2.0), (4, 3.9), (8, 3.5))]
+    model = qm.fit(profile(), throughputs=measured)
+    curve = model.throughput([1, 2, 4, 8])
+    off = [math.log(curve.at(p.workers) / p.steps_per_second) for p in measured]
+    assert model.fitted.misfit == pytest.approx(math.sqrt(np.mean(np.square(off))), rel=1e-9)
+    assert model.fitted.misfit > 0.08
+    assert np.log(curve.upper / curve.lower)[2] > 2 * 1.64 * model.fitted.misfit
+
+
+def test_contention_below_one_is_doubted():
+    """Sharing does not speed a link up: throughputs a fifth above the profile's are not all put down to it."""
+    truth = qm.fit(profile()).throughput([4, 8])
+    for factor, least, most in ((1.2, 0.85, 0.99), (1 / 1.2, 1.1, 1.25)):
+        measured = [qm.Throughput(workers=n, steps_per_second=factor * truth.at(n)) for n in (4, 8)]
+        parameters = qm.fit(profile(), throughputs=measured).parameters
+        assert least < next(p for p in parameters if p.name == "contention").value < most
 
 
 def test_one_step_has_an_interval_with_a_width_and_says_that_it_is_assumed():

@@ -91,6 +91,14 @@ def test_the_knee_is_the_formula_and_keeps_littles_law(D, Z, width, servers):
     np.testing.assert_allclose(total, populations / pace.X, rtol=1e-6)
 
 
+def test_waiting_at_the_knee_is_divided_as_sharing_divides_it():
+    D, Z, populations = np.array([0.3, 0.2, 0.05]), np.array(0.5), np.array([2, 6])
+    waiting = [rule.solve(D, Z, populations).R - D for rule in (Knee(0.25, ClosedNetwork()), ClosedNetwork())]
+    knee, sharing = (part / part.sum(axis=-1, keepdims=True) for part in waiting)
+    np.testing.assert_allclose(knee, sharing, rtol=1e-6)
+    assert np.all(waiting[0] < waiting[1])
+
+
 def test_what_no_rule_covers_is_refused():
     for servers, width in ((2, None), (1, 0.3), (2, 0.3)):
         with pytest.raises(qm.ModelError, match="no rule"):

@@ -4,6 +4,7 @@ import itertools
 import math
 from functools import reduce
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -221,3 +222,39 @@ def test_the_profiled_machines_are_no_change(bandwidth):
     )
     same(same_machines.throughput([1, 4]), model.throughput([1, 4]))
     assert same_machines.throughput([1]).profiled_workers == 1
+
+
+def dealt(*sizes):
+    """A profile of two steps whose operations fetch tensors of these sizes, named in this order."""
+    fetches = [qm.Operation("fetch", f"w{i}", 0.0, 0.2, size) for i, size in enumerate(sizes)]
+    recorded = step()
+    return profile([msgspec.structs.replace(recorded, operations=fetches[::-1])] * 2)
+
+
+def test_tensors_are_dealt_in_turn():
+    model = qm.fit(dealt(300, 100, 200))
+    assert model.what_if(parameter_servers=2).shards == pytest.approx((500 / 600, 100 / 600))
+    assert model.what_if(parameter_servers=3).shards == pytest.approx((3 / 6, 1 / 6, 2 / 6))
+    with pytest.raises(qm.ModelError, match="at most the number of tensors, 3, got 4"):
+        model.what_if(parameter_servers=4)
+
+
+@pytest.mark.parametrize("servers", [2, 5])
+def test_tensors_of_unknown_sizes_are_dealt_unevenly(servers):
+    shards = qm.fit(profile()).what_if(parameter_servers=servers).shards
+    assert sum(shards) == pytest.approx(1)
+    assert shards[0] == pytest.approx(servers**-0.8)
+    assert set(shards[1:]) == {shards[1]}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_faster_link_hides_less_computation(known):
+    """By hand: 0.15 of 0.5 s hidden behind 0.3 s of transfers; where no link is known, it made up all of their time."""
+    nominal = 10e6
+    model = qm.fit(profile([step(overlap=0.15)], bandwidth=nominal if known else None)).what_if(bandwidth=40e6)
+    wire = np.array([2e6, 1e6]) / 0.95
+    host = np.array([0.2, 0.1]) - wire / nominal if known else 0.0
+    host = np.maximum(host, 0.0)
+    fetch, push = host + wire / 40e6
+    assert (model.demands.fetch, model.demands.push) == pytest.approx((fetch, push))
+    assert model.demands.worker == pytest.approx(0.35 + 0.15 * (1 - (fetch + push) / 0.3))
