@@ -14,8 +14,8 @@ from .state import FLOWS
 GAIN, CYCLE = 1.25, 8
 FULL = 0.98  # a link's load from which on a queue stands before it
 SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
-TICK = 0.02  # seconds between two looks at growing rates, at least
-SETTLED = 1e-3  # relative change of estimates from one look to the next, below which the next may wait twice as long
+TICK = 0.02  # seconds between two looks at growing rates
+PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks come later by this share of the rest
 
 
 @fast
@@ -89,20 +89,15 @@ def remember(s, rules, seconds, d):
     Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate.
     Round trips are long while packets wait at a full link, and while their acknowledgements wait behind the data that
     goes the other way: a flow that has shared a link goes on at that rate for a while when it has it to itself.
-    Returns the largest relative change.
     """
     _, W, K = s.serving.shape
-    change = 0.0
     for w in range(W):
         for k in range(K):
             if s.rate[d, w, k] > 0.0:
                 trip = SHORT_TRIP + rules.loaded_trip * (queues(s, d, w, k) + queues(s, 1 - d, w, k))
                 estimate, link = s.estimate[d, w, k], min(s.links[d, k], s.links[d, K + w])
                 probed = max(s.load[d, k], s.load[d, K + w]) + (GAIN - 1) * estimate / link
-                growth = (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
-                s.estimate[d, w, k] = estimate * growth
-                change = max(change, abs(growth - 1.0))
-    return change
+                s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
 
 
 @fast
@@ -111,11 +106,9 @@ def reshare(s, rules, now, d):
     _, W, K = s.serving.shape
     remembers = rules.loaded_trip > 0.0
     if remembers:
-        change = remember(s, rules, now - s.shared[d], d)
-        if s.dirty[d] == FLOWS or change > 10 * SETTLED:
-            s.pace[d] = TICK
-        elif change < SETTLED:
-            s.pace[d] *= 2
+        remember(s, rules, now - s.shared[d], d)
+    if s.dirty[d] == FLOWS:
+        s.same_since[d] = now
     s.shared[d] = now
     for w in range(W):
         for k in range(K):
@@ -129,5 +122,5 @@ def reshare(s, rules, now, d):
             if s.serving[d, w, k] >= 0:
                 s.finish[d, w, k] = now + max(0.0, s.chunk_left[d, w, k]) / s.rate[d, w, k]
                 if remembers and s.estimate[d, w, k] < 0.999 * min(s.links[d, k], s.links[d, K + w]):
-                    s.tick[d] = now + s.pace[d]
+                    s.tick[d] = now + max(TICK, LATER * (now - s.same_since[d] - PATIENCE))
     s.dirty[d] = 0

@@ -23,7 +23,7 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "estimate luck links load flows unsettled left_over wanted dirty tick pace shared "
+    "estimate luck links load flows unsettled left_over wanted dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
 #: Why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow.
@@ -100,7 +100,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         wanted=floats(K + W),
         dirty=integers(2),
         tick=np.full(2, np.inf),
-        pace=floats(2),
+        same_since=floats(2),
         shared=floats(2),
         server_free=floats(K),
         gathered=integers(int(steps.variable.max()) + 1),
