@@ -45,6 +45,20 @@ def subclassed():
     ).batch(30)
 
 
+def mixed_precision():
+    """An optimizer that scales the loss, and looks at the gradients before it applies them."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, activation="relu"), keras.layers.Dense(10)])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer="sgd")
+    rng = np.random.default_rng(1)
+    batches = (rng.random((512, 64), np.float32), rng.integers(10, size=512))
+    return model, tf.data.Dataset.from_tensor_slices(batches).batch(32)
+
+
 def raises():
     raise KeyError("train.csv")
 

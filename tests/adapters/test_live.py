@@ -1,9 +1,11 @@
 """Live profiling with real servers, and every way in which it can end."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -31,15 +33,18 @@ def running(mark):
 
 
 @pytest.fixture
-def family(monkeypatch):
-    """A function that lists the children; none may be left in the end."""
+def family(monkeypatch, tmp_path_factory):
+    """A function that lists the children; none may be left in the end, and no temporary file."""
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     mark = f"queuemodel-test-{uuid.uuid4().hex}"
     monkeypatch.setenv("QUEUEMODEL_TEST", mark)
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.syspath_prepend(str(HERE))
     yield lambda: running(mark)
     deadline = time.monotonic() + 20
-    while (left := running(mark)) and time.monotonic() < deadline:
+    while (left := [*running(mark), *scratch.iterdir()]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
 
@@ -111,6 +116,35 @@ def test_strategy_style(family, tmp_path):
     assert list((tmp_path / "traces").rglob("*.xplane.pb"))
 
 
+@pytest.mark.parametrize("style", ["graph", "strategy"])
+def test_mixed_precision_pushes_each_gradient_once(family, style):
+    profile = profile_live("live_jobs:mixed_precision", style=style, steps=5, warmup=2, untraced_steps=0)
+    assert profile.job.parameter_bytes == 4 * (64 * 256 + 256 + 256 * 10 + 10)
+    assert profile.values("pushed_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.001)
+
+
+def test_strategy_style_with_sparse_gradients(family):
+    profile = profile_live("embedding", style="strategy", steps=5, warmup=2, untraced_steps=0)
+    dense = 4 * (64 * 64 + 64 + 64 * 10 + 10)
+    assert profile.values("fetched_bytes") == pytest.approx(20_000 * 64 * 4 + dense, rel=0.001)
+    rows, indices = 128 * 32 * 64 * 4, 128 * 32 * 4
+    # TensorFlow sends the indices once more for each branch of the optimizer's conditional
+    assert profile.values("pushed_bytes") == pytest.approx(rows + 3 * indices + dense, rel=0.02)
+
+
+def test_traces_that_cannot_be_written_end_the_run_and_keep_its_steps(family, tmp_path):
+    """As on a full disk."""
+    traces, kept = tmp_path / "traces", tmp_path / "kept"
+
+    def lose_the_folder():
+        shutil.copytree(traces, kept)
+        shutil.rmtree(traces)
+
+    with pytest.raises(EndedEarlyError, match=r"traces: traces cannot be written there: No such file or directory"):
+        profile_live("live_jobs:subclassed", steps=500, warmup=1, traces=traces, on_step=at_step(20, lose_the_folder))
+    assert len(list(kept.glob("*.pb"))) >= 19
+
+
 @pytest.mark.parametrize("module", ["worker", "serve"])
 def test_a_killed_process_ends_the_run_and_keeps_its_steps(family, tmp_path, module):
     output = tmp_path / "profile.json"
@@ -130,7 +164,8 @@ def test_a_killed_process_ends_the_run_and_keeps_its_steps(family, tmp_path, mod
     assert f"saved {len(saved.steps)} steps" in str(caught.value)
 
 
-def test_the_command_ends_cleanly_on_control_c(family, tmp_path):
+@pytest.mark.parametrize("signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM]], ids=["ctrl-c twice", "term"])
+def test_the_command_saves_its_steps_whatever_asks_for_its_end(family, tmp_path, signals):
     output = tmp_path / "profile.json"
     command = [sys.executable, "-m", "queuemodel", "profile", "mlp", "--steps", "5000", "--progress", "-o", str(output)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
@@ -138,9 +173,11 @@ def test_the_command_ends_cleanly_on_control_c(family, tmp_path):
     while b"tracing" not in said and (more := os.read(process.stderr.fileno(), 4096)):
         said += more
     time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.3)
     _, rest = process.communicate(timeout=120)
-    assert process.returncode == 130, rest
+    assert process.returncode == 128 + signals[0], rest
     steps = len(Profile.load(output).steps)
     assert 0 < steps < 5000
     assert f"queuemodel: interrupted; saved {steps} steps to {output}" in rest.decode()
@@ -172,9 +209,11 @@ def test_children_do_not_outlive_a_killed_parent(family):
     parent.wait()  # and the fixture looks for orphans
 
 
-def test_a_time_limit_keeps_what_there_is(family):
+def test_a_time_limit_is_kept_and_keeps_what_there_is(family):
+    start = time.monotonic()
     with pytest.warns(QueueModelWarning, match=r"time_limit of .* reached after \d+ of 100000 steps"):
-        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=40)
+        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=30)
+    assert time.monotonic() - start < 31
     assert 0 < len(profile.steps) < 100_000
 
 

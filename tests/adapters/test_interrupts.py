@@ -1,0 +1,88 @@
+"""What asks for an end waits until the recorded steps are saved."""
+
+import gzip
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from queuemodel import Profile, ProfilingError
+from queuemodel.adapters.tensorflow.children.worker import _Writer
+from queuemodel.adapters.tensorflow.live import Interrupted, profile_live, profiling
+from queuemodel.adapters.tensorflow.live.interrupts import Interrupts
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.mark.parametrize("number", Interrupts.SIGNALS)
+def test_signals_are_noted_and_their_handlers_come_back(number):
+    woken = []
+    before = signal.getsignal(number)
+    with Interrupts(wake=lambda: woken.append(1)) as interrupts:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert interrupts.received == [number, number]
+    assert woken == [1, 1]
+    assert signal.getsignal(number) is before
+
+
+def test_what_was_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts(wake=lambda: None) as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupts.received == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class Recorded(profiling.Run):
+    """A run that has recorded three steps, and was no run."""
+
+    def train(self):
+        self.traces.mkdir(exist_ok=True)
+        for path in sorted((DATA / "alexnet-60" / "trace").iterdir())[:3]:
+            (self.traces / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        job = {"name": "x", "batch_size": 1, "dataset_size": None, "parameter_bytes": 3_047_988, "tensors": 16}
+        self.facts = {"job": job, "framework_version": "0"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="reading needs its protocol buffers")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGTERM, 143)])
+def test_an_interrupt_while_traces_are_read_loses_nothing(monkeypatch, tmp_path, number, status):
+    def read(*arguments, **settings):
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        return whole(*arguments, **settings)
+
+    whole = profiling.read_traces
+    monkeypatch.setattr(profiling, "Run", Recorded)
+    monkeypatch.setattr(profiling, "read_traces", read)
+    monkeypatch.setattr(profiling.tempfile, "tempdir", str(tmp_path))
+    output = tmp_path / "p.json"
+    with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
+        profile_live("mlp", output=output)
+    assert caught.value.status == status
+    assert len(Profile.load(output).steps) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+class Metadata:
+    def SerializeToString(self):
+        return b"trace"
+
+
+def test_a_writer_that_fails_says_so_to_whoever_hands_it_traces(tmp_path):
+    said = []
+    with (
+        pytest.raises(ProfilingError, match=r"gone: traces cannot be written there: No such file or directory"),
+        _Writer(tmp_path / "gone", lambda **message: said.append(message)) as writer,
+    ):
+        writer.put(Metadata())
+    assert said == []
+    with _Writer(tmp_path, lambda **message: said.append(message)) as writer:
+        writer.put(Metadata())
+    assert said == [{"step": "traced", "traced_bytes": 5}]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000.pb"]
