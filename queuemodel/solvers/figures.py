@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
 from ..network import Solution
+from ..network.lowered import lower
 from .bottlenecks import saturation_population
 from .bounds import asymptotic_bounds, balanced_job_bounds
 
@@ -23,17 +25,20 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)
-    loose, tight = asymptotic_bounds(network, N), balanced_job_bounds(network, N)
+    loose = asymptotic_bounds(network, N)
     ax.plot(N, loose.upper, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
     ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
-    if solution.exact:  # balanced-job bounds hold for product form only
+    low = lower(network)
+    if not (low.why_not_plain() or low.why_not_product_form()):
+        tight = balanced_job_bounds(network, N)
         ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
     ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
     ax.set_ylim(0, 1.15 * float(X.max()))
     ax.set_xlim(0, 1.02 * solution.population + 0.5)
     ax.set_xlabel("population (customers)")
     ax.set_ylabel("throughput (cycles/s)")
-    knee = saturation_population(network)
+    endless = any(callable(s.rates) for s in network.stations)
+    knee = math.inf if endless else saturation_population(network)
     mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
     whole_numbers(ax)
     finish(ax)

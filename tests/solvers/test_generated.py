@@ -144,6 +144,39 @@ def test_two_percent_more_service_would_be_noticed():
     assert by_counting(network, 3)[0] != pytest.approx(qm.solve(other, population=3).throughput, rel=1e-4)
 
 
+def test_classes_without_customers_disturb_nobody():
+    station = qm.Station("q", service_time={"a": 0.1, "b": 0.3}, discipline="fcfs")
+    network = qm.Network([station], classes=[qm.JobClass("a"), qm.JobClass("b")], think_time=1.0)
+    alone = qm.Network([qm.Station("q", service_time=0.3)], think_time=1.0)
+    s = qm.solve(network, population={"a": 0, "b": 3}, solver=qm.ExactMVA())
+    assert s.exact
+    assert s.class_throughput == pytest.approx([0.0, qm.solve(alone, population=3).throughput])
+    with pytest.raises(qm.ModelError, match="differ by class"):
+        qm.solve(network, population={"a": 1, "b": 3}, solver=qm.ExactMVA())
+
+
+@pytest.mark.parametrize("solver", [None, qm.MarkovChain(), qm.BardSchweitzer()])
+def test_a_fork_join_that_takes_no_time_lets_customers_through(solver):
+    stations = [qm.ForkJoin("f", service_times=[0.0, 0.0]), qm.Station("q", service_time=0.1)]
+    s = qm.solve(qm.Network(stations), population=3, solver=solver)
+    assert s.throughput == pytest.approx(10.0)
+    assert s.queue_length == pytest.approx([0.0, 3.0])
+
+
+@pytest.mark.parametrize(("population", "X"), [((2, 2), (3.1808, 5.6613)), ((2, 3), None)])
+def test_several_preempted_servers_are_not_called_exact(population, X):
+    """Who is preempted depends on the order: service that differs by class has no product form then."""
+    station = qm.Station("q", service_time={"a": 0.3, "b": 0.05}, servers=2, discipline="lifo-pr")
+    network = qm.Network([station], classes=[qm.JobClass("a"), qm.JobClass("b")], think_time=0.3)
+    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+    assert not qm.solve(network, population=population).exact
+    assert X is None or truth.class_throughput == pytest.approx(X, rel=1e-4)
+    with pytest.raises(qm.ModelError, match="last come first served by several servers"):
+        qm.solve(network, population=population, solver=qm.ExactMVA())
+    varied = qm.Station("q", service_time=0.3, servers=2, discipline="lifo-pr", scv=4.0)
+    assert not qm.solve(qm.Network([varied], think_time=0.3), population=4).exact
+
+
 @few
 @given(drawn=networks(product_form=False))
 def test_answers_are_possible_and_the_chain_agrees_where_they_are_exact(drawn):

@@ -114,43 +114,6 @@ def test_marginals_are_distributions_with_the_right_means(network, N):
         assert variance[k] == pytest.approx(p @ np.arange(N + 1) ** 2 - s.queue_length[k] ** 2, rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=60)
-@given(network=networks(max_stations=3), N=st.integers(1, 15))
-def test_sensitivities_are_slopes(network, N):
-    slopes = qm.sensitivity(network, population=N)
-    D, m, h = network.service_demand, [s.servers for s in network.stations], 1e-5
-
-    def shifted(k, sign):
-        E = D.copy()
-        E[k] *= 1 + sign * h
-        return qm.solve(qm.Network.from_demands(E, servers=m, think_time=network.think_time), population=N)
-
-    for k in range(len(D)):
-        up, down = shifted(k, 1), shifted(k, -1)
-        step = 2 * h * D[k]
-        scale = up.throughput / D[k]
-        assert slopes.dX_dD[k] == pytest.approx((up.throughput - down.throughput) / step, rel=1e-4, abs=1e-6 * scale)
-        np.testing.assert_allclose(
-            slopes.dR_dD[:, k], (up.residence_time - down.residence_time) / step, rtol=1e-3, atol=1e-4 * N
-        )
-
-
-def test_sensitivity_to_rates():
-    rates, h = [1.0, 1.6, 1.9, 2.0, 2.0, 2.0], 1e-6
-
-    def throughput(r):
-        stations = [qm.Station("a", service_time=0.3, rates=r), qm.Station("b", service_time=0.2, servers=2)]
-        network = qm.Network(stations, think_time=0.4)
-        return network, qm.solve(network, population=6).throughput
-
-    slopes = qm.sensitivity(throughput(rates)[0], population=6).dX_drate["a"]
-    for i in range(3):
-        up, down = rates.copy(), rates.copy()
-        up[i] += h
-        down[i] -= h
-        assert slopes[i] == pytest.approx((throughput(up)[1] - throughput(down)[1]) / (2 * h), rel=1e-6)
-
-
 @settings(max_examples=40)
 @given(K=st.integers(1, 3), shape=st.sampled_from([(), (4,), (2, 3)]), data=st.data())
 def test_a_batch_is_its_networks_one_by_one(K, shape, data):
@@ -166,30 +129,6 @@ def test_a_batch_is_its_networks_one_by_one(K, shape, data):
         assert np.all(np.isnan(batch.throughputs[(slice(N[i], None), *i)]))
         np.testing.assert_allclose(batch.residence_time[i], s.residence_time, rtol=1e-11)
     assert qm.solve_batch(D, think_time=Z, population=N, curves=False).throughput.tolist() == batch.throughput.tolist()
-
-
-def test_symbols_give_the_numbers():
-    sympy = pytest.importorskip("sympy")
-    stations = [qm.Station("a", service_time=0.5), qm.Station("b", service_time=0.25, servers=2)]
-    network = qm.Network(stations, think_time=1.5)
-    closed = qm.solve_symbolic(network, population=4)
-    values = dict(zip([*closed.demands, *closed.think_times], [0.5, 0.25, 1.5], strict=True))
-    s = qm.solve(network, population=4)
-    assert float(closed.throughput.subs(values)) == pytest.approx(s.throughput, rel=1e-12)
-    assert [float(q.subs(values)) for q in closed.queue_length] == pytest.approx(s.queue_length.tolist(), rel=1e-12)
-    assert float(closed.response_time.subs(values)) == pytest.approx(s.response_time, rel=1e-12)
-    slope = qm.sensitivity(network, population=4).dX_dD[0]
-    assert float(closed.derivative(closed.demands[0]).subs(values)) == pytest.approx(slope, rel=1e-10)
-    assert closed._repr_latex_().startswith("$X(4) = ")
-    assert (
-        sympy.simplify(
-            qm.solve_symbolic(network, population=1).throughput * (sum(closed.demands) + closed.think_times[0])
-        )
-        == 1
-    )
-    two = qm.Network.from_demands([[0.5, 0.2], [0.1, 0.3]], population=[2, 1], think_time=[1.0, 0.0])
-    many = qm.solve_symbolic(two, demands=[["1/2", "1/5"], ["1/10", "3/10"]], think_times=[1, 0])
-    np.testing.assert_allclose([float(x) for x in many.throughput], qm.solve(two).class_throughput, rtol=1e-12)
 
 
 SIMULATED = {
