@@ -27,24 +27,27 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
-def imports_of(path: Path) -> set[str]:
-    """Parts of the package that a module imports when it is itself imported (not inside a function)."""
+MODULES = {path: path.relative_to(PACKAGE.parent).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
+KNOWN = {name[:-1] if name[-1] == "__init__" else name for name in MODULES.values()}
+
+
+def imports_of(path: Path, *, anywhere: bool) -> set[tuple[str, ...]]:
+    """Modules of the package that one needs when it is imported, or ``anywhere``, but not those for types only."""
     found = set()
-    package = path.relative_to(PACKAGE.parent).with_suffix("").parts[:-1]
+    package = MODULES[path][:-1]
     open_nodes: list[ast.AST] = [ast.parse(path.read_text())]
     while open_nodes:
         node = open_nodes.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not anywhere:
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         open_nodes.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1]
-            names = [node.module.split(".")] if node.module else [[alias.name] for alias in node.names]
-            found |= {[*base, *name][1] for name in names}
-    return found - {"__version__"}
-
-
-MODULES = sorted(PACKAGE.rglob("*.py"))
+            base = package[: len(package) - node.level + 1] + tuple(node.module.split(".") if node.module else ())
+            members = {(*base, alias.name) for alias in node.names}
+            found |= {member if member in KNOWN else base for member in members}
+    return found & KNOWN
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -52,8 +55,27 @@ def test_imports_point_one_way(path):
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     assert part in LEVEL, f"{part}: give it a place in LAYERS"
     if part != "__init__":
-        later = {name for name in imports_of(path) if LEVEL[name] > LEVEL[part]}
+        parts = {name[1] for name in imports_of(path, anywhere=True) if len(name) > 1}
+        later = {name for name in parts if LEVEL[name] > LEVEL[part]}
         assert not later, f"{path.name} imports {later} from above"
+
+
+def circles(edges: dict[tuple[str, ...], set[tuple[str, ...]]]) -> list[list[str]]:
+    """Groups of modules that need each other, by repeatedly taking away those that need none or are needed by none."""
+    left = {name: set(needs) & set(edges) - {name} for name, needs in edges.items()}
+    while True:
+        needed = set().union(*left.values())
+        gone = {name for name, needs in left.items() if not needs or name not in needed}
+        if not gone:
+            return [sorted(".".join(name) for name in left)] if left else []
+        left = {name: needs - gone for name, needs in left.items() if name not in gone}
+
+
+def test_no_module_needs_itself():
+    """Not inside a folder either, and not by an import inside a function; a folder's ``__init__`` only collects."""
+    edges = {MODULES[path]: imports_of(path, anywhere=True) for path in MODULES if path.name != "__init__.py"}
+    assert circles(edges) == []
+    assert circles({("a",): {("b",)}, ("b",): {("c",)}, ("c",): {("a",)}, ("d",): {("a",)}}) == [["a", "b", "c"]]
 
 
 def test_tensorflow_is_imported_only_by_its_adapter():
@@ -71,3 +93,9 @@ def test_import_is_light():
     heavy = ("tensorflow", "keras", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
     code = f"import sys, queuemodel; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_each_test_file_has_a_name_of_its_own():
+    """Pytest imports them by it."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
