@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from .fitted import Fitted, Recorded
 
 #: More servers, and bytes per second, than these are typing mistakes.
 MOST_SERVERS, MOST_BANDWIDTH = 1000, 1e15
+
+#: More different workers than these take minutes.
+MOST_SPEEDS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,12 @@ class Changes:
         if accelerator_speed is not None:
             asked["accelerator_speed"] = self.accelerator_speed * _positive(accelerator_speed, "accelerator_speed")
         if worker_speeds is not None:
-            asked["worker_speeds"] = _all_positive(worker_speeds, "worker_speeds")
+            asked["worker_speeds"] = _all_positive(worker_speeds, "worker_speeds", most=MOST_SPEEDS)
         if parameter_servers is not None:
             count = require_count(parameter_servers, "what_if: parameter_servers", most=MOST_SERVERS)
             asked |= {"parameter_servers": count, "shards": ()}
         if shards is not None:
-            weights = _all_positive(shards, "shards")
+            weights = _all_positive(shards, "shards", most=MOST_SERVERS)
             if parameter_servers not in (None, len(weights)):
                 raise ModelError(f"what_if: {len(weights)} shards do not fit {parameter_servers} parameter_servers")
             asked |= {"parameter_servers": None, "shards": tuple(w / sum(weights) for w in weights)}
@@ -157,10 +161,10 @@ def _positive(value: Any, what: str, **limits: Any) -> float:
     return require_number(value, f"what_if: {what}", positive=True, **limits)
 
 
-def _all_positive(values: Iterable[float], what: str) -> tuple[float, ...]:
+def _all_positive(values: Iterable[float], what: str, *, most: int) -> tuple[float, ...]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise ModelError(f"what_if: {what} must be a list of numbers, got {values!r}")
-    numbers = tuple(_positive(value, what) for value in values)
-    if not numbers:
-        raise ModelError(f"what_if: {what} must be one number or more, got none")
+    numbers = tuple(_positive(value, what) for value in islice(values, most + 1))
+    if not 1 <= len(numbers) <= most:
+        raise ModelError(f"what_if: {what} must be 1 to {most:,} numbers, got {'more' if numbers else 'none'}")
     return numbers

@@ -136,12 +136,12 @@ class UnequalWorkers:
         W[0] = 1.0
         paces = []
         for n in range(1, most + 1):
-            W[1:] = Z[..., n - 1] * W[1:] + slowness * W[:-1]
+            W[1 : n + 1] = Z[..., n - 1] * W[1 : n + 1] + slowness[:n] * W[:n]
             W[0] *= Z[..., n - 1]
-            W /= W.sum(axis=0)
+            W[: n + 1] /= W[: n + 1].sum(axis=0)
             if n in populations:
                 X = (W[1 : n + 1] * x[:n]).sum(axis=0)
-                R = (W[1 : n + 1, ..., None] * queues[:n]).sum(axis=0) / X[..., None]  # Little's law
+                R = np.einsum("m...,m...k->...k", W[1 : n + 1], queues[:n]) / X[..., None]  # Little's law
                 paces.append(Pace(X, R, n / X - R.sum(axis=-1)))
         return Pace(*map(np.array, zip(*paces, strict=True)))
 
