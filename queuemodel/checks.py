@@ -147,3 +147,9 @@ def _shown(value: Any) -> str:
     except ValueError:
         return "a whole number of thousands of digits"
     return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def one_line(text: object, *, most: int = 300) -> str:
+    """A message of another library on one line of bearable length."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

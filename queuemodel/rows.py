@@ -43,14 +43,14 @@ class Row:
         """Whether the column is there and filled in."""
         return bool(self.values.get(column, "").strip())
 
-    def text(self, column: str, default: str | None = None) -> str:
-        """Printable text, without the blanks around it."""
+    def text(self, column: str, default: str | None = None, *, most: int = 200) -> str:
+        """Printable text of at most so many characters, without the blanks around it."""
         text = self.values.get(column, "").strip()
         if not text and default is not None:
             return default
-        if not text or not text.isprintable():
-            got = "an empty cell" if not text else ascii(text[:60])
-            raise DataError(f"{self.where}: {column} must be printable text, got {got}")
+        if not text or not text.isprintable() or len(text) > most:
+            got = "an empty cell" if not text else f"{len(text)} characters beginning {text[:60]!a}"
+            raise DataError(f"{self.where}: {column} must be printable text, at most {most} characters, got {got}")
         return text
 
     def number(
@@ -87,6 +87,7 @@ class Row:
 def read_rows(
     path: str | os.PathLike[str],
     *,
+    content: bytes | None = None,
     required: Sequence[str],
     optional: Sequence[str] = (),
     what: str = "rows",
@@ -100,6 +101,8 @@ def read_rows(
     ----------
     path : path
         A file in UTF-8, with or without a byte order mark and with any line ends.
+    content : bytes, optional
+        Of the file, where they are at hand.
     required, optional : sequence of str
         Names of the columns.
     what : str
@@ -121,30 +124,8 @@ def read_rows(
         When the file cannot be read, is not text, lacks a column, has one that is not known or twice, has a row of
         another length (truncated), or no row.
     """
-    yield from parse_rows(
-        read_bytes(path),
-        str(path),
-        required=required,
-        optional=optional,
-        what=what,
-        others=others,
-        header=header,
-        delimiter=delimiter,
-    )
-
-
-def parse_rows(
-    content: bytes,
-    file: str,
-    *,
-    required: Sequence[str],
-    optional: Sequence[str] = (),
-    what: str = "rows",
-    others: bool = False,
-    header: Sequence[str] | None = None,
-    delimiter: str = ",",
-) -> Iterator[Row]:
-    """`read_rows` of the file's content; ``file`` names it in refusals."""
+    file = str(path)
+    content = read_bytes(path) if content is None else content
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

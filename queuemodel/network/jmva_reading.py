@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from ..checks import require_number
+from ..checks import one_line, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes
 from .jobclass import JobClass
@@ -43,7 +43,7 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
             raise DataError("document types and entities are not allowed")
         return _network(ElementTree.fromstring(text))
     except (ElementTree.ParseError, ModelError, DataError, UnicodeError, LookupError, ValueError) as error:
-        raise DataError(f"{path}: {' '.join(str(error).split())}") from None
+        raise DataError(f"{path}: {one_line(error)}") from None
 
 
 def _network(model: ElementTree.Element) -> Network:

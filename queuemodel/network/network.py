@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_name, require_number
+from ..checks import one_line, require_name, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from ..results import Result
@@ -202,7 +202,7 @@ class Network(Result):
         try:
             return cls(**from_document(text))
         except DAMAGE as error:
-            raise DataError(f"{where}: {' '.join(str(error).split())}") from None
+            raise DataError(f"{where}: {one_line(error)}") from None
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several."""

@@ -65,7 +65,8 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     points = sorted(fitted.measured, key=lambda point: point.parameter_servers)
     groups = {k: list(group) for k, group in itertools.groupby(points, key=lambda point: point.parameter_servers)}
     worker = float(fitted.demands.worker)
-    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, spread(fitted.draws.worker) / max(worker, 1e-12))])
+    uncertain = min(spread(fitted.draws.worker) / max(worker, 1e-12), 1.0)  # no time of its own: no factor on it
+    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, uncertain)])
 
     def scaled(logs: np.ndarray) -> Fitted:
         return replace(fitted, demands=fitted.demands.scaled(server=np.exp(logs[0]), worker=np.exp(logs[1])))

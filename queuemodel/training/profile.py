@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..checks import require_count, require_number
+from ..checks import one_line, require_count, require_number
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
 from ..network.document import require_format
@@ -271,8 +271,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Parse the JSON form; ``where`` names the source in error messages."""
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{where}: {error}") from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise DataError(f"{where}: {one_line(error)}") from None
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per step, without its operations."""

@@ -94,7 +94,7 @@ def _steps(row: Row) -> float:
 
 
 def _curve(row: Row) -> PowerLawCurve | TableCurve:
-    text = row.text("speeds")
+    text = row.text("speeds", most=100_000)
     try:
         if text.startswith("power"):
             _, exponent, speed = text.split()
