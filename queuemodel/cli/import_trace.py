@@ -8,19 +8,19 @@ import click
 
 from ..checks import require_writable
 from ..units import parse_size
-from .options import BANDWIDTH, Quantity
+from .options import BANDWIDTH, COUNT, Quantity
 
 SIZE = Quantity("size", parse_size)
 
 
 @click.command()
 @click.argument("folder", type=click.Path())
-@click.option("--batch-size", type=click.IntRange(1), required=True, help="Examples per step; traces do not tell.")
+@click.option("--batch-size", type=COUNT, required=True, help="Examples per step; traces do not tell.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@click.option("--workers", type=click.IntRange(1), help="That trained meanwhile.  [default: those in the traces]")
+@click.option("--workers", type=COUNT, help="That trained meanwhile.  [default: those in the traces]")
 @click.option("--dataset-size", type=click.IntRange(1), help="Examples per epoch.")
 def import_trace(folder: str, output: str, parameter_bytes: float | None, **job: Any) -> None:
     """Make a profile from recorded traces: RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files.
