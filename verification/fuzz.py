@@ -55,7 +55,7 @@ WORD = re.compile(rb"[A-Za-z_]+")
 
 @dataclass(frozen=True)
 class Format:
-    """A format's good files, named and as bytes, and what must hold of one that can be read; ``True``: also what takes long."""
+    """A format's good files by name, and what must hold of one that can be read (``True``: also what takes long)."""
 
     seeds: Callable[[], dict[str, bytes]]
     check: Callable[[Path, bool], None]
