@@ -8,7 +8,7 @@ import click
 
 from ..checks import require_writable
 from ..units import parse_size
-from .options import BANDWIDTH, COUNT, Quantity
+from .options import BANDWIDTH, COUNT, DATASET_SIZE, Quantity
 
 SIZE = Quantity("size", parse_size)
 
@@ -21,7 +21,7 @@ SIZE = Quantity("size", parse_size)
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
 @click.option("--workers", type=COUNT, help="That trained meanwhile.  [default: those in the traces]")
-@click.option("--dataset-size", type=click.IntRange(1), help="Examples per epoch.")
+@click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")
 def import_trace(folder: str, output: str, parameter_bytes: float | None, **job: Any) -> None:
     """Make a profile from recorded traces: RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files.
 

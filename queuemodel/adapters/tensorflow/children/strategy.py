@@ -16,8 +16,9 @@ from ....errors import ProfilingError
 from ..reading.tensor_sizes import FILE
 from ..reading.traces import READING_SPEED
 from .graph_sizes import graph_sizes
-from .models import TrainingTask, extend_path, function_of, load
+from .models import extend_path, function_of
 from .parent import attach, cannot_write, leave, stopping
+from .training_task import TrainingTask, load
 
 AHEAD = 10  # steps scheduled at a time
 SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an interruption may lose

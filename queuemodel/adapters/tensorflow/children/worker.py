@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .models import TrainingTask, extend_path, function_of, load
+from .models import extend_path, function_of
 from .parent import attach, cannot_write, leave, stopping
+from .training_task import TrainingTask, load
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:

@@ -2,9 +2,10 @@
 
 `profiling.profile_live` is the way in. `plan` checks what is asked; `run` starts the `children` as `processes`, follows
 what they say and ends them; `progress` shows it; `interrupts` notes Ctrl-C and its like, so that what is recorded is
-saved first. The traces that the run leaves are read as anybody's are (`reading`).
+saved first. The traces that the run leaves are read as anybody's are (`reading`), and `outcome` says how it ended.
 """
 
-from .profiling import EndedEarlyError, Interrupted, profile_live
+from .outcome import EndedEarlyError, Interrupted
+from .profiling import profile_live
 
 __all__ = ["EndedEarlyError", "Interrupted", "profile_live"]

@@ -8,7 +8,6 @@ import queue
 import socket
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -16,36 +15,18 @@ from typing import Any, Literal
 import msgspec
 
 from ....checks import require_writable
-from ....errors import DataError, ProfilingError, QueueModelWarning
+from ....errors import DataError
 from ....training.profile import Profile, Throughput
 from .._imports import require_installed
 from ..reading import read_traces
 from .interrupts import Interrupts
+from .outcome import EndedEarlyError, outcome
 from .plan import STYLES, Plan, empty_folder
 from .processes import require_answer
 from .progress import Progress
 from .run import JOBS, Run
 
 ANSWER_LIMIT = 10.0  # seconds for a server elsewhere to answer
-
-
-class EndedEarlyError(ProfilingError):
-    """A run that failed on its way; `profile` holds the steps recorded until then, or is None."""
-
-    def __init__(self, message: str, profile: Profile | None) -> None:
-        super().__init__(message)
-        self.profile = profile
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP; `profile` holds the steps recorded until then, or is None.
-
-    `status` is the exit status by which a shell knows the signal.
-    """
-
-    def __init__(self, message: str, profile: Profile | None, status: int = 130) -> None:
-        super().__init__(message)
-        self.profile, self.status = profile, status
 
 
 def profile_live(
@@ -143,7 +124,7 @@ def profile_live(
                 profile.save(output)
             except DataError as error:
                 raise EndedEarlyError(str(error), profile) from None
-    return _outcome(run, ended, profile, output)
+    return outcome(run, ended, profile, output)
 
 
 def _scratch() -> tempfile.TemporaryDirectory:
@@ -187,25 +168,3 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         if run.untraced
         else [],
     )
-
-
-def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile:
-    """Return the profile, or raise what ended the run early with the profile attached."""
-    recorded = len(profile.steps) if profile is not None else 0
-    kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
-    signals = run.interrupts.received
-    if signals or isinstance(ended, KeyboardInterrupt):
-        raise Interrupted(f"interrupted; {kept}", profile, status=128 + signals[0] if signals else 130) from None
-    if isinstance(ended, TimeoutError) and profile is not None:
-        plan = run.plan
-        untraced = f", {len(run.untraced)} of {plan.untraced_steps} untraced" if recorded == plan.steps else ""
-        warnings.warn(
-            f"time_limit of {plan.time_limit:g} s reached after {recorded} of {plan.steps} steps{untraced}; {kept}",
-            QueueModelWarning,
-            stacklevel=3,
-        )
-    elif ended is not None or profile is None:
-        raise EndedEarlyError(
-            f"{ended}; {kept}" if recorded else str(ended or "no step was recorded"), profile
-        ) from None
-    return profile
