@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import os
 import signal
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from queuemodel import Profile, ProfilingError
 from queuemodel.adapters.tensorflow.children.worker import _Writer
 from queuemodel.adapters.tensorflow.live import Interrupted, profile_live, profiling
 from queuemodel.adapters.tensorflow.live.interrupts import Interrupts
+from queuemodel.cli import main
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -67,6 +69,32 @@ def test_an_interrupt_while_traces_are_read_loses_nothing(monkeypatch, tmp_path,
     assert caught.value.status == status
     assert len(Profile.load(output).steps) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+@pytest.mark.parametrize("command", ["profile", "demo"])
+def test_the_exit_status_tells_the_signal(monkeypatch, tmp_path, capsys, command):
+    def interrupted(*_, **__):
+        raise Interrupted("interrupted; saved 3 steps to p.json", None, status=143)
+
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.profile_live", interrupted)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([command, "mlp"] if command == "profile" else [command])
+    assert caught.value.code == 143
+    assert capsys.readouterr() == ("", "queuemodel: interrupted; saved 3 steps to p.json\n")
+
+
+def test_processes_that_cannot_be_started_are_one_line(monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    monkeypatch.setattr(profiling, "require_installed", lambda: None)
+    monkeypatch.setattr(profiling.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
+        profile_live("mlp")
+    assert list(tmp_path.iterdir()) == []
 
 
 class Metadata:

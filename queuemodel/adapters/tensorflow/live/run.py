@@ -57,6 +57,8 @@ class Run:
             self._follow(self._start())
         except (ProfilingError, KeyboardInterrupt, TimeoutError) as error:
             return error
+        except OSError as error:  # no room for logs, no memory for processes
+            return ProfilingError(f"{error.filename or 'a process'}: cannot be started: {error.strerror or error}")
         finally:
             self._end()
         return None
