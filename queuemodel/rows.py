@@ -48,9 +48,11 @@ class Row:
         text = self.values.get(column, "").strip()
         if not text and default is not None:
             return default
-        if not text or not text.isprintable() or len(text) > most:
-            got = "an empty cell" if not text else f"{len(text)} characters beginning {text[:60]!a}"
-            raise DataError(f"{self.where}: {column} must be printable text, at most {most} characters, got {got}")
+        if not text or not text.isprintable():
+            got = ascii(text[:60]) if text else "an empty cell"
+            raise DataError(f"{self.where}: {column} must be printable text, got {got}")
+        if len(text) > most:
+            raise DataError(f"{self.where}: {column} must be at most {most} characters, got {len(text)}")
         return text
 
     def number(
