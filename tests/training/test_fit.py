@@ -140,10 +140,11 @@ def test_contention_below_one_is_doubted():
         assert least < next(p for p in parameters if p.name == "contention").value < most
 
 
-def test_one_step_has_an_interval_with_a_width_and_says_that_it_is_assumed():
+def test_one_step_has_the_assumed_spread_and_says_so():
     model = qm.fit(profile([step()]))
     curve = model.throughput([1, 2, 8])
-    assert np.all(curve.upper > 1.1 * curve.lower)
+    assert np.log(curve.upper / curve.lower)[0] == pytest.approx(2 * 1.645 * 0.1, rel=0.1)
+    assert np.all(np.log(curve.upper / curve.lower)[1:] > 2 * 1.645 * 0.08)
     assert all("assumed" in p.note for p in model.parameters if p.name.endswith("link demand"))
 
 
