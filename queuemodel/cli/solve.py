@@ -12,7 +12,7 @@ from ..errors import ModelError
 from ..network import Network, Solution
 from ..solvers import asymptotic_bounds, saturation_population
 from ..solvers import solve as solve_network
-from ..tables import text_table
+from ..results import text_table
 from .options import COUNTS, csv_text, format_option
 
 

@@ -171,7 +171,7 @@ def _require_attributes(element: ElementTree.Element, known: Iterable[str]) -> N
 
 def _number(text: str | None, what: str) -> float:
     try:
-        value = float(text or "")
+        value = float(text or "") if text and text.isascii() and "_" not in text else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -1,6 +1,8 @@
 """JMT's files: as JMT writes them, refused where they are not understood, and what is written comes back the same."""
 
 import math
+import random
+import re
 
 import numpy as np
 import pytest
@@ -176,3 +178,42 @@ def test_a_population_is_needed_and_switching_is_refused(tmp_path):
     switching = N([S("q", service_time=0.1)], classes=[J("a"), J("b")], routing={(c, d): P for c in "ab" for d in "ab"})
     with pytest.raises(qm.ModelError, match="switch"):
         qm.write_jmva(switching, tmp_path / "m.jmva")
+
+
+TOKENS = [
+    "", "0", "-1", "nan", "inf", "1e308", "1e-320", "2.5", "9" * 20, "9" * 400, "1;2;3", "1;;2", ";", "1,2", "A", "Q",
+    "listation", "ldstation", "delaystation", "servicetime", "servicetimes", "visit", "closedclass", "population",
+    "thinktime", "&amp;", "1_000", "\u0663", "0x1",
+]  # fmt: skip
+
+
+def damaged(rng):
+    """A file with texts, attributes, names or whole elements exchanged, doubled or gone; now and then cut off."""
+    text = rng.choice([JMT_FILE, LOAD_DEPENDENT])
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        if rng.random() < 0.65:
+            places, token = r">([^<>\n]+)<|\"([^\"]*)\"", rng.choice(TOKENS)
+        else:
+            places, token = r"(<(?:visit|servicetime|closedclass)\b[^<>]*(?:/>|>[^<>]*</\w+>))", None
+        found = list(re.finditer(places, text))
+        if found:
+            group = rng.choice(found)
+            start, end = group.span(group.lastindex)
+            text = text[:start] + (rng.choice(["", 2 * text[start:end]]) if token is None else token) + text[end:]
+    return text[: rng.randrange(len(text))] if rng.random() < 0.05 else text
+
+
+def test_damaged_files_give_one_line_or_a_number(tmp_path):
+    rng, path, refused = random.Random(3), tmp_path / "damaged.jmva", []
+    for _ in range(400):
+        path.write_text(damaged(rng))
+        try:
+            solution = qm.solve(qm.read_jmva(path))
+        except qm.QueueModelError as error:
+            refused.append(str(error))
+        else:
+            assert np.isfinite(solution.class_throughput).all()
+            assert np.isfinite(solution.class_queue_length).all()
+            assert solution.throughput > 0
+    assert 200 < len(refused) < 400
+    assert all(line.startswith(str(path)) and "\n" not in line for line in refused)
