@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import Network, Solution
+from ..results import text_table
 from ..solvers import asymptotic_bounds, saturation_population
 from ..solvers import solve as solve_network
-from ..results import text_table
 from .options import COUNTS, csv_text, format_option
 
 

@@ -17,8 +17,9 @@ from ..results import Result
 from .arrays import from_arrays
 from .consistency import members, require_known_classes, require_times
 from .diagram import diagram, moves
-from .document import DAMAGE, from_document, to_document
 from .jobclass import JobClass
+from .json_reading import DAMAGE, from_document
+from .json_writing import to_document
 from .place import Place
 from .routing import require_match, require_routing, visits_and_chains
 from .values import number_of

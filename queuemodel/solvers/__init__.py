@@ -1,4 +1,15 @@
-"""How a closed network is solved: one verb, `solve`, and a value per method."""
+"""How a closed network is solved: one verb, `solve`, and a value per method.
+
+A request is lowered first (`lowering`: the network's numbers at a population). Exact methods take product form:
+`mva` chooses between `recursions` (mean values), `constants` and `convolution` (one class, any speeds), `multiclass`
+(`merging`, then the cheapest of several) and `lattice` (classes, any speeds). `approximate` looks for `fixed_points` of
+what `amva` says of residence times and is `held` to the bounds. `markov` and `simulation` follow customers along
+`routes`.
+
+Around them: `bounds` and `bottlenecks` need no solution, `sensitivity` differentiates, `symbolic` gives formulas,
+`batch` solves thousands at once, `barrier` and `knee` are for synchronous rounds and low variability. Inner loops are
+in `kernels`, compiled when first used.
+"""
 
 from .approximate import AQL, ApproximateMVA, BardSchweitzer, Linearizer
 from .barrier import barrier_time

@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import one_line, require_count, require_number
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
-from ..network.document import require_format
+from ..network.json_reading import require_format
 from ..results import Result
 from .operations import LONGEST_STEP, MOST_BYTES, MOST_SERVERS, Operation
 

@@ -1,9 +1,8 @@
-"""The JSON form of a network: version 1 for single-class networks of plain stations, version 2 for the rest."""
+"""Reading the JSON form of a network, of either version."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,90 +10,13 @@ import msgspec
 from ..errors import DataError, ModelError
 from .forkjoin import ForkJoin
 from .jobclass import JobClass
+from .json_writing import FORMAT, FORMAT_VERSION
 from .phasetype import PhaseType
 from .place import Place
 from .station import Station
 
-FORMAT, FORMAT_VERSION = "queuemodel-network", 2
-
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
-
-
-def to_document(
-    places: Sequence[Place],
-    classes: Sequence[JobClass],
-    *,
-    name: str,
-    think_time: float,
-    routing: Any,
-    reference: str | None,
-) -> dict[str, Any]:
-    """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
-    stations = [_station_document(s) for s in places]
-    plain = {"name", "service_time", "visit_ratio", "servers"}
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "version": 1,
-        "name": name,
-        "think_time": think_time,
-        "stations": stations,
-    }
-    if classes:
-        document["classes"] = [
-            {"name": c.name, "population": c.population}
-            | ({} if c.think_time is None else {"think_time": c.think_time})
-            for c in classes
-        ]
-    if isinstance(routing, Mapping):
-        document["routing"] = [
-            {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
-        ]
-    elif routing is not None:
-        document["routing"] = [{"matrix": [list(row) for row in routing]}]
-    if reference is not None:
-        document["reference"] = reference
-    simple = all(
-        set(s) == plain and not isinstance(s["visit_ratio"], dict) and s["servers"] in (1, "inf") for s in stations
-    )
-    if len(document) > 5 or not simple:
-        document["version"] = FORMAT_VERSION
-    return document
-
-
-def _station_document(s: Place) -> dict[str, Any]:
-    document: dict[str, Any] = {"name": s.name}
-    if s.branches:
-        document["branches"] = list(s.branches)
-    elif s.distribution is None:
-        document["service_time"] = _number(s.service_time)
-    else:
-        shapes = s.distribution
-        document["distribution"] = (
-            {c: _phase_type(d) for c, d in shapes.items()} if isinstance(shapes, Mapping) else _phase_type(shapes)
-        )
-    document["visit_ratio"] = _number(s.visit_ratio)
-    document["servers"] = "inf" if s.is_delay else int(s.servers)
-    if s.discipline != "ps" and not s.branches:
-        document["discipline"] = s.discipline
-    if s.scv != 1.0 and s.distribution is None:
-        document["scv"] = _number(s.scv)
-    if callable(s.rates):
-        raise ModelError(
-            f"station {s.name!r}: rates is a function, which no file can hold; "
-            "make it a list: [rates(n) for n in range(1, population + 1)]"
-        )
-    if s.rates is not None:
-        document["rates"] = list(s.rates)
-    return document
-
-
-def _number(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else float(value)
-
-
-def _phase_type(shape: PhaseType) -> dict[str, Any]:
-    return {"alpha": list(shape.alpha), "T": [list(row) for row in shape.T]}
 
 
 class _PhaseTypeDocument(msgspec.Struct, forbid_unknown_fields=True):
