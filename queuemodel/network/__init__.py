@@ -1,8 +1,8 @@
 """The language of closed queueing networks, and what solving one yields; no numerics.
 
 A `Network` is made of stations (`Station`, `ForkJoin`: each a `Place` that answers for itself), of classes and of a
-routing; `values`, `consistency` and `routing` check what is said. It comes from `arrays`, JSON (`json_reading`) or JMT's
-files (`jmva_reading`) and is written there (`json_writing`, `jmva_writing`); `diagram` draws it.
+routing; `values`, `consistency` and `routing` check what is said. It comes from `arrays`, JSON (`json_reading`) or
+JMT's files (`jmva_reading`) and is written there (`json_writing`, `jmva_writing`); `diagram` draws it.
 
 `lower` turns it into numbers for those who solve, bound or write it (`lowered`: demands of chains, delays as think
 time, speeds, why not product form). A `Solution` is what comes back: throughputs and residence times, all else derived.
