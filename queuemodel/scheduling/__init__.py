@@ -1,4 +1,13 @@
-"""Scheduling a cluster with throughput predictions: jobs, policies, their simulation and its analysis."""
+"""Scheduling a cluster with throughput predictions.
+
+A `Job` is work in steps, a speed curve (`curves`) and the law of its end (`ends`); a `Workload` of them comes from
+files (`workloads`, one reader per format) or from random `streams` of `kinds`. `simulate` runs it on a `Cluster` under
+one of the `policies`, which sees only the columns of `view` that it declares: `engine` advances the `state`, with its
+`failures`, and yields a `Schedule`, one record per job and the figures that follow. `study` repeats that over policies
+and loads, and `runs` holds what comes out; `figures` draws both.
+
+Curves are asked once per kind of job and number of nodes (`speed_tables`); nothing else here knows a performance model.
+"""
 
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve

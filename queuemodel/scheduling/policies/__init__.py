@@ -1,4 +1,10 @@
-"""Policies: frozen values that say how many nodes each job gets."""
+"""Policies: frozen values that say how many nodes each job gets.
+
+`base` says what a policy is, and hands out nodes in an order; those of `rigid` give a job what it asked for, those of
+`sharing` divide or preempt, those of `model_based` and `rank_priced` follow predicted curves, node by node through
+`increments`. `named` finds a policy by the name that the command line uses: a new one is one more class, and a line
+there.
+"""
 
 from .base import Policy
 from .model_based import FitnessMaximization, GreedyGain, ModelBased, Optimus
