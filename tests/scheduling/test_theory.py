@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import theory
@@ -20,6 +21,7 @@ from queuemodel.scheduling import (
     Workload,
     simulate,
 )
+from queuemodel.scheduling.policies.rank_priced import rank_prices
 
 LINEAR = PowerLawCurve(1.0)
 
@@ -113,6 +115,16 @@ def test_rank_prices_in_whole_nodes_come_close_to_hesrpt():
     best = theory.hesrpt_mean_response_time(sizes, 0.5, nodes=1000)
     assert simulate(jobs, RankPriced(0.5), nodes=1000).mean_response_time == pytest.approx(best, rel=2e-3)
     assert simulate(jobs, GreedyGain(0.0), nodes=1000).mean_response_time > 1.05 * best
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.3, 0.5, 0.9, 0.999, 1 - 1e-9])
+def test_prices_are_right_up_to_linear_speedup(exponent):
+    with mpmath.workdps(60):
+        q = 1 / (1 - mpmath.mpf(exponent))
+        truth = [float((mpmath.mpf(k) ** q - mpmath.mpf(k - 1) ** q) ** (1 / q)) for k in range(1, 60)]
+    assert rank_prices(59, exponent) == pytest.approx(truth, rel=1e-14)
+    jobs = [Job(f"{k}", arrival_time=0, steps=10.0 + k, curve=PowerLawCurve(0.7)) for k in range(20)]
+    assert np.isfinite(simulate(jobs, RankPriced(exponent), nodes=7).end).all()
 
 
 def test_equal_share_with_exponential_sizes_is_its_chain_and_nobody_is_better():

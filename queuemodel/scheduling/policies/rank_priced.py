@@ -21,9 +21,11 @@ def rank_prices(jobs: int, exponent: float) -> np.ndarray:
     the least total response time sum_k x_k (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), in units of the whole cluster's
     speed: the factors are what one more unit of work of a job costs all jobs together.
     """
-    k = np.arange(jobs + 1.0)
-    q = 1 / (1 - exponent)
-    return np.diff(k**q) ** (1 / q)
+    k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
+    price = k.copy()
+    # k (1 - (1 - 1/k)^q)^(1/q): the powers themselves would overflow near p = 1.
+    price[1:] *= (-np.expm1(q * np.log1p(-1 / k[1:]))) ** (1 / q)
+    return price
 
 
 @dataclass(frozen=True)
