@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...checks import require_choice
 from ...errors import DataError
 from ...rows import Row, read_rows
 from ..curves import TableCurve
@@ -129,9 +130,7 @@ def read_application(folder: str | os.PathLike[str], name: str) -> Application:
     DataError
         When the application is not one of the artifact's, or a file is missing, truncated or malformed.
     """
-    if name not in EPOCHS:
-        raise DataError(f"application must be one of {', '.join(sorted(EPOCHS))}, got {name!r}")
-    base = Path(folder) / name
+    base = _folder_of(folder, name)
     if not base.is_dir():
         raise DataError(f"{base}: no such folder; the trace folder must hold one folder per application")
     placements = _read_placements(base / "placements.csv")
@@ -155,9 +154,13 @@ def read_application(folder: str | os.PathLike[str], name: str) -> Application:
 
 def shared_application(folder: str | os.PathLike[str], name: str) -> Application:
     """The same, read once as long as the files do not change."""
-    base = Path(folder) / name
+    base = _folder_of(folder, name)
     stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(base.glob("*.csv")))
     return _read_once(str(folder), name, stamp)
+
+
+def _folder_of(folder: str | os.PathLike[str], name: str) -> Path:
+    return Path(folder) / require_choice(name, "application", sorted(EPOCHS), error=DataError)
 
 
 @functools.lru_cache(maxsize=32)
