@@ -112,9 +112,9 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
         if time < latest:
             raise DataError(f"{row.where}: time must not fall, got {time} after {latest}; sort the rows")
         latest = time
+        kind, batch_size = row.text("application"), row.count("batch_size")
         try:
-            application = shared_application(traces, row.text("application"))
-            batch_size = row.count("batch_size")
+            application = shared_application(traces, kind)
             application.iterations(batch_size)
         except DataError as error:
             raise DataError(f"{row.where}: {error}") from None
