@@ -99,7 +99,7 @@ def trace_curve(
     places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
     busy = np.array([[mean[place] for place in places] for mean in means])
     D = busy / X[:, None]  # utilization law
-    last = runs[-1][0].settings
+    busiest, last = float(D[-1].max()), runs[-1][0].settings
     relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
     lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
     return replace(
@@ -111,7 +111,7 @@ def trace_curve(
         utilization=np.minimum(busy, 1.0),
         bound_lower=lower,
         bound_upper=upper,
-        saturation_workers=1.0 / (single * float(D[-1].max())),
+        saturation_workers=1.0 / (single * busiest) if busiest else np.inf,
         bottleneck=fitted.stations[int(D[-1].argmax())],
         residence_time=residence_time,
         think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
@@ -154,7 +154,7 @@ def busy_bounds(
     lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
     for i, n in enumerate(workers.tolist()):
         each = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
-        upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / D[i].max(initial=1e-300))
+        upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
         if synchronization == "async":
             lower[i] = (1.0 / (np.maximum(1 / each, 1.0) / single + (n - 1) * D[i].sum())).sum()
     return np.minimum(lower, X), np.maximum(upper, X)

@@ -11,6 +11,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.traces import trace_curve
 from queuemodel.traces.curve import busy_bounds
+from queuemodel.training import Operation
 
 
 def test_bounds_are_those_of_the_step_by_hand():
@@ -60,3 +61,18 @@ def test_tracing_is_taken_out_of_curve_and_bounds_alike():
     scale = 1.5 / traced.single
     for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper"):
         assert getattr(curve, name) == pytest.approx(scale * getattr(traced, name))
+
+
+def test_workers_that_share_nothing_never_saturate():
+    alone = [Operation("fetch", "w", 0.0, 0.0, 0), Operation("compute", "c", 0.0, 0.5, after=[0])]
+    curve = trace_curve(profile_of(alone), workers=[1, 100], steps=100, replications=1, **IDEAL)
+    assert curve.saturation_workers == np.inf
+    assert curve.bound_upper == pytest.approx([2, 200])
+    assert curve.steps_per_second == pytest.approx([2, 200])
+
+
+def test_a_barriers_curve_can_be_drawn_without_a_lower_bound():
+    curve = trace_curve(profile_of(serial()), workers=[1, 4], steps=40, replications=1, synchronization="sync", **IDEAL)
+    assert np.isnan(curve.bound_lower).all()
+    assert (curve.bound_upper >= curve.steps_per_second).all()
+    curve.plot()
