@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,7 +54,8 @@ class Changes:
         if batch_size is not None:
             asked["batch_size"] = require_count(batch_size, "what_if: batch_size", most=2**62)
         if accelerator_speed is not None:
-            asked["accelerator_speed"] = self.accelerator_speed * _positive(accelerator_speed, "accelerator_speed")
+            speed = self.accelerator_speed * _positive(accelerator_speed, "accelerator_speed")
+            asked["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
         if worker_speeds is not None:
             asked["worker_speeds"] = _all_positive(worker_speeds, "worker_speeds", most=MOST_SPEEDS)
         if parameter_servers is not None:
@@ -71,33 +73,30 @@ class Changes:
         """Whether workers differ."""
         return len(set(self.worker_speeds)) > 1
 
-    def other_machines(self, fitted: Fitted) -> bool:
-        """Whether anything but the number of servers differs from what was profiled."""
-        return (
-            self._bandwidth(fitted) is not None
-            or self._compute_factor(fitted) != 1.0
-            or any(speed != 1.0 for speed in self.worker_speeds)
-            or (bool(self.shards) and self.servers(fitted) != fitted.servers)
-        )
-
-    def require_known(self, fitted: Fitted) -> None:
-        """Refuse changes whose effect the data do not tell."""
-        recorded = fitted.recorded
-        if self._bandwidth(fitted) is not None and (recorded is None or not any(recorded.transferred)):
-            raise ModelError(
-                "what_if: bandwidth needs the bytes per step, which throughputs alone do not tell; "
-                "fit a profile with recorded steps"
-            )
-        asked = {
+    def other_machines(self, fitted: Fitted) -> list[str]:
+        """What differs from the profile but the number of servers; empty for nothing."""
+        different = {
+            "bandwidth": self._bandwidth(fitted) is not None,
             "batch_size": self.batch_size not in (None, fitted.job.batch_size),
             "accelerator_speed": self.accelerator_speed != 1.0,
             "worker_speeds": any(speed != 1.0 for speed in self.worker_speeds),
+            "shards": bool(self.shards) and self.servers(fitted) != fitted.servers,
         }
-        if recorded is None and any(asked.values()):
-            raise ModelError(
-                f"what_if: {next(name for name, different in asked.items() if different)} needs the time of "
-                "computation, which throughputs alone do not tell; fit a profile with recorded steps"
-            )
+        return [name for name, differs in different.items() if differs]
+
+    def require_known(self, fitted: Fitted) -> None:
+        """Refuse changes whose effect the data do not tell."""
+        unknown = dict.fromkeys(("batch_size", "accelerator_speed", "worker_speeds"), "the time of computation")
+        if fitted.recorded is not None:
+            unknown = {}
+        if fitted.recorded is None or not any(fitted.recorded.transferred):
+            unknown["bandwidth"] = "the bytes per step"
+        for name in self.other_machines(fitted):
+            if name in unknown:
+                raise ModelError(
+                    f"what_if: {name} needs {unknown[name]}, which throughputs alone do not tell; "
+                    "fit a profile with recorded steps"
+                )
 
     def servers(self, fitted: Fitted) -> Servers:
         """The servers after the change."""

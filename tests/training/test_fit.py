@@ -131,6 +131,15 @@ def test_misfit_is_the_difference_that_is_left():
     assert np.log(curve.upper / curve.lower)[2] > 2 * 1.64 * model.fitted.misfit
 
 
+def test_contention_is_not_identified_where_nobody_waits():
+    data = profile([step(compute=10.0)] * 5)
+    measured = [qm.Throughput(workers=2, steps_per_second=qm.fit(data).throughput([2]).at(2))]
+    contention = next(p for p in qm.fit(data, throughputs=measured).parameters if p.name == "contention")
+    assert not contention.identified
+    assert contention.value == pytest.approx(1, abs=0.02)
+    assert 0.15 < contention.standard_error < 0.3
+
+
 def test_contention_below_one_is_doubted():
     """Sharing does not speed a link up: throughputs a fifth above the profile's are not all put down to it."""
     truth = qm.fit(profile()).throughput([4, 8])

@@ -98,9 +98,17 @@ def test_the_order_does_not_matter(chosen, data):
 
 def test_a_factor_undone_gives_the_profile_back():
     model = qm.fit(profile([step(overlap=0.15)] * 3))
-    back = model.what_if(accelerator_speed=10).what_if(accelerator_speed=0.1).throughput([1, 4])
-    same(back, model.throughput([1, 4]))
-    assert back.profiled_workers == 1
+    for factor in (10.0, 49.0, 0.3):
+        back = model.what_if(accelerator_speed=factor).what_if(accelerator_speed=1 / factor).throughput([1, 4])
+        same(back, model.throughput([1, 4]))
+        assert back.profiled_workers == 1
+
+
+def test_larger_batches_on_faster_accelerators_are_other_machines_for_the_same_step():
+    model = qm.fit(profile())
+    changed = model.what_if(batch_size=64, accelerator_speed=2).throughput([1, 4])
+    np.testing.assert_allclose(changed.steps_per_second, model.throughput([1, 4]).steps_per_second, rtol=1e-12)
+    assert (changed.batch_size, changed.profiled_workers) == (64, 0)
 
 
 def test_asking_again_replaces():
