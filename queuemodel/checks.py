@@ -6,6 +6,7 @@ trusts it.
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
 import os
@@ -147,6 +148,18 @@ def _shown(value: Any) -> str:
     except ValueError:
         return "a whole number of thousands of digits"
     return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def require_distinct_keys(text: str | bytes, *, error: type[QueueModelError] = DataError) -> None:
+    """Refuse JSON in which an object has a key twice: readers would silently take the last one."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise error(f"key {_shown(twice)} stands twice in an object; leave one")
+
+    json.loads(text, object_pairs_hook=distinct, parse_int=len)
 
 
 def one_line(text: object, *, most: int = 300) -> str:

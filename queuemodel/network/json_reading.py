@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..checks import require_distinct_keys
 from ..errors import DataError, ModelError
 from .forkjoin import ForkJoin
 from .jobclass import JobClass
@@ -83,6 +84,7 @@ def from_document(text: str | bytes) -> dict[str, Any]:
     """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
     msgspec.json.decode(text, type=_Header)
     document = msgspec.json.decode(text, type=_NetworkDocument)
+    require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
         raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
     if document.version == 1:

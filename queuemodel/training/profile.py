@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..checks import one_line, require_count, require_number
+from ..checks import one_line, require_count, require_distinct_keys, require_number
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
 from ..network.json_reading import require_format
@@ -270,9 +270,11 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def from_json(cls, text: str | bytes, *, where: str = "profile JSON") -> Profile:
         """Parse the JSON form; ``where`` names the source in error messages."""
         try:
-            return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            profile = msgspec.json.decode(text, type=cls)
+            require_distinct_keys(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError, DataError) as error:
             raise DataError(f"{where}: {one_line(error)}") from None
+        return profile
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per step, without its operations."""

@@ -126,6 +126,16 @@ def test_damaged_profiles_are_one_clear_line(tmp_path, text):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("read", [qm.Profile.from_json, qm.Network.from_json])
+def test_a_key_given_twice_is_refused_where_both_values_would_do(read):
+    network = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 1.0}]}'
+    text = network if read == qm.Network.from_json else json.dumps(DOCUMENT)
+    assert read(text)
+    key = '"service_time": ' if read == qm.Network.from_json else '"step_time": '
+    with pytest.raises(qm.DataError, match=f"key '{key[1:-3]}' stands twice"):
+        read(text.replace(key, f"{key} 2.0, {key}", 1))
+
+
 def test_values_made_in_python_are_checked_as_well():
     with pytest.raises(qm.DataError, match="step_time"):
         qm.Step(**(STEP | {"step_time": math.nan}))
