@@ -15,12 +15,16 @@ from .model import MODEL_ERROR, TrainingModel
 from .parameters import Parameter, spread
 from .profile import Throughput
 from .step_fit import CONTENTION
+from .throughputs import doubt
 
 #: Relative standard error of one measured throughput (2 to 4 % in a minute's run).
 THROUGHPUT_ERROR = 0.03
 
 #: How far contention may change the servers' demands against one worker's profile: standard deviation of its logarithm.
 CONTENTION_SPREAD = 0.3
+
+#: A measured throughput that is off by more than this many errors is wrong.
+DOUBTFUL = 3.0
 
 #: Sharing a link does not speed it up: how far the profile's demands may have been too long.
 RELIEF_SPREAD = 0.05
@@ -86,16 +90,19 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
-        return np.concatenate([logs / prior, differences(logs) / trusted])
+        return np.concatenate([logs / prior, _bounded(differences(logs) / trusted)])
 
     found = least_squares(residuals, np.zeros(2))
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     logs = np.random.default_rng(seed).multivariate_normal(found.x, covariance, len(fitted.draws.worker))
     contention, error = math.exp(found.x[0]), math.sqrt(covariance[0, 0])
+    off = differences(found.x)
+    sound = np.abs(off / trusted) <= DOUBTFUL
+    doubted = [point for point, good in zip(points, sound, strict=True) if not good]
     return replace(
         scaled(found.x),
         draws=_mean(fitted.draws).scaled(server=np.exp(logs[:, 0]), worker=np.exp(logs[:, 1])),
-        misfit=float(np.sqrt(np.mean(differences(found.x) ** 2))),
+        misfit=float(np.sqrt(np.mean(off[sound] ** 2))) if sound.any() else MODEL_ERROR,
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
@@ -104,8 +111,14 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
                 note="factor on the servers' demands against one worker's profile",
             ),
         ),
-        note="",
+        note=doubt(doubted, "the profile and the other measurements") if doubted else "",
     )  # fmt: skip
+
+
+def _bounded(residuals: np.ndarray) -> np.ndarray:
+    """Residuals whose squares grow like a logarithm beyond `DOUBTFUL`, so that one wrong point does not take over."""
+    size = np.maximum(np.abs(residuals) / DOUBTFUL, 1.0)
+    return np.where(size > 1.0, np.sign(residuals) * DOUBTFUL * np.sqrt(1.0 + 2.0 * np.log(size)), residuals)
 
 
 def _mean(draws: Demands) -> Demands:

@@ -15,6 +15,7 @@ from .demands import Demands, Servers, largest_share, uneven_shards
 from .fitted import Fitted
 from .parameters import Parameter
 from .profile import Job, Throughput
+from .throughputs import doubt
 
 #: Knee widths s: service times of coefficient of variation about 0.1, 0.3 and 0.5; rarely rounder knees, as exponential
 #: times and several stations of nearly the same demand have them (assumed).
@@ -73,12 +74,8 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     doubtful = wrong > 0.5
     if len(measured) > 1 and wrong.sum() > 0.5:
         doubtful |= wrong > 0.5 * wrong.max()  # where nothing tells which of two is wrong, both are named
-        points = ", ".join(
-            f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)"
-            for p, bad in zip(measured, doubtful, strict=True)
-            if bad
-        )
-        notes.insert(0, f"{points}: does not fit the other measurements and counts little; measure it again")
+        doubted = [point for point, bad in zip(measured, doubtful, strict=True) if bad]
+        notes.insert(0, doubt(doubted, "the other measurements"))
     trusted = ~doubtful if not doubtful.all() else doubtful
     return Fitted(
         demands=demands,

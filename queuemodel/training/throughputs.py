@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from ..errors import DataError
 from ..rows import Row, read_rows
@@ -35,3 +36,9 @@ def _throughput(row: Row) -> Throughput:
         return Throughput(workers=workers, steps_per_second=speed, parameter_servers=servers)
     except DataError as error:
         raise DataError(f"{row.where}: {error}") from None
+
+
+def doubt(points: Iterable[Throughput], against: str) -> str:
+    """What a fit says of points that it does not meet."""
+    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in points)
+    return f"{named}: does not fit {against} and counts little; measure it again"

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel.data import example_profile, example_throughputs
 from queuemodel.solvers import knee_throughput
 
 SOUND = {1: 1.0, 2: 1.97, 3: 2.9, 4: 3.7}
@@ -24,6 +25,19 @@ def test_one_wrong_point_changes_little_and_is_named(workers, factor):
     assert model.note.count("does not fit") == 1
     without = fitted((n, x) for n, x in SOUND.items() if n != workers).throughput([1, 2, 3, 4])
     assert model.throughput([1, 2, 3, 4]).steps_per_second == pytest.approx(without.steps_per_second, rel=0.03)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
+def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, factor):
+    profile, points = example_profile(name), example_throughputs(name)
+    typo = qm.Throughput(workers=4, steps_per_second=points[2].steps_per_second * factor)
+    sound, wrong = (qm.fit(profile, throughputs=[*points[:2], third, points[3]]) for third in (points[2], typo))
+    assert "does not fit" not in sound.note
+    assert f"{typo.steps_per_second:.4g} steps/s with 4 worker(s): does not fit the profile" in wrong.note
+    expected, got = (model.throughput([1, 2, 4, 8]) for model in (sound, wrong))
+    assert got.steps_per_second == pytest.approx(expected.steps_per_second, rel=0.05)
+    assert np.all(got.upper / got.lower < 1.5 * expected.upper / expected.lower)
 
 
 def test_sound_points_are_not_accused():
