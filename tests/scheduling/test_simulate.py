@@ -41,6 +41,7 @@ def test_one_job_is_its_work_over_its_speed():
     assert schedule.efficiency == pytest.approx(1)
     assert schedule.slowdown == pytest.approx([2])  # alone it would have had four nodes
     assert schedule.history.tolist() == [[5, 0, 2], [30, 0, 0]]
+    assert (schedule.events, schedule.decisions) == (2, 1)
     assert schedule.to_rows()[0]["end"] == 30
 
 
@@ -110,6 +111,11 @@ def test_failures_follow_the_exponential_law_and_cost_the_work_since_the_checkpo
     spread = schedule.response_time.std() / math.sqrt(300)
     assert schedule.mean_response_time == pytest.approx(expected, abs=4 * spread)
     assert schedule.mean_response_time != pytest.approx(500, abs=4 * spread)
+    # What was lost and done again is held, but not useful: 1000 node-seconds of each job are.
+    assert schedule.useful_service == pytest.approx(np.full(300, 1000))
+    lost = schedule.attained_service - 1000
+    assert lost[schedule.failures == 0] == pytest.approx(0)
+    assert (lost[schedule.failures > 0] > 10).all()
     never = simulate(jobs, FIFO(), nodes=600)
     assert never.failures.sum() == 0
     assert never.mean_response_time == 500
@@ -125,6 +131,24 @@ def test_a_job_that_would_fail_for_ever_is_given_up_in_one_line():
     # What fails often, but gets through, is simulated.
     assert simulate(job_of_a_day, FIFO(), cluster=Cluster(1, mean_time_to_failure=600, checkpoint_seconds=1800)).end > 0
     assert simulate([job("a", 0, 3600, most_nodes=1)], FIFO(), cluster=cluster).failures > 10
+
+
+def test_a_failure_goes_back_to_the_last_checkpoint():
+    """One job, one node, so that every failure is its own: the end follows from the times of the failures."""
+    cluster = Cluster(1, mean_time_to_failure=400, checkpoint_seconds=100, restart_seconds=7)
+    schedule = simulate([job("a", 3, 1000, most_nodes=1)], FIFO(), cluster=cluster, seed=11)
+    rng = np.random.default_rng([11, 0x6661696C])
+    now, resume, done, failures = 3.0, 3.0, 0.0, 0
+    gap = 400 * rng.exponential()
+    while now + gap < resume + 1000 - done:
+        now, failures = now + gap, failures + 1
+        done += max(now - resume, 0.0) // 100 * 100
+        resume = now + 7
+        gap = 400 * rng.exponential()
+        rng.random()  # which node it is
+    assert failures > 1
+    assert schedule.failures.tolist() == [failures]
+    assert schedule.end == pytest.approx([resume + 1000 - done])
 
 
 def test_spreading_over_machines_lowers_the_speed():
