@@ -131,50 +131,6 @@ def test_a_batch_is_its_networks_one_by_one(K, shape, data):
     assert qm.solve_batch(D, think_time=Z, population=N, curves=False).throughput.tolist() == batch.throughput.tolist()
 
 
-SIMULATED = {
-    "fcfs": ([qm.Station("q", service_time=0.2, discipline="fcfs", scv=0.25)], {}),
-    "servers": (
-        [qm.Station("a", service_time=0.5, servers=2, discipline="fcfs"), qm.Station("b", service_time=0.2)],
-        {},
-    ),
-    "lifo": ([qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)], {}),
-    "rates": ([qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], discipline="fcfs")], {}),
-    "phases": ([qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.3), discipline="fcfs")], {}),
-    "fork": ([qm.ForkJoin("f", service_times=[0.1, 0.2, 0.15])], {}),
-    "classes": (
-        [
-            qm.Station("a", service_time={"u": 0.3, "v": 0.1}, discipline="fcfs"),
-            qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
-        ],
-        {"classes": [qm.JobClass("u", population=2), qm.JobClass("v", population=2)]},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SIMULATED)
-def test_simulation_covers_the_markov_chain(name):
-    stations, more = SIMULATED[name]
-    network = qm.Network(stations, think_time=0.5, **more)
-    population = (2, 2) if more else 4
-    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
-    inside = 0
-    for seed in range(10):
-        result = qm.Simulation(seed=seed, departures=20_000, replications=5).run(network, population)
-        low, high = result.throughput_interval
-        inside += low <= truth.throughput <= high
-        wide = 6 * (high - low) / 2 + 1e-3  # gamma stands in for mixed Erlang only in distribution, not in the mean
-        assert abs(result.throughput - truth.throughput) < max(wide, 0.01 * truth.throughput)
-        np.testing.assert_allclose(result.solution.queue_length, truth.queue_length, rtol=0.08, atol=0.03)
-        assert not low <= truth.throughput * 1.1 <= high  # the control: 10 % off is noticed
-    assert inside >= 7  # 95 % intervals, ten seeds
-
-
-def test_a_seed_repeats_a_simulation():
-    network = qm.Network([qm.Station("q", service_time=0.2, discipline="fcfs", scv=0.0)], think_time=1.0)
-    a, b, c = (qm.solve(network, population=5, solver=qm.Simulation(seed=s, departures=5000)) for s in (1, 1, 2))
-    assert a.throughput == b.throughput != c.throughput
-
-
 def test_class_switching_by_routing():
     routing = {
         ("u", "v"): [[0, 0.3], [0.5, 0]],

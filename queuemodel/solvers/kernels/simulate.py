@@ -2,15 +2,36 @@
 
 Customers at delays, first-come-first-served stations and fork-joins know when they will leave as soon as they come, so
 they wait in one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent
-rates) tell their next departure, and the earliest of all is next.
+rates) tell their next departure, and the earliest of all is next. What the loop works on is `Model`, what it changes is
+`Run` (both made by `solvers.simulation.arrays`), so that it can stop after any departure and go on later.
 """
+
+from collections import namedtuple
 
 import numpy as np
 
 from ...compiled import compiled
+from .heap import pop, push
 
-DELAY, FCFS, SHARING, LIFO, FORK, ORDERED = 0, 1, 2, 3, 4, 5
-CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = 0, 1, 2, 3, 4
+DELAY, FCFS, SHARING, LIFO, FORK, ORDERED = range(6)
+CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = range(5)
+
+#: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
+#: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; branches; go (C, K, C*K),
+#: cumulative probabilities of the next class and place.
+Model = namedtuple("Model", "kind servers speed dist mean shape first T branch branch_dist branch_shape go")
+
+#: Customers' place and klass; counters and clocks; per place customers there (q: by class), when its servers are free,
+#: what remains of whose service and since when; and, for each batch, time, areas under queues, departures, time in use.
+Run = namedtuple(
+    "Run",
+    "place klass counters clocks n q heap_time heap_who free tag order clock last coming since occupied "
+    "durations areas departures busy visits",
+)
+#: `Run.counters`: customers that have begun, customers in the heap, the current batch, departures in it.
+BEGUN, HEAP, BATCH, DONE = range(4)
+#: `Run.clocks`: the time, and when the batch began.
+NOW, BATCH_BEGAN = range(2)
 
 
 @compiled()
@@ -39,82 +60,37 @@ def draw(rng, kind, mean, shape, first, T):
 
 
 @compiled()
-def push(times, who, size, time, customer):
-    """Into a binary heap."""
-    i = size
-    while i > 0:
-        up = (i - 1) // 2
-        if times[up] <= time:
+def advance(rng, model, run, size, most):
+    """Go on for ``most`` departures, or until every batch has its ``size`` departures."""
+    # taken apart once: reaching into the tuples in the loop would count references, ten times slower
+    kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go = model
+    place, klass, counters, clocks, n, q, heap_time, heap_who, free, tag, order, clock, last, coming, since, occupied, \
+        durations, areas, departures, busy, visits = run  # fmt: skip
+    K, C = q.shape
+    begun, waiting, batch, done = counters
+    now = clocks[NOW]
+    for _ in range(most + len(place)):
+        if batch == len(durations):
             break
-        times[i], who[i] = times[up], who[up]
-        i = up
-    times[i], who[i] = time, customer
-
-
-@compiled()
-def pop(times, who, size):
-    """The first leaves a binary heap of ``size``."""
-    time, customer = times[size - 1], who[size - 1]
-    last, i = size - 1, 0
-    while True:
-        child = 2 * i + 1
-        if child >= last:
-            break
-        if child + 1 < last and times[child + 1] < times[child]:
-            child += 1
-        if times[child] >= time:
-            break
-        times[i], who[i] = times[child], who[child]
-        i = child
-    times[i], who[i] = time, customer
-
-
-@compiled()
-def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go, place_of,
-        class_of, batches, cycles, durations, areas, counts, busy):  # fmt: skip
-    """One replication: ``batches`` batches of ``cycles`` departures each.
-
-    go (C, K, C*K) holds cumulative probabilities of the next (class, place). Fills durations (B,), areas (B, K, C) of
-    time-integrated queue lengths, counts (B, C) of departures and busy (B, K), the time somebody is there.
-    """
-    K, C = mean.shape
-    N = len(place_of)
-    n = np.zeros(K, dtype=np.int64)
-    q = np.zeros((K, C), dtype=np.int64)
-    heap_t, heap_i, heap_n = np.empty(N + 1), np.empty(N + 1, dtype=np.int64), 0
-    most = 1
-    for k in range(K):
-        if kind[k] == FCFS:
-            most = max(most, servers[k])
-    free = np.zeros((K, max(most, branch.shape[1])))
-    tag, order = np.empty((K, N + 1)), np.empty((K, N + 1), dtype=np.int64)
-    clock, last = np.zeros(K), np.zeros(K)
-    coming = np.full(K, np.inf)
-    since = np.zeros((K, C))
-    occupied = np.zeros(K)
-    now, batch_start = 0.0, 0.0
-    started, batch, done = 0, 0, 0
-    while batch < batches:
-        if started < N:
-            customer, k = started, place_of[started]
-            c = class_of[customer]
-            started += 1
+        if begun < len(place):
+            customer = begun
+            begun += 1
         else:
             at, when = -1, np.inf
-            if heap_n > 0:
-                when = heap_t[0]
+            if waiting > 0:
+                when = heap_time[0]
             for s in range(K):
                 if coming[s] < when:
                     at, when = s, coming[s]
             now = when
             if at < 0:
-                customer = heap_i[0]
-                pop(heap_t, heap_i, heap_n)
-                heap_n -= 1
-                k = place_of[customer]
+                customer = heap_who[0]
+                pop(heap_time, heap_who, waiting)
+                waiting -= 1
+                k = place[customer]
             else:
                 k = at
-                clock[k] += (now - last[k]) * (speed[k, n[k]] / n[k] if kind[k] == SHARING else speed[k, n[k]])
+                clock[k] += (now - last[k]) * pace(kind[k], speed[k, n[k]], n[k])
                 last[k] = now
                 if kind[k] == SHARING:
                     customer = order[k, 0]
@@ -125,24 +101,22 @@ def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_d
                     customer = order[k, 0]
                     for j in range(n[k] - 1):
                         order[k, j], tag[k, j] = order[k, j + 1], tag[k, j + 1]
-            c = class_of[customer]
+            c = klass[customer]
             areas[batch, k, c] += q[k, c] * (now - since[k, c])
             since[k, c] = now
             q[k, c] -= 1
             n[k] -= 1
             if n[k] == 0:
                 busy[batch, k] += now - occupied[k]
-            if at >= 0:
-                if n[k] == 0:
-                    coming[k] = np.inf
-                elif kind[k] == SHARING:
-                    coming[k] = now + max(tag[k, 0] - clock[k], 0.0) * n[k] / speed[k, n[k]]
-                else:
+                coming[k] = np.inf
+            elif at >= 0:
+                if kind[k] != SHARING:
                     clock[k] = 0.0
-                    coming[k] = now + tag[k, n[k] - 1 if kind[k] == LIFO else 0] / speed[k, n[k]]
-            counts[batch, c] += 1
+                coming[k] = now + first_out(kind[k], tag[k], clock[k], n[k]) / pace(kind[k], speed[k, n[k]], n[k])
+            departures[batch, c] += 1
+            visits[k, c] += 1
             done += 1
-            if done == cycles:
+            if done == size:
                 for s in range(K):
                     for d in range(C):
                         areas[batch, s, d] += q[s, d] * (now - since[s, d])
@@ -150,65 +124,70 @@ def run(rng, kind, servers, speed, dist, mean, shape, first, T, branch, branch_d
                     if n[s] > 0:
                         busy[batch, s] += now - occupied[s]
                         occupied[s] = now
-                durations[batch] = now - batch_start
-                batch_start = now
+                durations[batch] = now - clocks[BATCH_BEGAN]
+                clocks[BATCH_BEGAN] = now
                 batch += 1
                 done = 0
-                if batch == batches:
-                    break
             u, j = rng.random(), 0
             while j < C * K - 1 and u > go[c, k, j]:
                 j += 1
-            c, k = j // K, j % K
-            class_of[customer], place_of[customer] = c, k
-        # the customer arrives at k as class c
+            klass[customer], place[customer] = j // K, j % K
+        k, c = place[customer], klass[customer]
         areas[batch, k, c] += q[k, c] * (now - since[k, c])
         since[k, c] = now
         if n[k] == 0:
             occupied[k] = now
-        q[k, c] += 1
         if kind[k] == FORK:
-            leave = now
+            leaves = now
             for b in range(branch.shape[1]):
                 if branch[k, b] > 0.0:
                     task = draw(rng, branch_dist[k], branch[k, b], branch_shape[k], first[k, c], T[k, c])
-                    end = max(now, free[k, b]) + task
-                    free[k, b] = end
-                    leave = max(leave, end)
-            n[k] += 1
-            push(heap_t, heap_i, heap_n, leave, customer)
-            heap_n += 1
-            continue
-        work = draw(rng, dist[k, c], mean[k, c], shape[k, c], first[k, c], T[k, c])
-        if kind[k] == DELAY:
-            n[k] += 1
-            push(heap_t, heap_i, heap_n, now + work, customer)
-            heap_n += 1
-        elif kind[k] == FCFS:
-            n[k] += 1
+                    free[k, b] = max(now, free[k, b]) + task
+                    leaves = max(leaves, free[k, b])
+        else:
+            work = draw(rng, dist[k, c], mean[k, c], shape[k, c], first[k, c], T[k, c])
+            leaves = now + work
+        if kind[k] == FCFS:
             best = 0
             for m in range(1, servers[k]):
                 if free[k, m] < free[k, best]:
                     best = m
             free[k, best] = max(now, free[k, best]) + work
-            push(heap_t, heap_i, heap_n, free[k, best], customer)
-            heap_n += 1
-        elif kind[k] == SHARING:
+            leaves = free[k, best]
+        if kind[k] in (FCFS, DELAY, FORK):
+            push(heap_time, heap_who, waiting, leaves, customer)
+            waiting += 1
+        else:
             if n[k] > 0:
-                clock[k] += (now - last[k]) * speed[k, n[k]] / n[k]
+                clock[k] += (now - last[k]) * pace(kind[k], speed[k, n[k]], n[k])
             else:
                 clock[k] = 0.0
             last[k] = now
-            push(tag[k], order[k], n[k], clock[k] + work, customer)
-            n[k] += 1
-            coming[k] = now + max(tag[k, 0] - clock[k], 0.0) * n[k] / speed[k, n[k]]
-        else:  # one is served at a time, clock is what it has been given since it (re)started
-            if n[k] > 0:
-                served = n[k] - 1 if kind[k] == LIFO else 0
-                clock[k] += (now - last[k]) * speed[k, n[k]]
-                tag[k, served] = max(tag[k, served] - clock[k], 0.0)
-            clock[k], last[k] = 0.0, now
-            order[k, n[k]], tag[k, n[k]] = customer, work
-            n[k] += 1
-            coming[k] = now + tag[k, n[k] - 1 if kind[k] == LIFO else 0] / speed[k, n[k]]
-    return now
+            if kind[k] == SHARING:
+                push(tag[k], order[k], n[k], clock[k] + work, customer)
+            else:  # one is served at a time, clock is what he has been given since he (re)started
+                if n[k] > 0:
+                    served = n[k] - 1 if kind[k] == LIFO else 0
+                    tag[k, served] = max(tag[k, served] - clock[k], 0.0)
+                clock[k] = 0.0
+                order[k, n[k]], tag[k, n[k]] = customer, work
+            more = n[k] + 1
+            coming[k] = now + first_out(kind[k], tag[k], clock[k], more) / pace(kind[k], speed[k, more], more)
+        q[k, c] += 1
+        n[k] += 1
+    counters[BEGUN], counters[HEAP], counters[BATCH], counters[DONE] = begun, waiting, batch, done
+    clocks[NOW] = now
+
+
+@compiled()
+def pace(kind, speed, n):
+    """Seconds of service per second that each of those in service gets."""
+    return speed / n if kind == SHARING else speed
+
+
+@compiled()
+def first_out(kind, tag, clock, n):
+    """What the next one to leave has still to be given, when nobody comes."""
+    if kind == SHARING:
+        return max(tag[0] - clock, 0.0)
+    return tag[n - 1] if kind == LIFO else tag[0]

@@ -1,0 +1,105 @@
+"""A network as the arrays that the compiled loop works on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...errors import ModelError
+from ...network import Network, PhaseType
+from ..kernels import simulate as kernel
+from ..routes import Routes
+
+
+def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
+    """What does not change while ``population`` customers are simulated."""
+    K, C = routes.visits.shape
+    labels = network.class_names or [None]  # type: ignore[list-item]
+    phases = max([1, *[len(d.alpha) for s in network.stations for c in labels if (d := s.distribution_of(c))]])
+    branches = max([1, *[len(s.branches) for s in network.stations]])
+    model = kernel.Model(
+        kind=np.full(K, kernel.DELAY),
+        servers=np.ones(K, dtype=np.int64),
+        speed=np.ones((K, population + 1)),
+        dist=np.full((K, C), kernel.EXPONENTIAL),
+        mean=routes.service_times.copy(),
+        shape=np.ones((K, C)),
+        first=np.ones((K, C, phases)),
+        T=np.ones((K, C, phases, phases + 2)),
+        branch=np.zeros((K, branches)),
+        branch_dist=np.ones(K, dtype=np.int64),
+        branch_shape=np.ones(K),
+        go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
+    )
+    for k, station in enumerate(network.stations):
+        model.speed[k, 1:] = [1.0 if station.is_delay else station.rate(n) for n in range(1, population + 1)]
+        if station.branches:
+            model.kind[k] = kernel.FORK
+            model.branch[k, : len(station.branches)] = station.branches
+            model.branch_dist[k], model.branch_shape[k] = _two_moments(station.scv_of(None))
+            continue
+        if not station.is_delay and station.discipline == "ps":
+            model.kind[k] = kernel.SHARING
+        elif not station.is_delay and station.discipline == "fcfs":
+            model.kind[k] = kernel.FCFS if station.rates is None else kernel.ORDERED
+            model.servers[k] = int(min(station.servers, population))
+        elif not station.is_delay:
+            model.kind[k] = kernel.LIFO
+            if station.servers != 1:
+                raise ModelError(
+                    f"simulation: station {station.name!r} is lifo-pr with several servers; use MarkovChain"
+                )
+        for c, label in enumerate(labels):
+            given = station.distribution_of(label)
+            if given is None:
+                model.dist[k, c], model.shape[k, c] = _two_moments(station.scv_of(label))
+            else:
+                model.dist[k, c] = kernel.PHASES
+                _put_phases(given, model.first[k, c], model.T[k, c])
+    return model
+
+
+def new_run(model: kernel.Model, place: np.ndarray, klass: np.ndarray, batches: int) -> kernel.Run:
+    """Customers about to come to their places, in that order; one row more than ``batches`` for what comes after."""
+    K, C = model.mean.shape
+    N = len(place)
+    servers = model.servers[model.kind == kernel.FCFS].max(initial=1)
+    return kernel.Run(
+        place=place.copy(), klass=klass.copy(), counters=_integers(4), clocks=np.zeros(2),
+        n=_integers(K), q=_integers(K, C), heap_time=np.empty(N + 1), heap_who=_integers(N + 1),
+        free=np.zeros((K, max(servers, model.branch.shape[1]))), tag=np.empty((K, N + 1)), order=_integers(K, N + 1),
+        clock=np.zeros(K), last=np.zeros(K), coming=np.full(K, np.inf), since=np.zeros((K, C)), occupied=np.zeros(K),
+        durations=np.zeros(batches), areas=np.zeros((batches + 1, K, C)), departures=np.zeros((batches + 1, C)),
+        busy=np.zeros((batches + 1, K)), visits=_integers(K, C),
+    )  # fmt: skip
+
+
+def _integers(*shape: int) -> np.ndarray:
+    return np.zeros(shape, dtype=np.int64)
+
+
+def _two_moments(scv: float) -> tuple[int, float]:
+    """Kind of distribution and its parameter."""
+    if scv == 1:
+        return kernel.EXPONENTIAL, 1.0
+    if scv < 1e-9:
+        return kernel.CONSTANT, 1.0
+    if scv < 1:
+        return kernel.GAMMA, 1.0 / scv
+    return kernel.HYPER, 0.5 * (1 + math.sqrt((scv - 1) / (scv + 1)))
+
+
+def _put_phases(shape: PhaseType, first: np.ndarray, T: np.ndarray) -> None:
+    """Cumulative first phases, and per phase its rate and cumulative moves; the last one ends the service."""
+    n = len(shape.alpha)
+    first[:n] = np.cumsum(shape.alpha)
+    first[n - 1 :] = 1.0
+    rates = np.array(shape.T)
+    for i in range(n):
+        moves = rates[i].copy()
+        moves[i] = 0.0
+        T[i, 0] = -rates[i, i]
+        T[i, 1 : n + 1] = np.cumsum(moves) / -rates[i, i]
+        T[i, n + 1 :] = T[i, n]
+        T[i, -1] = 1.0

@@ -1,0 +1,156 @@
+"""The solver value: replications that are made longer until their intervals can be trusted."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...checks import require_count, require_seed, require_share
+from ...errors import QueueModelWarning
+from ...network import LARGEST_POPULATION, Network, Solution
+from ..measures import solution_of
+from ..routes import Routes, routes_of
+from .result import SimulationResult
+from .series import VISITS, too_short
+
+#: More departures than this in one replication are a mistake.
+MOST_DEPARTURES = 10**12
+
+INTERVAL = "an estimate: Simulation(...).run gives its interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Discrete-event simulation, compiled and replicated (Law, 2015).
+
+    Service: phase-type where a distribution is given; else by mean and scv: constant (0), gamma (below 1), exponential
+    (1), hyperexponential with balanced means (above 1). Think times are exponential. Each replication begins with all
+    customers at another place, and leaves its first fifth out. Approximate by nature; Student's interval over
+    replications says how much.
+
+    While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
+    What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` says so.
+
+    Parameters
+    ----------
+    seed : int or numpy Generator
+        The same seed gives the same numbers.
+    departures : int, default 200,000
+        Departures from stations in each replication, to begin with.
+    replications : int, default 8
+        At least 2.
+    confidence : float, default 0.95
+    most_departures : int, default 5,000,000
+        Departures in each replication after which it is not made longer any more.
+    """
+
+    seed: Any = 0
+    departures: int = 200_000
+    replications: int = 8
+    confidence: float = 0.95
+    most_departures: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, np.random.Generator):
+            require_seed(self.seed, "simulation: seed")
+        require_count(self.departures, "simulation: departures", least=1000, most=MOST_DEPARTURES)
+        require_count(self.most_departures, "simulation: most_departures", most=MOST_DEPARTURES)
+        require_count(self.replications, "simulation: replications", least=2, most=10_000)
+        require_share(self.confidence, "simulation: confidence", open_ended=True)
+
+    def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
+        """Means at ``population``; `run` gives the intervals too."""
+        return self.run(network, population).solution
+
+    def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
+        """Simulate and give estimates with intervals."""
+        from .arrays import model_of  # loads numba
+        from .replication import BATCHES, WARM_UP, Replication
+
+        counts = (population,) if isinstance(population, int) else tuple(population)
+        total = require_count(sum(counts), "population", most=LARGEST_POPULATION)
+        routes = routes_of(network)
+        model, size = model_of(network, routes, total), self.departures // BATCHES
+        rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
+        runs = [
+            Replication(network, routes, model, counts, child, r, size)
+            for r, child in enumerate(rng.spawn(self.replications))
+        ]
+        rare = _least_visits(network, routes, counts)
+        while True:
+            for run in runs:
+                run.fill()
+            seen = np.min([run.run.visits for run in runs], axis=0)
+            why = _too_short(network, np.array([run.series() for run in runs]), seen < rare)
+            if not why or 2 * runs[0].departures > self.most_departures:
+                break
+            for run in runs:
+                run.double()
+        X, Q, busy = (np.array(values) for values in zip(*[run.measures() for run in runs], strict=True))
+        if why:
+            warnings.warn(
+                f"simulation: {runs[0].departures:,} departures in each replication are not enough: {why}; no interval is "
+                "given; allow more most_departures, or take an exact or approximate solver",
+                QueueModelWarning,
+                stacklevel=3,
+            )
+        solution = solution_of(
+            network,
+            population,
+            X.mean(axis=0),
+            Q.mean(axis=0),
+            busy=busy.mean(axis=0),
+            solver=f"simulation, {self.replications} replications of {runs[0].departures:,} departures",
+            exact=False,
+            reason=f"an estimate from a run too short: {why}" if why else INTERVAL,
+        )
+        every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
+        return SimulationResult(
+            solution,
+            self.confidence,
+            tuple(np.array(self._interval(every, why)).tolist()),
+            self._interval(Q.sum(axis=2), why),
+            self.replications,
+            WARM_UP,
+            self.replications * runs[0].departures,
+            every,
+            why,
+        )
+
+    def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
+        """Lower and upper end for the mean over replications (the first axis)."""
+        from scipy.special import stdtrit
+
+        t = float(stdtrit(len(values) - 1, 0.5 + self.confidence / 2)) / math.sqrt(len(values))
+        half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)
+        return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
+
+
+def _least_visits(network: Network, routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
+    """Visits that each class should have made to each place, shape (K+1, C), more where service varies much."""
+    least = np.zeros(routes.visits.shape)
+    stay = routes.P.sum(axis=(2, 3)).T > 0
+    for chain in network.chains:
+        for c in chain if sum(counts[c] for c in chain) else ():
+            label = network.class_names[c] if network.classes else None
+            scv = [max(1.0, s.scv_of(label)) for s in network.stations]
+            least[:, c] = VISITS * stay[:, c] * [*scv, 1.0]
+    return least
+
+
+def _too_short(network: Network, series: np.ndarray, rare: np.ndarray) -> str:
+    """What cannot be told yet, in a few words."""
+    K, C = rare.shape
+    places = [f"station {name!r}" for name in network.names] + ["thinking"]
+    if rare.any():
+        return f"too few visits to {places[int(np.argwhere(rare)[0, 0])]}"
+    short = too_short(series)
+    if not short.any():
+        return ""
+    what = int(np.flatnonzero(short)[0])
+    where = f"the queue at {places[what // C]}" if what < K * C else "the throughput"
+    return f"{where} still depends on the start"

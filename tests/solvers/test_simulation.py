@@ -1,0 +1,166 @@
+"""The simulation against the Markov chain: how often its intervals hold the truth, and what it says when it cannot."""
+
+import _thread
+import itertools
+import json
+import math
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+FCFS = {"discipline": "fcfs"}
+KINDS = {
+    "fcfs": [qm.Station("q", service_time=0.2, scv=4.0, **FCFS)],
+    "servers": [qm.Station("a", service_time=0.5, servers=2, **FCFS), qm.Station("b", service_time=0.2)],
+    "lifo": [qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)],
+    "rates": [qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], **FCFS)],
+    "phases": [qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.3), **FCFS)],
+    "fork": [qm.ForkJoin("f", service_times=[0.1, 0.2, 0.15])],
+    "classes": [
+        qm.Station("a", service_time={"u": 0.3, "v": 0.1}, **FCFS),
+        qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
+    ],
+}
+
+
+def case(kind):
+    if kind == "classes":
+        return qm.Network(KINDS[kind], think_time=0.5, classes=[qm.JobClass(c, population=2) for c in "uv"]), (2, 2)
+    return qm.Network(KINDS[kind], think_time=0.5), 4
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """Counted over every kind of station: 95 in 100, where intervals 20 % too narrow hold 90."""
+    inside, seeds = [], range(100)
+    for kind in KINDS:
+        network, population = case(kind)
+        truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+        for seed in seeds:
+            result = qm.Simulation(seed=seed, departures=2000).run(network, population)
+            low, high = result.throughput_interval
+            below, above = result.queue_length_interval
+            inside += [low <= truth.throughput <= high, below[0] <= truth.queue_length[0] <= above[0]]
+            assert not low <= 1.2 * truth.throughput <= high  # the control
+    share = np.mean(inside)
+    assert 0.935 <= share <= 0.97, share  # 1,400 intervals, standard error 0.006 if all were apart
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_runs_come_close(kind):
+    network, population = case(kind)
+    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+    found = qm.Simulation(seed=3, departures=100_000).run(network, population)
+    np.testing.assert_allclose(found.solution.class_throughput, truth.class_throughput, rtol=0.01)
+    np.testing.assert_allclose(found.solution.class_queue_length, truth.class_queue_length, rtol=0.03)
+    np.testing.assert_allclose(found.solution.utilization, truth.utilization, rtol=0.01)
+
+
+def test_the_start_is_left_out():
+    """Half of the replications begin with everybody at the station, which takes a while to empty."""
+    network = qm.Network([qm.Station("q", service_time=0.2)], think_time=10.0)
+    truth = qm.solve(network, population=30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", qm.QueueModelWarning)
+        found = [
+            qm.Simulation(seed=s, departures=2000, most_departures=2000).solve(network, 30).queue_length[0]
+            for s in range(100)
+        ]
+    error = np.std(found) / math.sqrt(len(found))
+    assert abs(np.mean(found) - truth.queue_length[0]) < 4 * error
+    assert error < 0.02 * truth.queue_length[0]
+
+
+TOO_SHORT = {
+    "five balanced queues with many customers": (
+        [qm.Station(f"s{k}", service_time=1.0) for k in range(5)],
+        2000,
+        r"the queue at station 's0' still depends on the start",
+    ),
+    "a slow station that is rarely visited": (
+        [qm.Station("fast", service_time=0.005), qm.Station("slow", service_time=10.0, visit_ratio=0.001)],
+        32,
+        r"too few visits to station 'slow'",
+    ),
+    "service that is rarely long": (
+        [qm.Station("q", service_time=1.0, scv=1000.0, **FCFS), qm.Station("other", service_time=0.5)],
+        3,
+        r"too few visits to station 'q'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_SHORT)
+def test_a_run_that_is_too_short_says_so_and_gives_no_interval(name):
+    stations, population, why = TOO_SHORT[name]
+    with pytest.warns(qm.QueueModelWarning, match=rf"40,000 departures in each replication are not enough: {why}"):
+        result = qm.Simulation(departures=20_000, most_departures=40_000).run(qm.Network(stations), population)
+    assert np.isnan([*result.throughput_interval, *result.queue_length_interval.flat]).all()
+    assert "no interval" in repr(result)
+    assert result.solution.reason.startswith("an estimate from a run too short: ")
+    assert json.loads(result.to_json())["throughput_interval"] == [None, None]
+
+
+def test_a_run_is_made_as_long_as_it_must_be():
+    network = qm.Network(
+        [qm.Station("fast", service_time=0.005), qm.Station("slow", service_time=1.0, visit_ratio=0.02)], think_time=0.5
+    )
+    truth = qm.solve(network, population=12).throughput
+    inside, seeds = 0, 30
+    for seed in range(seeds):
+        result = qm.Simulation(seed=seed, departures=2000).run(network, 12)
+        assert result.events > 8 * 2000
+        low, high = result.throughput_interval
+        inside += low <= truth <= high
+    assert inside >= 26  # 28.5 expected
+
+
+def test_queues_are_reported_as_they_were_simulated_class_by_class():
+    """Customers alternate between a short and a long service: both wait alike, whatever their share of the work."""
+    on, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
+    network = qm.Network(
+        [qm.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS), qm.Station("other", service_time=0.1)],
+        classes=[qm.JobClass("short", population=3), qm.JobClass("long", population=0)],
+        routing={("short", "short"): on, ("short", "long"): back, ("long", "long"): on, ("long", "short"): back},
+        think_time=0.3,
+    )
+    truth = qm.solve(network, solver=qm.MarkovChain())
+    found = qm.solve(network, solver=qm.Simulation(seed=2))
+    by_work = network.service_demand / network.service_demand.sum(axis=1, keepdims=True) * truth.queue_length[:, None]
+    assert truth.class_queue_length[0, 0] > 5 * by_work[0, 0]
+    np.testing.assert_allclose(found.class_queue_length, truth.class_queue_length, rtol=0.02)
+
+
+def test_a_seed_repeats_a_simulation():
+    network = qm.Network([qm.Station("q", service_time=0.2, scv=0.0, **FCFS)], think_time=1.0)
+    a, b, c = (qm.solve(network, population=5, solver=qm.Simulation(seed=s, departures=5000)) for s in (1, 1, 2))
+    assert a.throughput == b.throughput != c.throughput
+
+
+def test_control_c_ends_a_long_simulation_at_once():
+    network = qm.Network([qm.Station("q", service_time=0.2)], think_time=1.0)
+    qm.solve(network, population=5, solver=qm.Simulation(departures=2000))  # compiled
+    pressed = itertools.count()
+    timer = threading.Timer(0.2, lambda: (pressed.__next__(), _thread.interrupt_main()))
+    begin = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        qm.solve(network, population=5, solver=qm.Simulation(departures=10**10))
+    assert next(pressed) == 1
+    assert time.monotonic() - begin < 2.0
+
+
+def test_what_cannot_be_simulated_is_refused():
+    with pytest.raises(qm.ModelError, match="'q' is lifo-pr with several servers; use MarkovChain"):
+        qm.solve(
+            qm.Network([qm.Station("q", service_time=0.1, servers=2, discipline="lifo-pr")]),
+            population=2,
+            solver=qm.Simulation(),
+        )
+    for wrong in ({"seed": -1}, {"departures": 10}, {"replications": 1}, {"confidence": 1.0}, {"most_departures": 2.0}):
+        with pytest.raises(qm.ModelError, match=f"simulation: {next(iter(wrong))} must be"):
+            qm.Simulation(**wrong)
