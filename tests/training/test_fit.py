@@ -188,6 +188,10 @@ def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
         alone = getattr(qm.fit(profile()).demands, name)
         assert getattr(model.demands, name) == pytest.approx(alone / 1.25, rel=1e-12)
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.25 / 0.81)
+    for change in ({"accelerator_speed": 2.0}, {"batch_size": 64}):
+        plain = qm.fit(profile()).what_if(**change).throughput([1, 8])
+        untraced_curve = model.what_if(**change).throughput([1, 8])
+        np.testing.assert_allclose(untraced_curve.steps_per_second, 1.25 * plain.steps_per_second, rtol=1e-9)
     overhead = next(p for p in model.parameters if p.name == "tracing overhead")
     assert overhead.value == pytest.approx(1.25)
 
