@@ -212,8 +212,8 @@ def test_children_do_not_outlive_a_killed_parent(family):
 def test_a_time_limit_is_kept_and_keeps_what_there_is(family):
     start = time.monotonic()
     with pytest.warns(QueueModelWarning, match=r"time_limit of .* reached after \d+ of 100000 steps"):
-        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=30)
-    assert time.monotonic() - start < 31
+        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=40)
+    assert time.monotonic() - start < 41
     assert 0 < len(profile.steps) < 100_000
 
 
