@@ -59,8 +59,8 @@ def simulate(
     parameter_servers : int, optional
         As profiled, unless given; tensors are then dealt anew (`sharding`).
     bandwidth : float, optional
-        Nominal bytes per second of every host's link, each direction, for what-ifs; without, what the links carried
-        in the profile.
+        Nominal bytes per second of every host's link, each direction, for what-ifs, by the rule of
+        `queuemodel.training.bandwidth`; without, what the links carried in the profile.
     policy : {"tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"}
         Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
         another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
@@ -68,7 +68,7 @@ def simulate(
     synchronization : {"async", "sync", "bounded"}
         Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest.
     steps : int
-        Of each worker on average.
+        Of each worker on average; of a synchronous run, rounds.
     seed : int
         The same seed gives the same run.
     sharding : {"round-robin", "greedy"}
@@ -83,7 +83,7 @@ def simulate(
     straggler_probability, straggler_slowdown : float
         A step's computations take `straggler_slowdown` times as long with this probability.
     backup_workers : int
-        Synchronous only: a step ends without the slowest so many gradients, which are dropped.
+        Synchronous only: a round ends without the slowest so many gradients, which are dropped.
     staleness_bound : int
     loaded_trip : float
         Seconds that a packet waits at a full link (12 ms, as the buffers of the testbed's links hold). It says how
@@ -95,7 +95,8 @@ def simulate(
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
-        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones.
+        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones,
+        and the one that it is in when the run ends.
     confidence : float
         Of the interval around the throughput.
 
@@ -106,9 +107,9 @@ def simulate(
     Raises
     ------
     DataError
-        When the profile's steps have no operations.
+        When the profile's steps have no operations, take no time, or name servers that are not there.
     ModelError
-        When an argument makes no sense.
+        When an argument makes no sense or does not apply, or the run would not fit into memory.
 
     Notes
     -----

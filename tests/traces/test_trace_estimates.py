@@ -48,6 +48,17 @@ def test_one_late_packet_costs_no_capacity():
     assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=0.01)
 
 
+def test_all_bytes_are_there_when_a_busy_period_ends_however_late_some_of_them_were():
+    rng = np.random.default_rng(0)
+    steps = []
+    for _ in range(6):
+        *others, last = transfers("fetch", [(0.0, rng.integers(20_000, 200_000, 12).tolist())])
+        late = np.where(rng.random(11) < 0.3, rng.uniform(0, 0.4, 11), 0.0)
+        ends = [min(o.end + seconds, last.end) for o, seconds in zip(others, late, strict=True)]
+        steps.append([*(msgspec.structs.replace(o, end=e) for o, e in zip(others, ends, strict=True)), last])
+    assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=0.01)
+
+
 def test_the_standard_error_is_the_jackknifes():
     rates = [0.9e6, 1e6, 1.1e6]
     steps = [transfers("fetch", [(0.0, [500_000])], rate=rate) for rate in rates]
