@@ -105,7 +105,8 @@ class Knee:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        waiting = self.sharing.solve(D, Z, populations).R - D * (1.0 - 1e-9)  # where there is none, like the demands
+        shared = self.sharing.solve(D, Z, populations).R  # shorter than the demands where servers work at once
+        waiting = np.maximum(shared - D, 0.0) + 1e-9 * D  # where there is none, like the demands
         N = populations.reshape(-1, *[1] * Z.ndim)
         X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=self.width)
         left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle

@@ -96,3 +96,13 @@ def test_nine_of_ten_intervals_hold_the_truth_of_closed_networks():
                 counts.append(np.mean((scale * low <= off) & (off <= scale * high)))
     assert 0.89 < np.mean(held[1.0]) < 0.97
     assert np.mean(held[0.8]) < 0.88, "intervals a fifth too narrow go unnoticed"
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 7])
+def test_no_station_has_less_than_its_demand_and_littles_law_holds(servers):
+    points = [qm.Throughput(workers=n, steps_per_second=x, parameter_servers=servers) for n, x in SOUND.items()]
+    model = qm.fit(points)
+    curve = model.throughput(range(1, 17))
+    assert np.all(curve.residence_time >= model.service_demand * (1 - 1e-9))
+    pace = model.pace(curve.workers)  # of the demands' medians; the curve's throughput is the median of all draws
+    assert pace.R.sum(axis=-1) + pace.Z == pytest.approx(curve.workers / pace.X, rel=1e-6)
