@@ -93,8 +93,8 @@ class Simulation:
         X, Q, busy = (np.array(values) for values in zip(*[run.measures() for run in runs], strict=True))
         if why:
             warnings.warn(
-                f"simulation: {runs[0].departures:,} departures in each replication are not enough: {why}; no interval is "
-                "given; allow more most_departures, or take an exact or approximate solver",
+                f"simulation: {runs[0].departures:,} departures in each replication are not enough: {why}; no interval "
+                "is given; allow more most_departures, or take an exact or approximate solver",
                 QueueModelWarning,
                 stacklevel=3,
             )
