@@ -259,6 +259,9 @@ def test_alibaba_in_unix_time(tmp_path):
         read_alibaba(path)
     (job,) = read_alibaba(path, drop_empty=True)
     assert (job.arrival_time, job.steps) == (0, 300)
+    path.write_text("j1,worker,4,Terminated,400,500,600,29,0,V100\n")
+    with pytest.raises(DataError, match="line 1: plan_gpu must be finite and > 0"):
+        read_alibaba(path)
     path.write_text("j1,worker,4,Terminated,500,400,600,29,50,V100\n")
     with pytest.raises(DataError, match="line 1: the job ran for -100 s"):
         read_alibaba(path, drop_empty=True)
