@@ -213,6 +213,7 @@ def test_throughputs_without_a_knee_say_so():
     demand = next(p for p in model.parameters if p.name == "server demand")
     assert not demand.identified
     assert "no saturation" in model.note
+    assert repr(model).startswith(f"job with 1 parameter server(s), form 'single'; {model.note}\n")
     curve = model.throughput([4, 64])
     assert curve.upper[1] / curve.lower[1] > 3 * curve.upper[0] / curve.lower[0]
     links = [p for p in model.parameters if "link" in p.name]
