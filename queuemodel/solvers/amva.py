@@ -85,16 +85,19 @@ class Model:
     def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
         """About how often somebody is at each load-dependent station, for throughputs (n, C) and queues (n, K).
 
-        Work done, X D, is that share times the speed with as many customers as are there then.
+        Work done, X D, is that share times the mean speed with the customers that are there then: about one, and more
+        whose number is spread exponentially.
         """
         if not self.curves:
             return None
         share = np.full(Q.shape, np.nan)
+        spread = -np.log((np.arange(16) + 0.5) / 16)
         for k, curve in self.curves.items():
             work = X @ self.D[k]
-            p = np.ones(len(work))
+            p = 1.0 - np.exp(-Q[:, k])  # as if nobody waited
             for _ in range(30):
-                speed = np.interp(Q[:, k] / np.maximum(p, 1e-300), np.arange(1, len(curve) + 1), curve)
+                more = np.maximum(Q[:, k] / np.maximum(p, 1e-300) - 1.0, 0.0)
+                speed = np.interp(1.0 + more[:, None] * spread, np.arange(1, len(curve) + 1), curve).mean(axis=1)
                 p = np.clip(0.5 * (p + work / speed), 0.0, 1.0)
             share[:, k] = p
         return share

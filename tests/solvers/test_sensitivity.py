@@ -57,13 +57,18 @@ def test_a_delay_takes_as_long_however_long_one_thinks(servers, Z):
 @pytest.mark.parametrize("servers", [1, 2, math.inf])
 def test_slopes_at_a_demand_of_nothing(servers):
     def network(d):
-        stations = [qm.Station("new", service_time=d, servers=servers), qm.Station("q", service_time=0.3, servers=2)]
+        stations = [
+            qm.Station("new", service_time=d, servers=servers),
+            qm.Station("q", service_time=0.3, rates=[1.0, 1.5, 2.0, 2.0]),
+        ]
         return qm.Network(stations, think_time=0.5)
 
     slopes, h = qm.sensitivity(network(0.0), population=4), 1e-6
+    assert slopes.dQ_dD[0, 0] == pytest.approx(slopes.throughput)
     here, later = (qm.solve(network(d), population=4) for d in (0.0, h))
     assert slopes.dX_dD[0] == pytest.approx((later.throughput - here.throughput) / h, rel=1e-3)
     np.testing.assert_allclose(slopes.dR_dD[:, 0], (later.residence_time - here.residence_time) / h, rtol=1e-3)
+    np.testing.assert_allclose(slopes.dU_dD[:, 0], (later.utilization - here.utilization) / h, rtol=1e-3)
 
 
 def test_sensitivity_to_rates():
