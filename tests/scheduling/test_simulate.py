@@ -206,6 +206,15 @@ def test_fairness_of_an_equal_share_without_arrivals_is_one():
     assert schedule.fairness == pytest.approx(np.ones(8))
 
 
+def test_fairness_counts_the_jobs_that_were_met():
+    alone = simulate([job("a", 0, 100, requested_nodes=2)], FIFO(), nodes=8)
+    assert alone.fairness == pytest.approx([4])  # nobody was met: its share are all eight nodes
+    # a meets nobody for ten seconds and b for the next ten: 1.5 jobs on average; b meets a all the time.
+    both = simulate([job("a", 0, 20), job("b", 10, 10)], FIFO(fixed=1), nodes=3)
+    assert both.end.tolist() == [20, 20]
+    assert both.shared_time == pytest.approx([20 / (3 / 1.5), 10 / (3 / 2)])
+
+
 def test_curves_of_every_form_are_understood():
     class Throughput:
         workers = np.array([1, 2, 4])
