@@ -72,7 +72,7 @@ def main(part: str, sample: int, seed: int, limit: int, files: str) -> None:
                 before = path.read_text()
                 apply_mutation(path, get_operator(operator)(), occurrence)
                 try:
-                    if meaning(path.read_text()) == meaning(before):
+                    if not is_another(path.read_text(), before):
                         continue
                     if passes(copy, JUDGES[part], limit):
                         survivors.append(difference(path, before, copy))
@@ -101,6 +101,14 @@ def mutants(paths: list[Path]) -> list[tuple[Path, str, int]]:
                 nodes += getattr(node, "children", [])
             found += [(path, name, occurrence) for occurrence in range(places)]
     return found
+
+
+def is_another(source: str, before: str) -> bool:
+    """Whether the change is Python, and more than a text or an annotation."""
+    try:
+        return meaning(source) != meaning(before)
+    except SyntaxError:
+        return False
 
 
 def meaning(source: str) -> str:
