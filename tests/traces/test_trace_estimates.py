@@ -132,3 +132,4 @@ def test_a_transient_is_cut_off_in_fives_and_never_more_than_half():
     assert mser5(late) <= 100
     assert mser5(np.array([9.0] * 5 + [1.0] * 14)) == 0  # three fives tell nothing
     assert mser5(np.array([9.0] * 5 + [1.0] * 15)) == 5
+    assert mser5(np.array([9.0] * 15 + [1.0] * 5)) == 0  # a change behind the first half is no transient
