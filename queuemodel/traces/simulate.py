@@ -8,7 +8,8 @@ import numpy as np
 
 from ..checks import require_count, require_seed, require_share
 from ..errors import ModelError
-from ..training.profile import MOST_WORKERS, Profile
+from ..training.job import MOST_WORKERS
+from ..training.profile import Profile
 from .kernel.state import DONE, Rules, State, new_state
 from .links import LARGEST_RATE, Links
 from .policies import Policy

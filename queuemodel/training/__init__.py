@@ -11,11 +11,12 @@ Another way of training is another rule; another what-if is a field of `Changes`
 
 from .curve import ThroughputCurve
 from .fit import fit
+from .job import Cluster, Job, Source, Throughput
 from .model import TrainingModel
 from .operations import Operation
 from .parameters import Parameter
 from .plan import Choice, Plan, plan
-from .profile import Cluster, Job, Profile, Source, Step, Throughput
+from .profile import Profile, Step
 from .throughputs import read_throughputs
 
 __all__ = [

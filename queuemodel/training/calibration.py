@@ -11,9 +11,9 @@ import numpy as np
 
 from .demands import Demands
 from .fitted import Fitted
+from .job import Throughput
 from .model import MODEL_ERROR, TrainingModel
 from .parameters import Parameter, spread
-from .profile import Throughput
 from .step_fit import CONTENTION
 from .throughputs import doubt
 

@@ -9,8 +9,9 @@ from ..checks import require_choice, require_count, require_number, require_seed
 from ..errors import ModelError
 from .calibration import calibrate, without_tracing
 from .demands import FORMS, Form
+from .job import Job, Throughput
 from .model import TrainingModel
-from .profile import Job, Profile, Throughput
+from .profile import Profile
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
 

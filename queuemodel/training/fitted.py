@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .demands import Demands, Servers
+from .job import Job, Throughput
 from .parameters import Origin, Parameter, spread
-from .profile import Job, Throughput
 
 #: Names of the demands at the servers.
 NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}

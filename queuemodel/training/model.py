@@ -18,8 +18,8 @@ from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .fitted import Fitted, step_parameters
+from .job import Job
 from .parameters import Origin, Parameter, normal_quantile
-from .profile import Job
 from .rules import Pace, Rule, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.

@@ -13,7 +13,7 @@ from ..checks import LARGEST, require_count, require_number
 from ..errors import ModelError
 from ..results import Result
 from .curve import ThroughputCurve
-from .profile import MOST_EXAMPLES
+from .job import MOST_EXAMPLES
 
 #: From numbers of steps per second to the index of the answer.
 Rule = Callable[[np.ndarray], int | None]

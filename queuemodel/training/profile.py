@@ -8,125 +8,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..checks import one_line, require_count, require_distinct_keys, require_number
+from ..checks import one_line, require_distinct_keys
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
 from ..network.json_reading import require_format
 from ..results import Result
-from .operations import LONGEST_STEP, MOST_BYTES, MOST_SERVERS, Operation
+from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts
+from .operations import LONGEST_STEP, MOST_BYTES, Operation
 
 FORMAT = "queuemodel-profile"
 FORMAT_VERSION = 1
 
-#: Links from 8 kbit/s to 8 Pbit/s; what lies outside was given in another unit.
-SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
-
-#: Seconds; as many steps a second as a measured throughput can have.
-SHORTEST_STEP = 1e-6
-
 #: An operation may end after the next step has begun, but not this many steps later.
 MOST_STEPS_LONG = 100
-
-#: How many workers a job can have.
-MOST_WORKERS = 10_000
-
-MOST_EXAMPLES = 10**15
-
-
-def _require_counts(value: Any, **bounds: tuple[int, int]) -> None:
-    """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
-    for field, (least, most) in bounds.items():
-        if getattr(value, field) is not None:
-            require_count(getattr(value, field), field, least=least, most=most, error=DataError)
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how a profile was taken.
-
-    Attributes
-    ----------
-    framework, framework_version : str
-    method : str
-        What recorded it: ``"run-metadata"``, ``"xplane"``, or another tool's name.
-    style : str
-        ``"graph"`` (TensorFlow 1 sessions), ``"parameter-server-strategy"`` (TensorFlow 2), or "".
-    taken_at : str
-        ISO 8601, or "" when not known.
-    hosts : dict of str to str
-        Task (``"worker:0"``, ``"ps:0"``) to host name or address.
-    """
-
-    framework: str
-    framework_version: str = ""
-    method: str = ""
-    style: str = ""
-    taken_at: str = ""
-    hosts: dict[str, str] = {}
-
-
-class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machines that were profiled.
-
-    Attributes
-    ----------
-    workers, parameter_servers : int
-    bandwidth : float or None
-        Nominal bytes per second of each host's link, one direction; None when not known.
-    """
-
-    workers: int = 1
-    parameter_servers: int = 1
-    bandwidth: float | None = None
-
-    def __post_init__(self) -> None:
-        _require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
-        if self.bandwidth is None:
-            return
-        require_number(
-            self.bandwidth, "bandwidth", positive=True, unit="bytes per second", largest=FASTEST_LINK, error=DataError
-        )
-        if self.bandwidth < SLOWEST_LINK:
-            raise DataError(
-                f"bandwidth must be at least {SLOWEST_LINK:g} bytes per second, got {self.bandwidth!r}; "
-                "10 Gbit/s, say, are 1.25e9"
-            )
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the job is, independent of where it runs.
-
-    Attributes
-    ----------
-    name : str
-    batch_size : int
-        Examples per step and worker.
-    parameter_bytes : int
-        All parameters together.
-    tensors : int
-        How many tensors they are.
-    dataset_size : int or None
-        Examples per epoch, when known.
-    shard_bytes : list of int
-        Parameter bytes on each server, in order; empty when not known.
-    """
-
-    name: str = ""
-    batch_size: int
-    parameter_bytes: int
-    tensors: int
-    dataset_size: int | None = None
-    shard_bytes: list[int] = []
-
-    def __post_init__(self) -> None:
-        _require_counts(
-            self,
-            batch_size=(1, MOST_EXAMPLES),
-            parameter_bytes=(0, MOST_BYTES),
-            tensors=(0, 10**9),
-            dataset_size=(1, MOST_EXAMPLES),
-        )
-        for size in self.shard_bytes:
-            require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -160,7 +54,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     operations: list[Operation] = []
 
     def __post_init__(self) -> None:
-        _require_counts(self, fetched_bytes=(0, MOST_BYTES), pushed_bytes=(0, MOST_BYTES))
+        require_counts(self, fetched_bytes=(0, MOST_BYTES), pushed_bytes=(0, MOST_BYTES))
         for phase in ("step_time", "fetch", "compute", "push", "update", "overlap"):
             value = getattr(self, phase)
             if not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_STEP:  # NaN fails too
@@ -181,20 +75,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 )
             if any(type(earlier) is not int or not 0 <= earlier < number for earlier in operation.after):
                 raise DataError(f"{where}: after must name operations before it in the list, got {operation.after!r}")
-
-
-class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A measured throughput of the whole cluster, in steps of all workers per second."""
-
-    workers: int
-    steps_per_second: float
-    parameter_servers: int = 1
-
-    def __post_init__(self) -> None:
-        _require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
-        require_number(
-            self.steps_per_second, "steps_per_second", positive=True, largest=1 / SHORTEST_STEP, error=DataError
-        )
 
 
 class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from ..errors import FitError
 from ..solvers.knee import knee_throughput
 from .demands import Demands, Servers, largest_share, uneven_shards
 from .fitted import Fitted
+from .job import Job, Throughput
 from .parameters import Parameter
-from .profile import Job, Throughput
 from .throughputs import doubt
 
 #: Knee widths s: service times of coefficient of variation about 0.1, 0.3 and 0.5; rarely rounder knees, as exponential

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..errors import DataError
 from ..rows import Row, read_rows
-from .profile import Throughput
+from .job import Throughput
 
 
 def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:

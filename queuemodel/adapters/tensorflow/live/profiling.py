@@ -16,7 +16,8 @@ import msgspec
 
 from ....checks import require_writable
 from ....errors import DataError
-from ....training.profile import Profile, Throughput
+from ....training.job import Throughput
+from ....training.profile import Profile
 from .._imports import require_installed
 from ..reading import read_traces
 from .interrupts import Interrupts

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ....checks import require_count
 from ....errors import DataError
+from ....training.job import Cluster, Job, Source
 from ....training.operations import MOST_BYTES
-from ....training.profile import Cluster, Job, Profile, Source
+from ....training.profile import Profile
 from ...phases import derive
 from .folder import run_metadata_files, xplane_files
 from .run_metadata import read_run_metadata
