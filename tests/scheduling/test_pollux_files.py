@@ -61,6 +61,21 @@ def test_gains_of_a_larger_batch_are_those_of_the_noise_scale(traces):
         application.gains(97)
 
 
+def test_batches_are_cut_as_the_artifact_cuts_them(traces):
+    application = read_application(traces, "bert")
+    cuts = {key: application.cut(*key) for key in ((24, 1), (48, 1), (30, 1), (48, 2), (96, 2))}
+    # One GPU makes two passes for more than the initial batch; else there are as many as the memory (24) asks for.
+    assert {key: (cut.local, cut.passes) for key, cut in cuts.items()} == {
+        (24, 1): (24, 0),
+        (48, 1): (24, 1),
+        (30, 1): (15, 1),
+        (48, 2): (24, 0),
+        (96, 2): (24, 1),
+    }
+    # Passes after the first cost the computation again, not the synchronization.
+    assert application.step_seconds((1,), cuts[48, 1]) == pytest.approx(1.0 + (1.0 - 0.01))
+
+
 def test_the_artifacts_conventions_on_one_job(traces, workload):
     workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,1,24\n")
     for policy in ("tiresias", FIFO()):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from queuemodel.cli import main
 from queuemodel.cli.schedule import schedule, schedule_study
 from queuemodel.errors import DataError, ModelError
-from queuemodel.scheduling import FIFO, RankPriced, simulate
+from queuemodel.scheduling import FIFO, EndsEarly, Job, RankPriced, Workload, simulate
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.workloads import (
     read_alibaba,
@@ -36,6 +36,17 @@ def test_a_workload_survives_writing_and_reading(tmp_path):
     write_workload(jobs, tmp_path / "jobs.csv")
     again = read_workload(tmp_path / "jobs.csv")
     assert simulate(again, RankPriced(), nodes=16).end.tolist() == simulate(jobs, RankPriced(), nodes=16).end.tolist()
+
+
+def test_an_end_law_without_a_column_is_not_written(tmp_path):
+    for end, fits in ((EndsEarly(0.5), True), (EndsEarly(0.5, alpha=2.0), False), (EndsEarly(0.5, beta=2.0), False)):
+        jobs = Workload([Job("a", arrival_time=0, steps=1, curve={1: 1.0}, end=end)])
+        if fits:
+            write_workload(jobs, tmp_path / "jobs.csv")
+            assert read_workload(tmp_path / "jobs.csv").jobs[0].end == end
+        else:
+            with pytest.raises(ModelError, match="no column for the law of progress"):
+                write_workload(jobs, tmp_path / "jobs.csv")
 
 
 def test_a_workload_is_read(workload):
