@@ -44,9 +44,9 @@ def test_the_judge_would_notice_two_percent():
 
 
 @pytest.mark.parametrize("by_class", [False, True])
-def test_customers_start_where_their_class_comes(by_class):
+@pytest.mark.parametrize(("there", "back"), [([[0, 1], [1, 0]],) * 2, ([[0, 1], [0, 0]], [[0, 0], [1, 0]])])
+def test_customers_start_where_their_class_comes(by_class, there, back):
     """Classes alternate: A only at the first station, B only at the second, so that each cycle is one visit to each."""
-    there, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
     times = ({"A": 0.1}, {"B": 0.2}) if by_class else (0.1, 0.2)
     network = qm.Network(
         [qm.Station("first", service_time=times[0]), qm.Station("second", service_time=times[1])],
