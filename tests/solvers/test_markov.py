@@ -53,6 +53,11 @@ def test_customers_start_where_their_class_comes(by_class, there, back):
         classes=[qm.JobClass("A", population=1), qm.JobClass("B", population=1)],
         routing={("A", "B"): there, ("B", "A"): back},
     )
+    if there == back and not by_class:  # the same with the classes' parts exchanged: A never comes to the first station
+        other = qm.Network(network.stations, classes=network.classes, routing=network.routing, reference="second")
+        assert chain(other).throughput == pytest.approx(0.3 / 0.07, rel=1e-9)
+        assert np.count_nonzero(chain(other).class_queue_length) == 2
+        np.testing.assert_allclose(chain(other).class_queue_length, qm.solve(other).class_queue_length, rtol=1e-9)
     # two queues in a ring with two customers: X = (D1 + D2) / (D1**2 + D1 D2 + D2**2)
     assert chain(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-9)
     assert qm.solve(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-12)
