@@ -13,6 +13,7 @@ import queuemodel as qm
 from queuemodel import plotting
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.drawing import COLORS, finish
+from queuemodel.prediction import predict
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -89,7 +90,13 @@ def knee() -> Axes:
     return ax
 
 
+def all_reduce() -> Axes:
+    """Where the time of a data-parallel round goes."""
+    return plotting.plot_step_time(predict(example_profile("ddp-alexnet-40"), workers=range(1, 13)))
+
+
 FIGURES = {
+    "all-reduce": all_reduce,
     "readme": readme,
     "step-time": step_time,
     "efficiency": efficiency,

@@ -39,6 +39,9 @@ PLACES = {
     "receive link": "#e69f00",
     "server update": "#009e73",
     "parameter server": "#0072b2",
+    "network": "#0072b2",
+    "latency": "#cc79a7",
+    "stragglers": "#e69f00",
 }
 
 LINES = ("-", "--", ":", "-.")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .checks import require_choice, require_seed, require_share
 from .errors import ModelError
+from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
 from .training.curve import require_workers
@@ -18,11 +19,19 @@ Method = Literal["auto", "mva", "trace"]
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
+Strategy = Literal["async-ps", "all-reduce"]
+STRATEGIES = ("async-ps", "all-reduce")
+
+#: What-ifs that belong to one strategy.
+ONLY = dict.fromkeys(("latency", "bucket_bytes", "collective"), "all-reduce")
+ONLY |= dict.fromkeys(("parameter_servers", "shards", "worker_speeds"), "async-ps")
+
 
 def predict(
     data: Profile | Sequence[Throughput],
     *,
     workers: int | Iterable[int] = range(1, 33),
+    strategy: Strategy | None = None,
     method: Method = "auto",
     throughputs: Sequence[Throughput] = (),
     form: Literal["links", "single"] = "links",
@@ -37,6 +46,9 @@ def predict(
     ----------
     data : Profile, or sequence of Throughput
     workers : iterable of int
+    strategy : {"async-ps", "all-reduce"}, optional
+        How the job trains: asynchronously on parameter servers, or in rounds that end in an all-reduce. Unless given,
+        what the profile recorded.
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
@@ -51,7 +63,7 @@ def predict(
     progress : bool
         Show a progress bar on standard error.
     **changes
-        What-ifs, see `TrainingModel.what_if`.
+        What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`.
 
     Raises
     ------
@@ -64,6 +76,22 @@ def predict(
     require_seed(seed, "predict: seed")
     changes = {name: value for name, value in changes.items() if value is not None}
     profile = data if isinstance(data, Profile) else None
+    if strategy is None:
+        strategy = "all-reduce" if profile and profile.rounds and not profile.steps else "async-ps"
+    require_choice(strategy, "predict: strategy", STRATEGIES)
+    if foreign := [name for name in changes if name in ONLY and ONLY[name] != strategy]:
+        raise ModelError(f"predict: {foreign[0]} is a question for strategy {ONLY[foreign[0]]!r}, not {strategy!r}")
+    if strategy == "all-reduce":
+        if profile is None or not profile.rounds:
+            raise ModelError(
+                "predict: strategy 'all-reduce' needs a profile with recorded rounds; import traces of torch.profiler"
+            )
+        if method != "auto" or form != "links" or throughputs:
+            raise ModelError("predict: method, form and throughputs are for strategy 'async-ps', not 'all-reduce'")
+        model = AllReduceModel(fit_rounds(profile)).what_if(**changes)
+        return model.throughput(workers, confidence=confidence, seed=seed)
+    if profile and not (profile.steps or profile.throughputs or throughputs):
+        raise ModelError("predict: the profile has rounds of synchronous training only; ask with strategy 'all-reduce'")
     traced = profile is not None and any(step.operations for step in profile.steps)
     alone = profile is not None and profile.cluster.workers == 1
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
@@ -85,8 +113,8 @@ def predict(
         return trace_curve(
             profile, workers=workers, confidence=confidence, seed=seed, progress=progress, untraced=untraced, **changes
         )
-    model = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
-    return model.throughput(workers, confidence=confidence)
+    fitted = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
+    return fitted.throughput(workers, confidence=confidence)
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput]:

@@ -11,7 +11,7 @@ import click
 
 from ..checks import require_count, require_number, require_seed, require_share
 from ..errors import QueueModelError
-from ..units import parse_bandwidth, parse_duration
+from ..units import parse_bandwidth, parse_duration, parse_size
 
 
 class Quantity(click.ParamType):
@@ -74,6 +74,7 @@ def _real(text: str) -> float | str:
 
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
+SIZE = Quantity("size", parse_size)
 COUNTS = Counts()
 COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
 DATASET_SIZE = Quantity("count", lambda text: require_count(_whole(text), "it", most=10**15))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from ..prediction import load
+from ..prediction import STRATEGIES, load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
@@ -23,6 +23,7 @@ from .options import (
     PICTURES,
     POSITIVE,
     SEED,
+    SIZE,
     csv_text,
     format_option,
 )
@@ -34,6 +35,7 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.argument("profile", type=click.Path(dir_okay=False)),
             click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
+            click.option("--strategy", type=click.Choice(STRATEGIES), help="[default: as the profile was recorded]"),
             click.option(
                 "--method",
                 type=click.Choice(["auto", "mva", "trace"]),
@@ -46,6 +48,8 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--throughputs", type=click.Path(dir_okay=False), help="CSV of throughputs to fit too."),
             click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
+            click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
+            click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
             click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),
             click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
             click.option("--seed", type=SEED, default=0, show_default=True),

@@ -20,12 +20,12 @@ def examples() -> list[str]:
 
 
 def example_profile(name: str = "alexnet-60") -> Profile:
-    """A profile recorded on a real TensorFlow cluster.
+    """A profile recorded on a real TensorFlow or PyTorch cluster.
 
     Parameters
     ----------
-    name : {"alexnet-60", "resnet50-60"}
-        Layers' shapes, and the bandwidth in Mbit/s.
+    name : {"alexnet-60", "resnet50-60", "ddp-alexnet-40"}
+        Layers' shapes, and the bandwidth in Mbit/s; "ddp" is data-parallel PyTorch.
 
     Raises
     ------
@@ -42,11 +42,11 @@ def example_profile(name: str = "alexnet-60") -> Profile:
 
 
 def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
-    """Throughputs measured on the same cluster with 1, 2, 4 and 8 workers, or in a cloud on 1 to 8.
+    """Throughputs measured on the same cluster with up to 8 workers, or in a cloud on 1 to 8.
 
     Parameters
     ----------
-    name : {"alexnet-60", "resnet50-60", "shakesmall-p100"}
+    name : {"alexnet-60", "resnet50-60", "ddp-alexnet-40", "shakesmall-p100"}
 
     Examples
     --------

@@ -58,6 +58,8 @@ class ThroughputCurve(Result):
         What was measured, for plots and tables.
     method, note : str
         How it was predicted, and what to know before trusting it.
+    synchronous : bool
+        Whether all workers make their steps together, in rounds.
     """
 
     workers: np.ndarray
@@ -82,6 +84,7 @@ class ThroughputCurve(Result):
     measured: tuple[tuple[int, float], ...] = ()
     method: str = ""
     note: str = ""
+    synchronous: bool = False
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -92,6 +95,11 @@ class ThroughputCurve(Result):
     def examples_per_second(self) -> np.ndarray:
         """Steps per second times the mini-batch size."""
         return self.steps_per_second * self.batch_size
+
+    @property
+    def rounds_per_second(self) -> np.ndarray:
+        """Synchronous steps of the whole group; NaN for workers on their own."""
+        return self.steps_per_second / self.workers if self.synchronous else np.full(len(self.workers), np.nan)
 
     @property
     def speedup(self) -> np.ndarray:
@@ -146,6 +154,7 @@ class ThroughputCurve(Result):
             row = {
                 "workers": n,
                 "steps_per_second": float(self.steps_per_second[i]),
+                **({"rounds_per_second": float(self.rounds_per_second[i])} if self.synchronous else {}),
                 "lower": float(self.lower[i]),
                 "upper": float(self.upper[i]),
                 "examples_per_second": float(self.examples_per_second[i]),
@@ -165,6 +174,7 @@ class ThroughputCurve(Result):
             "method": self.method,
             "workers": self.workers.tolist(),
             "steps_per_second": self.steps_per_second.tolist(),
+            **({"rounds_per_second": self.rounds_per_second.tolist()} if self.synchronous else {}),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "confidence": self.confidence,
@@ -196,8 +206,9 @@ class ThroughputCurve(Result):
         knee = f"{self.saturation_workers:.3g}" if np.isfinite(self.saturation_workers) else "none"
         most = self.profiled_workers
         profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
+        servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
         return (
-            f"throughput with {self.parameter_servers} parameter server(s), {self.method}; bottleneck "
+            f"throughput{servers}, {self.method}; bottleneck "
             f"{self.bottleneck or 'none'}, saturation at {knee} workers; intervals of {self.confidence:.0%}; "
             f"{profiled}" + (f"; {self.note}" if self.note else "")
         )

@@ -119,7 +119,8 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
 
     The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
     were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
-    several servers are added up, what is thinner than a line is left out. A curve whose method has no stations is drawn
+    several servers are added up, what is thinner than a line is left out. Of synchronous rounds it is the computation
+    of a mean rank and what network and stragglers add to it. A curve whose method has no stations is drawn
     as the step time alone.
     """
     ax = ax or new_axes()
@@ -199,7 +200,8 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
     for index, (name, columns) in enumerate(kinds.items()):
         color = PLACES.get(name, COLORS[index % len(COLORS)])
         residence = curve.residence_time[:, columns].sum(axis=1)
-        service = np.minimum((curve.utilization[:, columns] / curve.steps_per_second[:, None]).sum(axis=1), residence)
+        busy = (curve.utilization[:, columns] / curve.steps_per_second[:, None]).sum(axis=1)
+        service = residence if curve.synchronous else np.minimum(busy, residence)
         layers.append((name, service, bottom, color, 1.0))
         layers.append((f"{name}, waiting", residence - service, bottom + service, color, 0.4))
         bottom = bottom + residence
@@ -210,7 +212,7 @@ def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
     last = max(int(curve.workers[-1]), curve.profiled_workers)
     ax.set_xlim(0, last + max(0.5, 0.02 * last))
     servers = curve.parameter_servers
-    ax.set_xlabel("workers" if servers == 1 else f"workers (with {servers} parameter servers)")
+    ax.set_xlabel("workers" if servers < 2 else f"workers (with {servers} parameter servers)")
     station = f", {curve.bottleneck}" if curve.bottleneck else ""
     mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
     whole_numbers(ax)

@@ -15,6 +15,7 @@ from ..network.json_reading import require_format
 from ..results import Result
 from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts
 from .operations import LONGEST_STEP, MOST_BYTES, Operation
+from .rounds import Round
 
 FORMAT = "queuemodel-profile"
 FORMAT_VERSION = 1
@@ -86,6 +87,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cluster : Cluster
     job : Job
     steps : list of Step
+    rounds : list of Round
+        Of synchronous training, of each rank, of runs with different numbers of ranks.
     throughputs : list of Throughput
         Measured for other node counts; used together with the steps in one fit.
     """
@@ -96,12 +99,13 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cluster: Cluster = Cluster()
     job: Job
     steps: list[Step] = []
+    rounds: list[Round] = []
     throughputs: list[Throughput] = []
 
     def __post_init__(self) -> None:
         require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
-        if not self.steps and not self.throughputs:
-            raise DataError("a profile needs at least one step or one measured throughput, got none")
+        if not (self.steps or self.rounds or self.throughputs):
+            raise DataError("a profile needs at least one step, round or measured throughput, got none")
         if len(self.job.shard_bytes) not in (0, self.cluster.parameter_servers):
             raise DataError(
                 f"job.shard_bytes must have one entry per parameter server ({self.cluster.parameter_servers}), "
@@ -161,9 +165,22 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         fields = [name for name in Step.__struct_fields__ if name != "operations"]
         return [{name: getattr(step, name) for name in fields} for step in self.steps]
 
+    def _recorded(self) -> str:
+        if not self.rounds:
+            servers = self.cluster.parameter_servers
+            return f"{len(self.steps)} steps, {self.cluster.workers} worker(s), {servers} parameter server(s)"
+        runs = sorted({one.ranks for one in self.rounds})
+        counts = [len({one.number for one in self.rounds if one.ranks == ranks}) for ranks in runs]
+        return ", ".join(f"{count} rounds of {ranks} rank(s)" for ranks, count in zip(runs, counts, strict=True))
+
     def summary(self) -> list[dict[str, Any]]:
-        """Mean, standard deviation, least and largest of each step field."""
+        """Mean, standard deviation, least and largest of each step field, and of rounds by their number of ranks."""
         fields = [name for name in Step.__struct_fields__ if name != "operations"]
+        measures = {name: self.values(name) for name in (fields if self.steps else [])}
+        for ranks in sorted({one.ranks for one in self.rounds}):
+            own = [one for one in self.rounds if one.ranks == ranks]
+            measures[f"round_time of {ranks} rank(s)"] = np.array([one.round_time for one in own])
+            measures[f"computed of {ranks} rank(s)"] = np.array([one.computed for one in own])
         return [
             {
                 "field": name,
@@ -172,8 +189,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 "min": float(v.min()),
                 "max": float(v.max()),
             }
-            for name in (fields if self.steps else [])
-            for v in [self.values(name)]
+            for name, v in measures.items()
         ]
 
     def tables(self) -> list[list[dict[str, Any]]]:
@@ -183,7 +199,6 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def caption(self) -> str:
         """Job and cluster."""
         return (
-            f"{self.job.name or 'job'}: {len(self.steps)} steps, {self.cluster.workers} worker(s), "
-            f"{self.cluster.parameter_servers} parameter server(s), batch size {self.job.batch_size}, "
+            f"{self.job.name or 'job'}: {self._recorded()}, batch size {self.job.batch_size}, "
             f"{self.job.parameter_bytes / 1e6:.3g} MB in {self.job.tensors} tensors"
         )

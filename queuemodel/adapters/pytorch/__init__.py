@@ -1,0 +1,8 @@
+"""Reading what ``torch.profiler`` recorded of data-parallel training; needs no PyTorch.
+
+`traces` finds the ranks' files of one run or several and puts them together to a `Profile`; `chrome` reads one file.
+"""
+
+from .traces import is_trace, read_traces
+
+__all__ = ["is_trace", "read_traces"]

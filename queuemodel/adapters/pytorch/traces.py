@@ -1,0 +1,113 @@
+"""Folders of rank files to a profile: each folder one run of the job, with its own number of ranks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import DataError
+from ...training import Cluster, Job, Profile, Source
+from .chrome import RankTrace, read_rank
+
+SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
+
+
+def is_trace(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds such files."""
+    return Path(folder).is_dir() and any(path.name.endswith(SUFFIXES) for path in Path(folder).iterdir())
+
+
+def read_traces(
+    folders: Sequence[str | os.PathLike[str]],
+    *,
+    batch_size: int,
+    name: str = "",
+    bandwidth: float | None = None,
+    dataset_size: int | None = None,
+) -> Profile:
+    """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
+
+    One node's run tells the computation, two nodes' the network; the numbers of ranks are read from the files.
+
+    Parameters
+    ----------
+    folders : sequence of paths
+        One for each run of the job.
+    batch_size : int
+        Examples per step and rank.
+    name : str
+    bandwidth : float, optional
+        Nominal bytes per second of each host's link.
+    dataset_size : int, optional
+        Examples per epoch.
+
+    Raises
+    ------
+    DataError
+        When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
+    """
+    runs = [_read_run(Path(folder)) for folder in folders]
+    ranks = [run[0].ranks for run in runs]
+    if len(set(ranks)) < len(ranks):
+        raise DataError(f"{folders[-1]}: each folder must be a run with another number of ranks, got {ranks}")
+    gradients = [_gradient_bytes(run) for run in runs]
+    for folder, sizes in zip(folders, gradients, strict=True):
+        if sizes != gradients[0]:
+            raise DataError(
+                f"{folder}: another job than {folders[0]}: {sum(sizes):,} bytes of gradients in {len(sizes)} tensors, "
+                f"there {sum(gradients[0]):,} in {len(gradients[0])}"
+            )
+    backends = {trace.backend for run in runs for trace in run if trace.backend}
+    return Profile(
+        source=Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends))),
+        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth),
+        job=Job(
+            name=name,
+            batch_size=batch_size,
+            parameter_bytes=_parameter_bytes(runs) or sum(gradients[0]),
+            tensors=len(gradients[0]),
+            dataset_size=dataset_size,
+        ),
+        rounds=[one for run in runs for trace in run for one in trace.rounds],
+    )
+
+
+def _read_run(folder: Path) -> list[RankTrace]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give a folder of *.pt.trace.json files for each run")
+    paths = sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
+    if not paths:
+        raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
+    traces = sorted((read_rank(path) for path in paths), key=lambda trace: trace.rank)
+    for one, other in itertools.pairwise(traces):
+        if one.rank == other.rank:
+            raise DataError(f"{other.where}: rank {other.rank} again, as in {one.where}; remove the copy")
+    if [trace.rank for trace in traces] != list(range(traces[0].ranks)) or len({t.ranks for t in traces}) > 1:
+        present = ", ".join(str(trace.rank) for trace in traces)
+        raise DataError(f"{folder}: the files of all {traces[0].ranks} ranks are needed, got those of {present}")
+    numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
+    if not numbers:
+        raise DataError(f"{folder}: the ranks recorded no step in common")
+    return [
+        RankTrace(t.where, t.rank, t.ranks, t.backend, [one for one in t.rounds if one.number in numbers])
+        for t in traces
+    ]
+
+
+def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
+    """What the buckets carry: gradients of inputs are none of it; 0 without buckets."""
+    rounds = [one for run in runs for trace in run for one in trace.rounds if one.buckets]
+    return sum(bucket.bytes for bucket in rounds[-1].buckets) if rounds else 0
+
+
+def _gradient_bytes(run: Sequence[RankTrace]) -> tuple[int, ...]:
+    """Sizes of a step's gradients; the same in every step of every rank."""
+    sizes = {tuple(sorted(g.bytes for g in one.gradients)) for trace in run for one in trace.rounds}
+    if len(sizes) > 1:
+        raise DataError(f"{run[0].where}: the steps have different gradients; record a job whose parameters stay")
+    (own,) = sizes
+    if not own:
+        raise DataError(f"{run[0].where}: no AccumulateGrad with sizes in it; record with record_shapes=True")
+    return own

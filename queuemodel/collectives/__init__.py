@@ -1,0 +1,45 @@
+"""How n nodes combine V bytes so that each has the sum of all: the collectives of synchronous training.
+
+An algorithm is a value (`Ring`, `HalvingDoubling`, `MultiTree`, ...). It says its time on n nodes in closed form, from
+what a message, a byte on a link and a byte of reduction cost (`Link`); and who sends what to whom, as data
+(`Schedule`). A schedule is proven by running it on numbers (`Schedule.combine`) and timed by running it on the links of
+a topology that share their bandwidth max-min fairly (`execute`), so that formula and schedule check each other:
+
+    link      the three costs
+    topology  nodes and directed links: full bisection, ring, mesh, torus, fat tree
+    schedule  transfers as data; execute: their time on a topology
+    exchange  algorithms by which equal nodes exchange pieces: rings and recursive ones
+    trees     algorithms along trees: double binary tree, MultiTree, Hoplite
+    servers   algorithms through servers: parameter servers, BytePS' split
+"""
+
+from .exchange import HalvingDoubling, Hierarchical, RecursiveDoubling, Ring
+from .link import Link
+from .schedule import Algorithm, Schedule, Transfer, execute
+from .servers import ParameterServers, SplitServers
+from .topology import Topology, complete, fat_tree, full_bisection, mesh, ring, torus
+from .trees import DoubleBinaryTree, Hoplite, MultiTree
+
+__all__ = [
+    "Algorithm",
+    "DoubleBinaryTree",
+    "HalvingDoubling",
+    "Hierarchical",
+    "Hoplite",
+    "Link",
+    "MultiTree",
+    "ParameterServers",
+    "RecursiveDoubling",
+    "Ring",
+    "Schedule",
+    "SplitServers",
+    "Topology",
+    "Transfer",
+    "complete",
+    "execute",
+    "fat_tree",
+    "full_bisection",
+    "mesh",
+    "ring",
+    "torus",
+]

@@ -1,0 +1,72 @@
+"""How long a synchronous round takes, for many rounds and ranks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+
+def round_time(
+    ready: np.ndarray, computed: np.ndarray, work: np.ndarray, latency: np.ndarray, *, at_once: int = 1
+) -> np.ndarray:
+    """Seconds from the start of a round until all its buckets are reduced and all computation is done.
+
+    Buckets go through the network in their order. The network works on one after the other as long as any is there, as
+    a queue with one server does whatever its discipline; a bucket needs `work` of it and, beside that, `latency`. With
+    ``at_once`` buckets under way, the latency of one passes while others are worked on, so that in a row each takes
+    max(work, (work + latency) / at_once); the last one's latency remains. Exact max-plus recursion for one bucket at a
+    time, and for more where no bucket's work is less than its share of latency.
+
+    Parameters
+    ----------
+    ready : ndarray, shape (..., b)
+        When the slowest rank has each bucket, increasing along the last axis.
+    computed : ndarray, shape (...)
+        When the slowest rank has computed.
+    work, latency : ndarray, shape (b,)
+        Seconds of each bucket's reduction that need the network's bandwidth, and that do not.
+    at_once : int
+        Buckets under way together.
+
+    Returns
+    -------
+    ndarray, shape (...)
+    """
+    if ready.shape[-1] == 0:
+        return np.array(computed, dtype=float)
+    alone = work + latency
+    service = np.maximum(work, alone / at_once)
+    behind = np.cumsum(service[::-1])[::-1]  # a bucket and all after it
+    end = (ready + behind).max(axis=-1) + (alone - service)[-1]
+    return np.maximum(np.maximum(end, (ready + alone).max(axis=-1)), computed)
+
+
+def slowest_of(rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
+
+    Ranks are drawn from the recorded rows with a smooth spread around each (a smoothed bootstrap that keeps mean and
+    variance, Silverman and Young, 1987), so that the slowest of many can be slower than any recorded. The draws of few
+    ranks are among those of more.
+
+    Parameters
+    ----------
+    rounds : ndarray, shape (m, b)
+        Recorded times of one rank, increasing along the last axis.
+    ranks : sequence of int
+    samples : int
+        Groups drawn.
+    seed : int
+    """
+    rng = np.random.default_rng(seed)
+    mean, last = rounds.mean(axis=0), rounds[:, -1]
+    spread = last.std() / last.mean() if len(last) > 1 and last.mean() > 0 else 0.0
+    width = 0.9 * spread * len(rounds) ** -0.2
+    keep = 1.0 / np.hypot(1.0, width / spread) if spread > 0 else 1.0
+    slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
+    for wanted in ranks:
+        while n < wanted:
+            rows = rounds[rng.integers(len(rounds), size=samples)] * (1 + width * rng.standard_normal((samples, 1)))
+            np.maximum(slowest, mean + keep * (rows - mean), out=slowest)
+            n += 1
+        yield np.maximum.accumulate(slowest, axis=1)

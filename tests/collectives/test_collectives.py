@@ -1,0 +1,298 @@
+"""Collectives: every schedule leaves the sum everywhere, and takes as long as its formula says."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.collectives import (
+    DoubleBinaryTree,
+    HalvingDoubling,
+    Hierarchical,
+    Hoplite,
+    Link,
+    MultiTree,
+    ParameterServers,
+    RecursiveDoubling,
+    Ring,
+    Schedule,
+    SplitServers,
+    Transfer,
+    complete,
+    execute,
+    fat_tree,
+    full_bisection,
+    mesh,
+    ring,
+    torus,
+)
+from queuemodel.collectives.schedule import max_min_rates
+from queuemodel.collectives.trees import two_trees
+
+#: All that can be asked for any number of nodes.
+ANY = [
+    Ring(),
+    RecursiveDoubling(),
+    HalvingDoubling(),
+    DoubleBinaryTree(),
+    Hoplite(),
+    ParameterServers(),
+    ParameterServers(3),
+    SplitServers(),
+    SplitServers(2, blocks=3),
+]
+LINK = Link(1e9, latency=20e-6, reduction_time=2e-10)
+
+
+def is_summed(schedule: Schedule) -> bool:
+    """Whether integers are summed exactly, everywhere."""
+    values = np.random.default_rng(0).integers(-(10**9), 10**9, size=(schedule.workers, schedule.result))
+    return bool((schedule.combine(values) == values.sum(axis=0)).all())
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23])
+@pytest.mark.parametrize("algorithm", ANY, ids=repr)
+def test_every_schedule_leaves_the_sum_everywhere(algorithm, nodes):
+    assert is_summed(algorithm.schedule(nodes))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+@pytest.mark.parametrize("nodes", [2, 5, 12])
+def test_trees_with_chains_leave_the_sum_everywhere(nodes, depth):
+    assert is_summed(Hoplite().schedule(nodes, depth=depth, blocks=3))
+
+
+@pytest.mark.parametrize(("nodes", "ranks"), [(1, 4), (2, 2), (3, 4), (4, 3), (5, 1)])
+def test_hierarchies_leave_the_sum_everywhere(nodes, ranks):
+    assert is_summed(Hierarchical(ranks, LINK).schedule(nodes))
+
+
+@pytest.mark.parametrize("algorithm", ANY, ids=repr)
+def test_a_schedule_without_one_transfer_is_noticed(algorithm):
+    whole = algorithm.schedule(6)
+    for drop in range(0, len(whole.transfers), max(1, len(whole.transfers) // 20)):
+        left = iter(range(len(whole.transfers)))
+        rounds = tuple(tuple(t for t in one if next(left) != drop) for one in whole.rounds)
+        broken = Schedule(whole.nodes, whole.workers, whole.sizes, rounds, whole.result)
+        assert not is_summed(broken)
+
+
+sizes = st.floats(1.0, 1e9)
+links = st.builds(Link, st.floats(1e6, 1e11), latency=st.floats(0, 1e-3), reduction_time=st.floats(0, 1e-9))
+
+
+@given(st.sampled_from([Ring(), RecursiveDoubling(), HalvingDoubling()]), st.integers(1, 13), sizes, links)
+def test_exchanges_take_what_their_formula_says(algorithm, nodes, size, link):
+    taken = execute(algorithm.schedule(nodes), size, link, full_bisection(nodes))
+    assert taken == pytest.approx(algorithm.time(size, nodes, link), rel=1e-6)
+    if nodes > 1:
+        assert taken != pytest.approx(1.02 * algorithm.time(size, nodes, link), rel=1e-6, abs=0)
+
+
+@given(st.integers(1, 4), st.integers(1, 9), sizes, links)
+def test_parameter_servers_take_what_their_formula_says(servers, nodes, size, link):
+    algorithm = ParameterServers(servers)
+    taken = execute(algorithm.schedule(nodes), size, link, full_bisection(nodes + servers))
+    bound = algorithm.time(size, nodes, link)
+    assert taken == pytest.approx(bound, rel=1e-6)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), sizes, links)
+def test_hierarchies_take_what_their_formula_says(nodes, ranks, size, link):
+    """On a node whose ranks have a card each, as the schedule's links have it."""
+    algorithm = Hierarchical(ranks, link, cards=ranks)
+    taken = execute(algorithm.schedule(nodes), size, link, full_bisection(nodes * ranks))
+    assert taken == pytest.approx(algorithm.time(size, nodes, link), rel=1e-6)
+
+
+def test_rings_of_a_hierarchy_share_the_nodes_card():
+    local, link = Link(1e12), Link(1e9)
+    one, four = (Hierarchical(4, local, cards=cards).time(1e8, 8, link) for cards in (1, 4))
+    inside = Ring().time(1e8, 4, local)
+    assert one - inside == pytest.approx(4 * (four - inside))
+    assert one - inside == pytest.approx(Ring().time(1e8, 8, link))  # all rings' bytes through one card
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 6, 8, 13])
+def test_a_pipelined_double_tree_takes_about_what_its_formula_says(nodes):
+    link, V = Link(1e9, latency=1e-6), 1e8
+    algorithm = DoubleBinaryTree(blocks=24)
+    taken = execute(algorithm.schedule(nodes), V, link, full_bisection(nodes))
+    assert taken >= 2 * (nodes - 1) / nodes * V / link.bandwidth
+    share = taken / algorithm.time(V, nodes, link)
+    assert 0.96 < share < 1.02 if nodes > 3 else share < 1
+    unlimited = DoubleBinaryTree().time(V, nodes, Link(1e9))
+    assert unlimited == pytest.approx(2 * V / 1e9)
+
+
+@pytest.mark.parametrize("nodes", range(1, 40))
+def test_who_is_inside_one_tree_is_a_leaf_of_the_other(nodes):
+    trees = two_trees(nodes)
+    for parents in trees:
+        assert parents.count(None) == 1
+        children = [sum(parent == node for parent in parents) for node in range(nodes)]
+        assert max(children) <= 2
+    if nodes > 2:
+        inside = [{parent for parent in parents if parent is not None} for parents in trees]
+        assert not inside[0] & inside[1]
+
+
+@pytest.mark.parametrize(
+    ("topology", "steps"),
+    [
+        (mesh(2, 2), 2),
+        (ring(8), 4),
+        (ring(16), 8),
+        (torus(4, 4), 5),
+        (mesh(4, 4), 8),
+        (torus(8, 8), 17),
+        (mesh(8, 8), 32),
+        (complete(8), 1),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_multitree_needs_the_published_steps(topology, steps):
+    algorithm, n = MultiTree(topology), topology.nodes
+    assert algorithm.steps == steps
+    assert algorithm.steps >= math.ceil(n * (n - 1) / len(topology.links))
+    for step in range(1, steps + 1):
+        used = [(parent, child) for when, _, parent, child in algorithm.joins if when == step]
+        assert len(used) == len(set(used))  # each link once in a step
+        assert set(used) <= set(topology.links)
+
+
+@pytest.mark.parametrize("topology", [mesh(2, 3), ring(5), torus(3, 3), complete(5)], ids=lambda t: t.name)
+def test_multitree_sums_within_its_time(topology):
+    algorithm, n = MultiTree(topology), topology.nodes
+    assert is_summed(algorithm.schedule(n))
+    link = Link(1e9, latency=1e-6)
+    taken = execute(algorithm.schedule(n), 1e8, link, topology)
+    assert taken <= algorithm.time(1e8, n, link) * (1 + 1e-9)
+    assert taken >= 2 * (n - 1) / n * 1e8 / (1e9 * max(np.bincount([a for a, _ in topology.links])))
+
+
+def test_multitree_beats_a_ring_where_there_are_more_links():
+    link, topology = Link(1e9, latency=1e-6), torus(4, 4)
+    assert MultiTree(topology).time(1e8, 16, link) < 0.5 * Ring().time(1e8, 16, link)
+    with pytest.raises(qm.ModelError, match="16 nodes, not 8"):
+        MultiTree(topology).time(1e8, 8, link)
+    with pytest.raises(qm.ModelError, match="without a switch"):
+        MultiTree(full_bisection(4))
+
+
+@pytest.mark.parametrize(
+    ("size", "depths"),
+    [(4, [0, 1, 2, 3, 4]), (1, [2, 3, 4, 5, 6]), (32, [0, 0, 0, 0, 1]), (1024, [0, 0, 0, 0, 0])],
+)
+def test_hoplite_chooses_the_published_depths(size, depths):
+    link = Link(9.68 * 2**30 / 8, latency=750e-6)
+    assert [Hoplite().depth(size * 2**20, objects, link) for objects in (3, 7, 15, 31, 63)] == depths
+
+
+@pytest.mark.parametrize(("nodes", "cap", "depth"), [(4, 100, 0), (9, 100, 0), (7, 3, 1), (15, 3, 2), (16, 2, 3)])
+def test_hoplite_takes_what_its_formula_says_when_blocks_are_small(nodes, cap, depth):
+    algorithm, size, blocks = Hoplite(), 1e8, 64
+    link = Link(1e9, latency=size / 1e9 / cap)
+    assert algorithm.depth(size, nodes - 1, link) == depth
+    whole = algorithm.schedule(nodes, depth=depth, blocks=blocks)
+    rounds = tuple(tuple(t for t in one if t.reduce) for one in whole.rounds)
+    reduce_only = Schedule(nodes, nodes, whole.sizes, tuple(one for one in rounds if one))
+    taken = execute(reduce_only, size, Link(1e9), full_bisection(nodes))
+    transit = algorithm.reduce_time(size, nodes, Link(1e9)) * (2 if depth else 1)  # without latency it is one chain
+    hops = (algorithm.reduce_time(size, nodes, link) - transit) / link.latency
+    assert transit * (1 - 1e-9) <= taken <= transit * (1 + hops / blocks)
+    assert hops == pytest.approx(len(reduce_only.rounds))
+
+
+@given(st.integers(2, 40), st.integers(0, 40))
+def test_bytes_are_split_so_that_all_links_are_equally_busy(nodes, extra):
+    algorithm, link = SplitServers(extra), Link(1.0)
+    n, k, x = nodes, extra, algorithm.extra_share(nodes)
+    worker = 1 + (n - 2) * (1 - x) / n
+    if 0 < k <= n:
+        assert n * x / k == pytest.approx(worker)
+        assert algorithm.time(1.0, n, link) == pytest.approx(worker)
+    assert algorithm.time(1.0, n, link) >= 1.0 - 1e-12
+
+
+def test_published_splits():
+    link = Link(1.0)
+    assert SplitServers(4).time(1.0, 8, link) == pytest.approx(1.273, abs=5e-4)
+    for n in (2, 5, 16):
+        assert SplitServers(0).time(1.0, n, link) == pytest.approx(Ring().time(1.0, n, link))
+        assert SplitServers(n).time(1.0, n, link) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("nodes", "extra"), [(3, 0), (4, 2), (4, 4)])
+def test_split_servers_tend_to_their_formula_as_blocks_get_smaller(nodes, extra):
+    link = Link(1e9)
+    taken = [
+        execute(SplitServers(extra, blocks=m).schedule(nodes), 1e8, link, full_bisection(nodes + extra))
+        for m in (1, 24)
+    ]
+    bound = SplitServers(extra).time(1e8, nodes, link)
+    assert bound * (1 - 1e-9) <= taken[1] <= 1.25 * bound  # fair shares are not the best ones
+    assert taken[1] <= taken[0] * (1 + 1e-9)
+
+
+def test_an_oversubscribed_core_slows_a_ring_across_racks_only_where_it_is_narrow():
+    link, V, n = Link(1e9), 1e8, 8
+    schedule = Ring().schedule(n)
+    times = [execute(schedule, V, link, fat_tree(n, nodes_per_rack=4, oversubscription=o)) for o in (1, 4, 8)]
+    assert times[0] == pytest.approx(Ring().time(V, n, link))
+    assert times[1] == pytest.approx(times[0])  # one of four nodes' flows leaves the rack
+    assert times[2] == pytest.approx(2 * times[0])
+
+
+def test_recursive_doubling_suffers_from_a_narrow_core():
+    link, V, n = Link(1e9), 1e8, 8
+    schedule = HalvingDoubling().schedule(n)
+    wide, narrow = (execute(schedule, V, link, fat_tree(n, nodes_per_rack=4, oversubscription=o)) for o in (1, 4))
+    assert narrow > 2 * wide
+
+
+def test_shares_are_max_min_fair():
+    """Bertsekas and Gallager's example: three flows over one link, one of them alone on a second."""
+    rates = max_min_rates([(0,), (0,), (0, 1), (1,)], np.array([1.0, 1.0]))
+    assert rates == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3])
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True), min_size=1, max_size=8))
+def test_max_min_shares_fill_a_link_of_every_flow(routes):
+    capacities = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.1])
+    rates = max_min_rates([tuple(route) for route in routes], capacities)
+    load = np.array([sum(rates[f] for f, route in enumerate(routes) if link in route) for link in range(6)])
+    assert (load <= capacities * (1 + 1e-9)).all()
+    for f, route in enumerate(routes):  # on some full link nobody has more
+        limits = [link for link in route if load[link] >= capacities[link] * (1 - 1e-9)]
+        assert any(
+            rates[f] >= max(rates[g] for g, other in enumerate(routes) if link in other) - 1e-9 for link in limits
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Link(0.0), "bandwidth"),
+        (lambda: Link(1e9, latency=-1e-6), "latency"),
+        (lambda: Link(1e9, reduction_time=math.nan), "reduction_time"),
+        (lambda: ParameterServers(0), "servers"),
+        (lambda: SplitServers(-1), "extra"),
+        (lambda: Hierarchical(0, LINK), "ranks_per_node"),
+        (lambda: DoubleBinaryTree(0), "blocks"),
+        (lambda: Ring().schedule(0), "nodes"),
+        (lambda: torus(0, 3), "rows"),
+        (lambda: fat_tree(8, nodes_per_rack=4, oversubscription=0), "oversubscription"),
+        (lambda: Schedule(2, 2, (0.5, 0.4), ()), "add up to 1"),
+        (lambda: Schedule(2, 2, (1.0,), ((Transfer(0, 0, range(1), True),),)), "join two"),
+        (lambda: Schedule(2, 2, (1.0,), ((Transfer(0, 1, range(1, 2), True),),)), "pieces"),
+        (lambda: execute(Ring().schedule(3), 1.0, LINK, full_bisection(4)), "needs 3 nodes"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(make, match):
+    with pytest.raises(qm.ModelError, match=match) as caught:
+        make()
+    assert "\n" not in str(caught.value)
