@@ -13,14 +13,12 @@ from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
 from .training.curve import require_workers
+from .training.prior import STRATEGIES, Strategy
 
 Method = Literal["auto", "mva", "trace"]
 #: Changes that the simulation knows too.
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
-
-Strategy = Literal["async-ps", "all-reduce"]
-STRATEGIES = ("async-ps", "all-reduce")
 
 #: What-ifs that belong to one strategy.
 ONLY = dict.fromkeys(("latency", "bucket_bytes", "collective"), "all-reduce")
@@ -46,9 +44,9 @@ def predict(
     ----------
     data : Profile, or sequence of Throughput
     workers : iterable of int
-    strategy : {"async-ps", "all-reduce"}, optional
-        How the job trains: asynchronously on parameter servers, or in rounds that end in an all-reduce. Unless given,
-        what the profile recorded.
+    strategy : {"async-ps", "sync-ps", "all-reduce"}, optional
+        How the job trains: asynchronously on parameter servers, or in rounds that end at the servers (from throughputs
+        alone) or in an all-reduce (from recorded rounds or throughputs). Unless given, what the profile recorded.
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
@@ -75,46 +73,63 @@ def predict(
     require_share(confidence, "predict: confidence", open_ended=True)
     require_seed(seed, "predict: seed")
     changes = {name: value for name, value in changes.items() if value is not None}
-    profile = data if isinstance(data, Profile) else None
     if strategy is None:
-        strategy = "all-reduce" if profile and profile.rounds and not profile.steps else "async-ps"
+        strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
     if foreign := [name for name in changes if name in ONLY and ONLY[name] != strategy]:
         raise ModelError(f"predict: {foreign[0]} is a question for strategy {ONLY[foreign[0]]!r}, not {strategy!r}")
-    if strategy == "all-reduce":
-        if profile is None or not profile.rounds:
-            raise ModelError(
-                "predict: strategy 'all-reduce' needs a profile with recorded rounds; import traces of torch.profiler"
-            )
-        if method != "auto" or form != "links" or throughputs:
-            raise ModelError("predict: method, form and throughputs are for strategy 'async-ps', not 'all-reduce'")
-        model = AllReduceModel(fit_rounds(profile)).what_if(**changes)
-        return model.throughput(workers, confidence=confidence, seed=seed)
-    if profile and not (profile.steps or profile.throughputs or throughputs):
-        raise ModelError("predict: the profile has rounds of synchronous training only; ask with strategy 'all-reduce'")
-    traced = profile is not None and any(step.operations for step in profile.steps)
-    alone = profile is not None and profile.cluster.workers == 1
-    measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
+    asked: dict[str, Any] = {"workers": workers, "confidence": confidence}
+    if strategy != "async-ps":
+        if method != "auto" or form != "links":
+            raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
+        if isinstance(data, Profile) and data.rounds and strategy == "all-reduce":
+            if throughputs:
+                raise ModelError("predict: throughputs besides recorded rounds are not used; leave them out")
+            return AllReduceModel(fit_rounds(data)).what_if(**changes).throughput(**asked, seed=seed)
+        return fit(data, throughputs=throughputs, strategy=strategy).what_if(**changes).throughput(**asked)
+    if isinstance(data, Profile):
+        if not (data.steps or data.throughputs or throughputs):
+            raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
+        curve = _simulated(data, throughputs, method, form, changes, asked | {"seed": seed, "progress": progress})
+        if curve is not None:
+            return curve
+    elif method == "trace":
+        raise ModelError(f"predict: method 'trace' {UNTRACED}")
+    return fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes).throughput(**asked)
+
+
+UNTRACED = "needs a profile with recorded operations; import one from traces"
+
+
+def _simulated(
+    profile: Profile,
+    throughputs: Sequence[Throughput],
+    method: Method,
+    form: str,
+    changes: dict[str, Any],
+    asked: dict[str, Any],
+) -> ThroughputCurve | None:
+    """The curve by simulation of recorded operations, when that is asked for, or best and possible."""
+    measured = [*profile.throughputs, *throughputs]
     unknown = sorted(set(changes) - SIMULATED)
     obstacles = {
-        "needs a profile with recorded operations; import one from traces": not traced,
+        UNTRACED: not any(step.operations for step in profile.steps),
         f"cannot change {', '.join(unknown)}; use method 'mva'": bool(unknown),
         f"has no form {form!r}; use method 'mva'": form != "links",
-        "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": not alone,
+        "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": (
+            profile.cluster.workers != 1
+        ),
     }
-    simulable = not any(obstacles.values())
-    if method == "trace" and not simulable:
-        raise ModelError(f"predict: method 'trace' {next(why for why, so in obstacles.items() if so)}")
+    reasons = [why for why, so in obstacles.items() if so]
+    if method == "trace" and reasons:
+        raise ModelError(f"predict: method 'trace' {reasons[0]}")
     calibrated = any(point.workers > 1 for point in measured)
-    if profile and simulable and (method == "trace" or (method == "auto" and not calibrated)):
-        from .traces.curve import trace_curve
+    if reasons or method == "mva" or (method == "auto" and calibrated):
+        return None
+    from .traces.curve import trace_curve
 
-        untraced = untraced_throughput(measured, profile.cluster.parameter_servers)
-        return trace_curve(
-            profile, workers=workers, confidence=confidence, seed=seed, progress=progress, untraced=untraced, **changes
-        )
-    fitted = fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes)
-    return fitted.throughput(workers, confidence=confidence)
+    untraced = untraced_throughput(measured, profile.cluster.parameter_servers)
+    return trace_curve(profile, untraced=untraced, **asked, **changes)
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput]:

@@ -77,7 +77,8 @@ def _unusual(folder: Path) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value != UNUSUAL[name]}
 
 
-def _measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Workers and steps per second of a testbed series."""
     rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
     rows.sort(key=lambda row: row["workers"])
     return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
@@ -85,7 +86,7 @@ def _measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
     """Predict a testbed series from its one-worker traces alone."""
-    workers, measured = _measured(folder)
+    workers, measured = read_measured(folder)
     curve = predict(profile, workers=workers.tolist(), method=method)
     name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
     return Comparison("testbed", name, method, workers, measured, curve)
@@ -96,7 +97,7 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     from queuemodel.traces import estimate_links, trace_throughput
 
     settings = _unusual(folder)
-    workers, measured = _measured(folder)
+    workers, measured = read_measured(folder)
     rate = estimate_links(profile).transmit.rate
     nominal = json.loads((folder / "job.json").read_text())["bandwidth_mbit"]
     rows = []

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from ..prediction import STRATEGIES, load
+from ..prediction import load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
+from ..training.prior import STRATEGIES
 from .options import (
     BANDWIDTH,
     COUNT,
@@ -89,6 +90,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s --format json
       queuemodel predict throughputs.csv --workers 1:16
+      queuemodel predict throughputs.csv --strategy all-reduce
     """
     require_writable(plot, suffixes=PICTURES)
     curve = _curve(**options)

@@ -17,6 +17,7 @@ from .operations import Operation
 from .parameters import Parameter
 from .plan import Choice, Plan, plan
 from .profile import Profile, Step
+from .round_model import RoundModel
 from .throughputs import read_throughputs
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Parameter",
     "Plan",
     "Profile",
+    "RoundModel",
     "Source",
     "Step",
     "Throughput",

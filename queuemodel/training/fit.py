@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal, overload
 
 from ..checks import require_choice, require_count, require_number, require_seed
 from ..errors import ModelError
@@ -11,9 +12,37 @@ from .calibration import calibrate, without_tracing
 from .demands import FORMS, Form
 from .job import Job, Throughput
 from .model import TrainingModel
+from .prior import STRATEGIES, Strategy
 from .profile import Profile
+from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
+
+
+@overload
+def fit(
+    data: Profile | Sequence[Throughput],
+    *,
+    throughputs: Sequence[Throughput] = ...,
+    form: Form = ...,
+    batch_size: int | None = ...,
+    parameter_bytes: float | None = ...,
+    strategy: Literal["async-ps"] = ...,
+    seed: int = ...,
+) -> TrainingModel: ...
+
+
+@overload
+def fit(
+    data: Profile | Sequence[Throughput],
+    *,
+    throughputs: Sequence[Throughput] = ...,
+    form: Form = ...,
+    batch_size: int | None = ...,
+    parameter_bytes: float | None = ...,
+    strategy: Strategy,
+    seed: int = ...,
+) -> TrainingModel | RoundModel: ...
 
 
 def fit(
@@ -23,8 +52,9 @@ def fit(
     form: Form = "links",
     batch_size: int | None = None,
     parameter_bytes: float | None = None,
+    strategy: Strategy = "async-ps",
     seed: int = 0,
-) -> TrainingModel:
+) -> TrainingModel | RoundModel:
     """Fit the closed network of a training job.
 
     From profiled steps, each demand is the mean over the steps of the time in which the link, or the server, was busy
@@ -44,12 +74,15 @@ def fit(
         Separate transmit link, receive link and update stations, or one parameter-server station for all three.
     batch_size, parameter_bytes
         Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own.
+    strategy : {"async-ps", "sync-ps", "all-reduce"}
+        How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
+        parameter servers or in an all-reduce.
     seed : int
         Of the resampling.
 
     Returns
     -------
-    TrainingModel
+    TrainingModel, or RoundModel for synchronous training
 
     Raises
     ------
@@ -60,6 +93,7 @@ def fit(
     """
     require_choice(form, "fit: form", FORMS)
     require_seed(seed, "fit: seed")
+    require_choice(strategy, "fit: strategy", STRATEGIES)
     if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
@@ -75,11 +109,21 @@ def fit(
             parameter_bytes=int(require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)),
             tensors=0,
         )
-        return TrainingModel(fit_throughputs(measured, job=job))
+        return _from_throughputs(measured, job, strategy)
     if not data.steps:
-        return TrainingModel(fit_throughputs(measured, job=data.job))
+        return _from_throughputs(measured, data.job, strategy)
+    if strategy != "async-ps":
+        raise ModelError(
+            f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
+        )
     fitted = replace(fit_steps(data, form=form, seed=seed), measured=tuple(measured))
     fitted = without_tracing(fitted, seed=seed)
     if any(point.workers > 1 or point.parameter_servers != fitted.servers.count for point in measured):
         fitted = calibrate(fitted, seed=seed)
     return TrainingModel(fitted)
+
+
+def _from_throughputs(measured: list[Throughput], job: Job, strategy: Strategy) -> TrainingModel | RoundModel:
+    if strategy == "async-ps":
+        return TrainingModel(fit_throughputs(measured, job=job))
+    return fit_rounds(measured, job=job, strategy=strategy)

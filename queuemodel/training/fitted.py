@@ -59,6 +59,8 @@ class Fitted:
     width, draw_widths : float or None, ndarray of shape (B,) or None
         The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
         sharing, where only the means of service times matter.
+    before : tuple of Demands and widths, or None
+        Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
         What recorded steps tell; None where there were throughputs only.
     measured : tuple of Throughput
@@ -78,6 +80,7 @@ class Fitted:
     servers: Servers
     width: float | None = None
     draw_widths: np.ndarray | None = None
+    before: tuple[Demands, np.ndarray] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()
     misfit: float = 0.0

@@ -20,6 +20,7 @@ from .demands import Demands, Servers
 from .fitted import Fitted, step_parameters
 from .job import Job
 from .parameters import Origin, Parameter, normal_quantile
+from .prior import MIDDLE
 from .rules import Pace, Rule, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
@@ -28,6 +29,9 @@ MODEL_ERROR = 0.08
 #: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
 #: of one to three stations.
 KNEE_ERROR = 0.01
+#: The quantile of wide posteriors that is predicted. Too high a throughput has the larger relative error, so that the
+#: mean error is least below the median: at Phi(-s) for a spread s of the logarithm, here of a quarter.
+CAUTIOUS = 0.4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,7 +166,7 @@ class TrainingModel(Result):
         X, R, Z = self.pace(populations)
         drawn = self._drawn(populations)
         if self.fitted.average:
-            X = np.median(drawn, axis=-1)
+            X = np.quantile(drawn, CAUTIOUS, axis=-1)
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         error = normal_quantile(confidence) * self._model_error(populations)
@@ -190,6 +194,7 @@ class TrainingModel(Result):
             bottleneck=self.servers.stations[int(D.argmax())],
             profiled_workers=self.profiled_workers,
             measured=self.measured,
+            prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
             note=self.note,
         )
@@ -251,8 +256,19 @@ class TrainingModel(Result):
 
     def _drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        rule = self._rule(self.fitted.width if self.fitted.draw_widths is None else self.fitted.draw_widths)
-        return rule.solve(self.servers.service_demand(self.draws), self.draws.worker, populations).X
+        return self._paces(self.draws, self.fitted.draw_widths, populations)
+
+    def _paces(self, draws: Demands, widths: np.ndarray | None, populations: np.ndarray) -> np.ndarray:
+        rule = self._rule(self.fitted.width if widths is None else widths)
+        return rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+
+    def _prior_share(self, drawn: np.ndarray, populations: np.ndarray) -> np.ndarray:
+        """Share of what one measurement leaves open (its squared spread in logarithms) that is still open, (n,)."""
+        if self.fitted.before is None:
+            return np.empty(0)
+        alone = self._paces(*self.fitted.before, populations)
+        now, before = (np.ptp(np.log(np.quantile(one, MIDDLE, axis=-1)), axis=0) for one in (drawn, alone))
+        return np.minimum((now / before) ** 2, 1.0)
 
     def _model_error(self, populations: np.ndarray) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""

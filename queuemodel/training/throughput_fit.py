@@ -15,6 +15,7 @@ from .demands import Demands, Servers, largest_share, uneven_shards
 from .fitted import Fitted
 from .job import Job, Throughput
 from .parameters import Parameter
+from .prior import KneePrior, knee_prior
 from .throughputs import doubt
 
 #: Knee widths s: service times of coefficient of variation about 0.1, 0.3 and 0.5; rarely rounder knees, as exponential
@@ -25,22 +26,20 @@ WIDTH_WEIGHTS = np.array([1.0, 1.0, 1.0, 0.05, 0.03, 0.02])
 SIGMAS = np.array([0.015, 0.03, 0.06])
 #: How likely a measurement is wrong altogether, and by how much of a logarithm it then errs.
 WRONG, WRONG_SPREAD = 0.02, 1.0
-#: Parameter bytes per second that one server's demand is expected to be worth, and the spread of its logarithm
-#: (assumed; a weak prior, used only when the size of the parameters is known).
-SERVER_BYTES_PER_SECOND = 400e6
-SERVER_BYTES_SPREAD = 0.7
 #: Draws of the posterior that the model keeps.
 DRAWS = 2000
 
 
-def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
+def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | None = None) -> Fitted:
     """Fit server demand and undisturbed cycle to measured throughputs.
 
     A worker's undisturbed cycle is R, of which the busiest server needs D; X(N) follows `knee_throughput`. Prior: log R
-    flat, D/R uniform on (0, 1), the knee's width and the measurement error each from a few values; when the bytes of
-    the parameters are known also a wide log-normal for D. A measurement may be wrong altogether: one that the others
-    contradict hardly counts, and the note names it. Predictions are posterior medians. The method is numerical
-    integration on a grid, without randomness.
+    flat; D/R uniform on (0, 1), but for a share of jobs that saturate nowhere, as their servers grow with their
+    workers; the knee's width and the measurement error each from a few values; when the bytes of the parameters are
+    known also a wide log-normal for D. The share and the log-normal are learnt from published series
+    (`queuemodel.training.prior`). A measurement may be wrong altogether: one that the others contradict hardly counts,
+    and the note names it. Predictions have the least expected relative error. The method is numerical integration on a
+    grid, without randomness.
 
     Raises
     ------
@@ -53,20 +52,23 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
     y = np.log([p.steps_per_second for p in measured])
     share = np.array([largest_share(p.parameter_servers) for p in measured])
     servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
-    posterior = _posterior(N, y, share, job.parameter_bytes)
-    rate, ratio, width, weight = (
-        grid.ravel() for grid in (posterior.rate, posterior.ratio, posterior.width, posterior.weight)
-    )
-    keep = (np.arange(DRAWS) + 0.5) / DRAWS
-    order = np.argsort(ratio, kind="stable")
-    pick = order[np.searchsorted(np.cumsum(weight[order]), keep).clip(max=len(order) - 1)]
-    cycle, total = 1.0 / rate[pick], ratio[pick] / rate[pick]
+    prior = prior or knee_prior()
+    posterior = _posterior(N, y, share, job.parameter_bytes, prior)
+    cycle, total, width = posterior.draws()
+    fewest = np.array([N.argmin()])
+    cycle_before, total_before, width_before = _posterior(
+        N[fewest], y[fewest], share[fewest], job.parameter_bytes, prior
+    ).draws()
     none = np.zeros(DRAWS)
     demands = Demands(np.zeros(()), np.zeros(()), np.median(total), np.median(cycle) - np.median(total))
-    spread = float(np.log(total).std())
-    seen = spread < 0.25
+    low, high = np.quantile(total, [0.16, 0.84])
+    seen = high < low * math.exp(2 * 0.25)
     most = max(p.workers for p in measured)
-    size = f"prior from {job.parameter_bytes / 1e6:.3g} MB of parameters" if job.parameter_bytes else "scale-free prior"
+    size = (
+        f"prior from {job.parameter_bytes / 1e6:.3g} MB of parameters"
+        if job.parameter_bytes
+        else "prior from published jobs"
+    )
     notes = ["throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"]
     if not seen:
         notes.insert(0, f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}")
@@ -82,8 +84,9 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
         draws=Demands(none, none, total, cycle - total),
         job=job,
         servers=Servers("single", uneven_shards(servers)),
-        width=float(np.median(width[pick])),
-        draw_widths=width[pick],
+        width=float(np.median(width)),
+        draw_widths=width,
+        before=(Demands(none, none, total_before, cycle_before - total_before), width_before),
         measured=tuple(measured),
         misfit=float(np.sqrt(np.mean(misfits[trusted] ** 2))),
         average=True,
@@ -100,7 +103,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job) -> Fitted:
                 "undisturbed cycle", float(np.median(cycle)), "s", standard_error=float(cycle.std()), origin="derived",
             ),
             Parameter(
-                "knee width", float(width[pick].mean()), "", standard_error=float(width[pick].std()), origin="assumed",
+                "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
                 identified=False, note="sharp, unless the data show a round knee",
             ),
             *(
@@ -121,32 +124,53 @@ class _Posterior(NamedTuple):
     weight: np.ndarray
     given_sigma: np.ndarray  # the weight's parts for each of SIGMAS, first axis
 
+    def draws(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Undisturbed cycle, servers' demand and knee's width, each (DRAWS,), spread evenly over the posterior."""
+        rate, ratio, width, weight = (grid.ravel() for grid in (self.rate, self.ratio, self.width, self.weight))
+        keep = (np.arange(DRAWS) + 0.5) / DRAWS
+        order = np.argsort(ratio, kind="stable")
+        pick = order[np.searchsorted(np.cumsum(weight[order]), keep).clip(max=len(order) - 1)]
+        return 1.0 / rate[pick], ratio[pick] / rate[pick], width[pick]
 
-def _posterior(N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int) -> _Posterior:
-    log_knee = np.linspace(0.0, math.log(max(200.0, 10.0 * N.max())), 200)[:, None]  # cycle over all servers' demand
+
+def _posterior(N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int, known: KneePrior) -> _Posterior:
+    # cycle over all servers' demand; the last for jobs that saturate nowhere
+    log_knee = np.append(np.linspace(0.0, math.log(max(200.0, 10.0 * N.max())), 200), math.inf)
+    uniform = np.exp(-log_knee[:-1])  # in D/R
+    log_share = np.log(np.append((1.0 - known.never) * uniform / uniform.sum(), known.never))
+
+    def log_weight(log_rate: np.ndarray, knees: slice) -> np.ndarray:
+        prior = np.log(WIDTH_WEIGHTS)[:, None, None] + log_share[knees, None]
+        if parameter_bytes:
+            expected = math.log(known.server_rate / parameter_bytes)
+            server = log_rate + log_knee[knees, None] - expected
+            prior = prior - 0.5 * (server / known.server_rate_spread) ** 2
+        sigmas = np.maximum(SIGMAS, log_rate[1] - log_rate[0])
+        width, ratio, rate = np.broadcast_arrays(
+            WIDTHS[:, None, None], np.exp(-log_knee[knees, None]), np.exp(log_rate)
+        )
+        weight = np.broadcast_to(prior, (len(SIGMAS), *width.shape)).copy()
+        for error in _errors(width, ratio, rate, N, y, share):
+            wrong = _wrong(error)
+            for part, sigma in zip(weight, sigmas, strict=True):
+                part += np.log(_right(error, sigma) + wrong)
+        return weight
+
     lowest, highest = float(np.min(y - np.log(N))) - 0.35, float(np.max(y)) + 0.35  # X(1) <= X(N) <= N X(1)
-    for _ in range(4):  # each time where the weight is
+    for _ in range(3):  # each time where the weight is
         log_rate = np.linspace(lowest, highest, 140)
         spacing = log_rate[1] - log_rate[0]
-        prior = np.log(WIDTH_WEIGHTS)[:, None, None] - log_knee  # D/R uniform
-        if parameter_bytes:
-            expected = math.log(SERVER_BYTES_PER_SECOND / parameter_bytes)
-            prior = prior - 0.5 * ((log_rate + log_knee - expected) / SERVER_BYTES_SPREAD) ** 2
-        sigmas = np.maximum(SIGMAS, spacing)
-        width, knee, rate = np.broadcast_arrays(WIDTHS[:, None, None], np.exp(log_knee), np.exp(log_rate))
-        errors = _errors(width, 1.0 / knee, rate, N, y, share)
-        log_weight = np.broadcast_to(prior, (len(SIGMAS), *width.shape)).copy()
-        for error in errors:
-            wrong = _wrong(error)
-            for part, sigma in zip(log_weight, sigmas, strict=True):
-                part += np.log(_right(error, sigma) + wrong)
-        likely = np.nonzero(log_weight.max(axis=(0, 1, 2)) > log_weight.max() - 12.0)[0]
+        coarse = log_weight(log_rate, slice(None, None, 8))
+        likely = np.nonzero(coarse.max(axis=(0, 1, 2)) > coarse.max() - 12.0)[0]
         if spacing < 0.003 or len(likely) > 100:
             break
         lowest, highest = log_rate[likely[0]] - spacing, log_rate[likely[-1]] + spacing
-    weight = np.exp(log_weight - log_weight.max())
+    log_rate = np.linspace(lowest, highest, 140)
+    weight = log_weight(log_rate, slice(None))
+    weight = np.exp(weight - weight.max())
     weight /= weight.sum()
-    return _Posterior(width, 1.0 / knee, rate, weight.sum(axis=0), weight)
+    width, ratio, rate = np.broadcast_arrays(WIDTHS[:, None, None], np.exp(-log_knee[:, None]), np.exp(log_rate))
+    return _Posterior(width, ratio, rate, weight.sum(axis=0), weight)
 
 
 def _against(posterior: _Posterior, N: np.ndarray, y: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -243,3 +243,16 @@ def test_absent_tensorflow_is_one_line(tmp_path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "queuemodel[tensorflow]" in done.stderr
+
+
+def test_synchronous_throughputs_are_rounds(run, throughputs):
+    code, out, _ = run("predict", throughputs, "--strategy", "all-reduce", "--workers", "16", "--format", "json")
+    curve = json.loads(out)
+    assert code == 0
+    assert curve["method"] == "all-reduce rounds (learnt growth)"
+    assert 0 < curve["prior_share"][0] < 1
+    assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
+    code, _, err = run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert "bandwidth needs a profile" in err

@@ -9,6 +9,7 @@ import pytest
 import queuemodel as qm
 from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
+from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, all_reduce, fit_rounds, round_time
 from queuemodel.training.rounds import Bucket, Gradient, Round
@@ -151,13 +152,13 @@ def test_what_cannot_be_answered_is_one_line(job):
     alone = qm.Profile(source=job[0].source, job=job[0].job, rounds=one)
     with pytest.raises(qm.FitError, match="two nodes"):
         predict(alone, workers=[1, 2])
-    with pytest.raises(qm.ModelError, match="recorded rounds"):
-        predict([qm.Throughput(workers=1, steps_per_second=1.0)], strategy="all-reduce")
+    with pytest.raises(qm.ModelError, match="throughputs alone"):
+        predict(example_profile("alexnet-60"), strategy="all-reduce")
     with pytest.raises(qm.ModelError, match="'async-ps', not 'all-reduce'"):
         predict(job[0], workers=[2], parameter_servers=2)
     with pytest.raises(qm.ModelError, match="strategy must be one of"):
         predict(job[0], strategy="ring")
-    with pytest.raises(qm.ModelError, match="synchronous training only"):
+    with pytest.raises(qm.ModelError, match="synchronous rounds only"):
         predict(job[0], strategy="async-ps")
 
 

@@ -58,7 +58,7 @@ def test_exact_points_are_met_in_any_unit_of_time(ratio, unit, width):
     N = np.arange(1.0, 7.0)
     X = knee_throughput(N, cycle=ratio, demand=1.0, width=width) / unit
     model = fitted(zip(range(1, 7), X.tolist(), strict=True))
-    assert model.throughput(range(1, 7)).steps_per_second == pytest.approx(X, rel=0.02)
+    assert model.throughput(range(1, 7)).steps_per_second == pytest.approx(X, rel=0.03)
     assert model.fitted.misfit < 0.02
 
 

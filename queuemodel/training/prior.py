@@ -1,0 +1,72 @@
+"""What published scaling series say about a job before it is measured: the prior of fits from throughputs alone.
+
+The numbers are in throughput_prior.json beside this module, with their sources; ``python -m validation.prior`` makes
+it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+Strategy = Literal["async-ps", "sync-ps", "all-reduce"]
+#: Ends of a distribution's middle, two standard deviations apart for a Gaussian: how wide it is, whatever its tails.
+MIDDLE = (0.16, 0.84)
+
+STRATEGIES: tuple[Strategy, ...] = ("async-ps", "sync-ps", "all-reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class KneePrior:
+    """Where asynchronous training saturates.
+
+    Attributes
+    ----------
+    never : float
+        Share of jobs that saturate nowhere near the measured numbers of workers.
+    server_rate, server_rate_spread : float
+        Parameter bytes per second of one server at saturation, and the standard deviation of its logarithm.
+    """
+
+    never: float
+    server_rate: float
+    server_rate_spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPrior:
+    """How a synchronous round grows with the group.
+
+    Attributes
+    ----------
+    laws : dict
+        Exponents q of `growth`, and the share of jobs with each.
+    drifts : dict
+        Standard deviations of what the law misses, per doubling of the group, and the share of jobs with each.
+    """
+
+    laws: dict[float, float]
+    drifts: dict[float, float]
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return json.loads((resources.files(__package__) / "throughput_prior.json").read_text(encoding="utf-8"))
+
+
+def _shares(values: dict[str, float]) -> dict[float, float]:
+    return {float(value): share for value, share in values.items()}
+
+
+def knee_prior() -> KneePrior:
+    """The prior of asynchronous jobs."""
+    return KneePrior(**_file()["async-ps"])
+
+
+def round_prior(strategy: Strategy) -> RoundPrior:
+    """The prior of synchronous jobs of a kind."""
+    told = _file()[strategy]
+    return RoundPrior(**{name: _shares(told[name]) for name in ("laws", "drifts")})

@@ -1,0 +1,196 @@
+"""The model of a synchronous job that is known from throughputs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_share
+from ..errors import FitError, ModelError
+from ..results import Result
+from .curve import ThroughputCurve, require_workers
+from .job import Job, Throughput
+from .parameters import Parameter
+from .prior import MIDDLE, RoundPrior, Strategy, round_prior
+from .round_law import COSTS, Rounds
+
+#: What the exponents of the laws mean, in the order in which they grow slower.
+LAWS = ((-1.25, "faster than the group"), (-0.75, "with the group"), (-0.25, "between"), (0.25, "with its logarithm"),
+        (0.75, "between"), (1.5, "as a ring's bandwidth"), (np.inf, "only at first"))  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundModel(Result):
+    """Synchronous training as rounds whose time grows with the group by a law that few measurements leave open.
+
+    Made by `fit` with ``strategy="sync-ps"`` or ``"all-reduce"``; asked by `throughput`. The throughputs may
+    count machines or devices, as long as all count the same.
+
+    Attributes
+    ----------
+    measured : tuple of Throughput
+    strategy : {"sync-ps", "all-reduce"}
+    job : Job
+    prior : RoundPrior
+    """
+
+    measured: tuple[Throughput, ...]
+    strategy: Strategy
+    job: Job
+    prior: RoundPrior
+
+    @cached_property
+    def _posterior(self) -> Rounds:
+        return self._after(self.measured)
+
+    def _after(self, measured: Iterable[Throughput]) -> Rounds:
+        points = [(p.workers, p.steps_per_second) for p in measured]
+        nodes, throughput = np.array(points).T
+        return Rounds(nodes, np.log(throughput), self.prior)
+
+    @property
+    def profiled_workers(self) -> int:
+        """The most workers for which something was measured."""
+        return max(p.workers for p in self.measured)
+
+    @cached_property
+    def note(self) -> str:
+        """What this fit cannot know, and which measurement does not fit the others."""
+        notes = ["how a round grows beyond what was measured rests on published series of such jobs"]
+        mistaken = self._posterior.mistaken()
+        if mistaken is not None:
+            point = self.measured[mistaken]
+            what = f"{point.steps_per_second:.4g} steps/s with {point.workers} worker(s)"
+            notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
+        return "; ".join(notes)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        weight = self._posterior.weights().sum(axis=0)
+        cost, share = weight.sum(axis=1), weight.sum(axis=0)
+        laws = np.array(list(self.prior.laws))
+        fewest = min(p.workers for p in self.measured)
+        mean, law = float(cost @ COSTS), float(share @ laws)
+        return (
+            Parameter(
+                f"round of {fewest}", fewest / self.throughput([fewest]).at(fewest), "s",
+                origin="derived", note="time of a round of the smallest measured group",
+            ),
+            Parameter(
+                "cost of doubling", mean, "", standard_error=float(np.sqrt(cost @ (COSTS - mean) ** 2)),
+                origin="derived", identified=len({p.workers for p in self.measured}) > 1,
+                note=f"what {2 * fewest} nodes add to a round of {fewest}, relative to it",
+            ),
+            Parameter(
+                "law of growth", law, "", standard_error=float(np.sqrt(share @ (laws - law) ** 2)), origin="derived",
+                identified=bool(share.max() > 0.9), note=_described(laws, share),
+            ),
+        )  # fmt: skip
+
+    def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
+        """Predict throughput against the number of workers: posterior medians, and quantiles of what would be measured.
+
+        Parameters
+        ----------
+        workers : iterable of int
+            Increasing numbers of workers.
+        confidence : float
+            Probability of the interval, which covers the fit's uncertainty, what the laws miss and the measurement.
+
+        Raises
+        ------
+        ModelError
+            When workers are not whole, increasing and at least 1.
+        """
+        counts = require_workers(workers)
+        require_share(confidence, "throughput: confidence", open_ended=True)
+        groups = np.union1d(counts, 1)
+        columns, chance = self._posterior.forecast(groups.astype(float))
+        tail = (1.0 - confidence) / 2
+        lower, middle, upper = np.exp(_quantiles(columns, chance, [tail, 0.5, 1.0 - tail]))
+        at = np.searchsorted(groups, counts)
+        return ThroughputCurve(
+            workers=counts,
+            steps_per_second=middle[at],
+            lower=lower[at],
+            upper=upper[at],
+            single=float(middle[0]),
+            batch_size=self.job.batch_size,
+            parameter_servers=0 if self.strategy == "all-reduce" else max(p.parameter_servers for p in self.measured),
+            dataset_size=self.job.dataset_size,
+            confidence=confidence,
+            profiled_workers=self.profiled_workers,
+            measured=tuple((p.workers, p.steps_per_second) for p in self.measured),
+            prior_share=np.minimum((_spread(columns, chance)[at] / self._spread_before(counts)) ** 2, 1.0),
+            method=f"{self.strategy} rounds (learnt growth)",
+            note=self.note,
+            synchronous=True,
+        )
+
+    def _spread_before(self, counts: np.ndarray) -> np.ndarray:
+        """What the measurement of the smallest group alone leaves open of log throughput, shape (n,)."""
+        fewest = min(self.measured, key=lambda point: point.workers)
+        return _spread(*self._after([fewest]).forecast(counts.astype(float)))
+
+    def what_if(self, **changes: Any) -> RoundModel:
+        """The model itself: throughputs alone do not tell what other machines would change.
+
+        Raises
+        ------
+        ModelError
+            When anything is to change.
+        """
+        asked = next((name for name, value in changes.items() if value is not None), None)
+        if asked:
+            raise ModelError(
+                f"what_if: {asked} needs a profile; throughputs of synchronous training do not tell its effect"
+            )
+        return self
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """Which job, and what the fit cannot know."""
+        return f"{self.job.name or 'job'}, {self.strategy}; {self.note}"
+
+
+def fit_rounds(
+    measured: list[Throughput], *, job: Job, strategy: Strategy, prior: RoundPrior | None = None
+) -> RoundModel:
+    """Fit a synchronous round to measured throughputs (`queuemodel.training.rounds`).
+
+    Raises
+    ------
+    FitError
+        When there is no throughput.
+    """
+    if not measured:
+        raise FitError("fit: at least one measured throughput is needed, got none")
+    return RoundModel(tuple(measured), strategy, job, prior or round_prior(strategy))
+
+
+def _described(laws: np.ndarray, share: np.ndarray) -> str:
+    """The likelier laws in words."""
+    chances: dict[str, float] = {}
+    for law, chance in zip(laws, share, strict=True):
+        name = next(name for limit, name in LAWS if law < limit)
+        chances[name] = chances.get(name, 0.0) + float(chance)
+    return "grows " + ", ".join(f"{name} ({p:.0%})" for name, p in chances.items() if p >= 0.05)
+
+
+def _quantiles(columns: np.ndarray, chance: np.ndarray, levels: list[float]) -> np.ndarray:
+    """Quantiles (levels, n) of columns (n, B) of unequal probability."""
+    order = np.argsort(columns, axis=1)
+    reached, ordered = np.cumsum(chance[order], axis=1), np.take_along_axis(columns, order, axis=1)
+    return np.array([np.interp(levels, c, v) for c, v in zip(reached, ordered, strict=True)]).T
+
+
+def _spread(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    return np.asarray(np.ptp(_quantiles(columns, chance, list(MIDDLE)), axis=0))

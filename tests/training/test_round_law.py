@@ -1,0 +1,166 @@
+"""Synchronous rounds from few throughputs: laws, the posterior against direct integration, coverage, mistakes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+import queuemodel as qm
+from queuemodel.data import example_profile
+from queuemodel.prediction import predict
+from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
+from queuemodel.training.round_law import COST_PRIOR, COSTS, ERROR, LEVELS, Rounds, growth, round_time
+
+KINDS = ("sync-ps", "all-reduce")
+
+
+def points(nodes, throughput):
+    return [qm.Throughput(workers=int(n), steps_per_second=float(x)) for n, x in zip(nodes, throughput, strict=True)]
+
+
+def curve_of(nodes, *, cost, law, level=1.0):
+    n = np.asarray(nodes, dtype=float)
+    return level * n / round_time(n / n.min(), cost, law)
+
+
+@given(ratio=st.floats(1.0, 1e4), law=st.floats(-2.0, 8.0))
+def test_laws_are_those_of_the_textbooks(ratio, law):
+    assert growth(1.0, law) == 0
+    assert growth(2.0, law) == pytest.approx(1)
+    assert growth(ratio, -1.0) == pytest.approx(ratio - 1)
+    assert growth(ratio, 0.0) == pytest.approx(np.log2(ratio), rel=1e-4)
+    assert growth(ratio, 1.0) == pytest.approx(2 * (1 - 1 / ratio))
+    assert growth(2 * ratio, law) >= growth(ratio, law)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.1])
+def test_weights_and_forecasts_are_those_of_gaussians_with_an_unknown_level(drift):
+    """The level's flat prior as a variance of 1e4 in one joint Gaussian of what was and what would be measured."""
+    nodes, ahead = np.array([2.0, 4.0]), np.array([6.0, 16.0, 64.0])
+    y = np.log([2.0, 3.1])
+    prior = RoundPrior({-1.0: 0.5, 1.0: 0.5}, {drift: 1.0})
+    every = np.concatenate([nodes, ahead])
+    walk = drift**2 * np.minimum.outer(np.log2(every / 2), np.log2(every / 2))
+    joint = 1e4 + walk + ERROR**2 * np.eye(5)
+    log_weight, means = [], []
+    for cost in COSTS:
+        for law in prior.laws:
+            error = y - np.log(curve_of(every, cost=cost, law=law))[:2]
+            log_weight.append(multivariate_normal(np.zeros(2), joint[:2, :2], allow_singular=True).logpdf(error))
+            means.append(
+                np.log(curve_of(every, cost=cost, law=law))[2:] + joint[2:, :2] @ np.linalg.solve(joint[:2, :2], error)
+            )
+    weight = np.exp(log_weight - np.max(log_weight)) * np.repeat(COST_PRIOR, 2)
+    weight /= weight.sum()
+    rounds = Rounds(nodes, y, prior)
+    np.testing.assert_allclose(rounds.weights().ravel(), weight, atol=1e-5)
+    columns, chance = rounds.forecast(ahead)
+    np.testing.assert_allclose(columns @ chance, weight @ np.array(means), atol=2e-3)
+    within = joint[2:, 2:] - joint[2:, :2] @ np.linalg.solve(joint[:2, :2], joint[:2, 2:])
+    between = (weight[:, None] * (means - weight @ np.array(means)) ** 2).sum(axis=0)
+    spread = np.sqrt(np.diag(within) + between)
+    np.testing.assert_allclose(np.sqrt(chance @ (columns.T - columns @ chance) ** 2), spread, rtol=0.03)
+    assert LEVELS > 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("cost", "law"), [(0.0, 0.0), (0.3, -1.0), (0.3, 0.0), (0.4, 1.0), (0.8, 6.0)])
+def test_enough_points_recover_the_law(kind, cost, law):
+    nodes = [1, 2, 4, 8, 16, 32]
+    model = qm.fit(points(nodes, curve_of(nodes, cost=cost, law=law)), strategy=kind)
+    truth = curve_of([1, 64], cost=cost, law=law)[1]
+    assert model.throughput([64]).at(64) == pytest.approx(truth, rel=0.06)
+    found = next(p for p in model.parameters if p.name == "cost of doubling")
+    assert found.value == pytest.approx(cost, abs=0.03 + 0.5 * found.standard_error)
+
+
+@settings(max_examples=20)
+@given(
+    devices=st.integers(2, 16), unit=st.floats(0.01, 100.0), cost=st.floats(0.0, 2.0), law=st.floats(-1.0, 3.0),
+    kind=st.sampled_from(KINDS),
+)  # fmt: skip
+def test_units_of_nodes_and_of_throughput_do_not_matter(devices, unit, cost, law, kind):
+    nodes = np.array([1, 2, 4])
+    x = curve_of(nodes, cost=cost, law=law)
+    one = qm.fit(points(nodes, x), strategy=kind).throughput([8, 32])
+    other = qm.fit(points(devices * nodes, unit * x), strategy=kind).throughput([8 * devices, 32 * devices])
+    for name in ("steps_per_second", "lower", "upper"):
+        np.testing.assert_allclose(getattr(other, name), unit * getattr(one, name), rtol=1e-6)
+
+
+def coverage(prior, *, jobs, narrower=1.0, seed=1):
+    """How many of the throughputs of jobs drawn from a prior lie in the intervals that two of them give."""
+    rng = np.random.default_rng(seed)
+    nodes, inside = np.array([1, 2, 4, 8, 16]), []
+    for _ in range(jobs):
+        cost = rng.choice(COSTS, p=COST_PRIOR)
+        law = rng.choice(list(prior.laws), p=np.array(list(prior.laws.values())) / sum(prior.laws.values()))
+        drift = rng.choice(list(prior.drifts), p=np.array(list(prior.drifts.values())) / sum(prior.drifts.values()))
+        walk = np.concatenate([[0.0], drift * rng.standard_normal(4).cumsum()])
+        x = curve_of(nodes, cost=cost, law=law) * np.exp(walk + ERROR * rng.standard_normal(5))
+        model = qm.RoundModel(
+            tuple(points(nodes[:2], x[:2])), "all-reduce", qm.Job(batch_size=1, parameter_bytes=0, tensors=0), prior
+        )
+        curve = model.throughput(nodes[2:].tolist())
+        low, high = (
+            curve.steps_per_second * (end / curve.steps_per_second) ** narrower for end in (curve.lower, curve.upper)
+        )
+        inside.append((low <= x[2:]) & (x[2:] <= high))
+    return np.mean(inside)
+
+
+def test_intervals_hold_what_they_promise_and_narrower_ones_do_not():
+    prior = round_prior("all-reduce")
+    assert 0.86 < coverage(prior, jobs=150) < 0.94
+    assert coverage(prior, jobs=150, narrower=0.7) < 0.86
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mistaken_measurement_is_named_and_hardly_counts(kind):
+    nodes = [1, 2, 4, 8, 16]
+    right = curve_of(nodes, cost=0.1, law=0.0)
+    wrong = right.copy()
+    wrong[3] *= 2.0
+    good, bad = (qm.fit(points(nodes, x), strategy=kind) for x in (right, wrong))
+    assert "does not fit" not in good.note
+    assert f"{wrong[3]:.4g} steps/s with 8 worker(s): does not fit" in bad.note
+    assert bad.throughput([32]).at(32) == pytest.approx(good.throughput([32]).at(32), rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["async-ps", *KINDS])
+def test_the_curve_says_how_much_of_it_is_prior(kind):
+    nodes = [1, 2, 4, 8]
+    x = curve_of(nodes, cost=0.4, law=0.0)
+    shares = [qm.fit(points(nodes[:k], x[:k]), strategy=kind).throughput([16]).prior_share[0] for k in (1, 2, 4)]
+    assert shares[0] == pytest.approx(1.0)
+    assert shares[2] < 0.3
+    row = qm.fit(points(nodes, x), strategy=kind).throughput([16]).to_rows()[0]
+    assert row["prior_share"] == pytest.approx(shares[2], abs=1e-3)
+
+
+def test_a_job_that_scales_is_not_pulled_down():
+    """Of what is linear up to two workers much is linear up to eight; D / R uniform for all gives 4.3."""
+    curve = qm.fit(points([1, 2], [1.0, 2.0])).throughput([8])
+    assert curve.at(8) > 0.7 * 8
+    assert curve.upper[0] > 7.9
+    assert 0 < knee_prior().never < 0.5
+
+
+def test_one_measurement_gives_the_prior_around_it():
+    curve = qm.fit(points([4], [4.0]), strategy="all-reduce").throughput([1, 4, 64])
+    assert curve.at(4) == pytest.approx(4.0, rel=1e-3)
+    assert 0.5 < curve.at(1) <= 2.0
+    assert curve.lower[2] < 20 < curve.at(64) < 64.1
+
+
+def test_refused_in_one_line():
+    two = points([1, 2], [1.0, 1.9])
+    with pytest.raises(qm.ModelError, match="strategy must be one of async-ps, sync-ps, all-reduce, got 'ring'"):
+        qm.fit(two, strategy="ring")
+    with pytest.raises(qm.FitError, match="at least one"):
+        qm.fit([], strategy="all-reduce")
+    with pytest.raises(qm.ModelError, match="bandwidth needs a profile"):
+        predict(two, strategy="all-reduce", bandwidth=1e9)
+    with pytest.raises(qm.ModelError, match="throughputs alone"):
+        qm.fit(example_profile(), strategy="sync-ps")

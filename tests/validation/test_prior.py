@@ -1,0 +1,103 @@
+"""The learnt prior: judged on sources that it was not learnt from, and its learning on jobs whose truth is known."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from queuemodel import RoundModel
+from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
+from validation.left_out import FORMS, baseline, judge, leave_source_out
+from validation.prior import FILE, NO_JOB, learn, learn_knees, learn_rounds, learn_shares, series
+
+
+@pytest.fixture(scope="module")
+def judged():
+    return {kind: leave_source_out(kind) for kind in ("async-ps", "sync-ps", "all-reduce")}
+
+
+def mean_error(found):
+    return np.mean([one.error for one in found])
+
+
+def coverage(found):
+    return np.mean(np.concatenate([(one.lower <= one.measured) & (one.measured <= one.upper) for one in found]))
+
+
+def of_source(found, source):
+    return [one for one in found if one.job.source == source]
+
+
+def test_the_packaged_prior_is_what_the_series_teach():
+    learnt = json.loads(json.dumps(learn()))
+    packaged = json.loads(FILE.read_text())
+    assert packaged["series per source"] == learnt["series per source"]
+    for kind in ("sync-ps", "all-reduce"):
+        assert packaged[kind]["laws"] == pytest.approx(learnt[kind]["laws"], abs=1e-3)
+        assert packaged[kind]["drifts"] == pytest.approx(learnt[kind]["drifts"], abs=1e-3)
+        assert asdict(round_prior(kind))["laws"] == {float(k): v for k, v in packaged[kind]["laws"].items()}
+    assert packaged["async-ps"] == pytest.approx(learnt["async-ps"], rel=1e-3)
+    assert asdict(knee_prior()) == packaged["async-ps"]
+
+
+def test_all_reduce_from_two_groups_on_unseen_sources(judged):
+    found = judged["all-reduce"]
+    assert len(found) == 63
+    assert mean_error(found) < 0.08
+    assert mean_error(found) < 0.9 * min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
+    assert coverage(found) > 0.85
+
+
+def test_synchronous_servers_from_two_groups_on_unseen_sources(judged):
+    found = judged["sync-ps"]
+    assert len(found) == 24
+    assert np.median([one.error for one in found]) < 0.07
+    assert mean_error(found) < min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
+    assert coverage(found) > 0.75
+
+
+def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
+    assert mean_error(of_source(judged["async-ps"], "cloud")) < 0.17
+    assert mean_error(of_source(judged["async-ps"], "PaddlePaddle/Fleet")) < 0.2
+    assert mean_error(judged["async-ps"]) < 0.6 * min(
+        mean_error(baseline(f, judged["async-ps"])) for f in ("line", *FORMS)
+    )
+    assert coverage(judged["async-ps"]) > 0.85
+
+
+def test_asynchronous_jobs_from_one_to_four_workers():
+    found = of_source(leave_source_out("async-ps", most=4), "cloud")
+    assert len(found) == 6
+    assert mean_error(found) < 0.08
+    assert coverage(found) > 0.85
+
+
+def test_a_wrong_prior_would_be_noticed(judged):
+    jobs = [one.job for one in judged["all-reduce"]]
+    wrong = RoundPrior({-1.0: 1.0}, {0.0: 1.0})
+    found = judge(jobs, lambda _: lambda points: RoundModel(tuple(points), "all-reduce", NO_JOB, wrong))
+    assert mean_error(found) > 1.2 * mean_error(judged["all-reduce"])
+    assert coverage(found) < 0.85
+    higher = [replace(one, predicted=1.1 * one.predicted) for one in judged["all-reduce"]]
+    assert mean_error(higher) > 0.1
+
+
+def test_learning_recovers_the_shares_that_made_the_data():
+    rng = np.random.default_rng(3)
+    truth = np.array([[0.7, 0.3], [0.2, 0.8]])
+    jobs = [[rng.choice(2, p=share) for share in truth] for _ in range(600)]
+    tables = [np.array([[3.0 * (a == i) + 3.0 * (b == k) for k in range(2)] for i in range(2)]) for a, b in jobs]
+    shares = learn_shares(tables, [1.0] * len(jobs), [np.full(2, 0.5)] * 2)
+    np.testing.assert_allclose(shares, truth, atol=0.06)
+
+
+def test_no_source_outweighs_another():
+    jobs = [job for job in series() if job.kind != "async-ps"]
+    once, twice = (
+        learn_rounds(jobs),
+        learn_rounds([*jobs, *[job for job in jobs if job.source == "Oneflow-Inc/DLPerf"]]),
+    )
+    for kind, prior in once.items():
+        assert twice[kind].laws == pytest.approx(prior.laws, abs=1e-3)
+    assert 0.05 < learn_knees(series()).never < 0.4

@@ -1,0 +1,146 @@
+"""Fits from a few throughputs, judged on series of sources that their prior was not learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from queuemodel import RoundModel, Throughput, ThroughputCurve, TrainingModel, fit
+from queuemodel.training.prior import Strategy
+from queuemodel.training.throughput_fit import fit_throughputs
+
+from .prior import NO_JOB, learn_knees, learn_rounds, series
+from .published import Scaling, testbed
+
+Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
+
+
+def learnt_without(source: str, jobs: Sequence[Scaling], kind: Strategy) -> Fit:
+    """A fit whose prior is learnt from all other sources."""
+    others = [job for job in jobs if job.source != source]
+    if kind == "async-ps":
+        knees = learn_knees(others)
+        return lambda points: TrainingModel(fit_throughputs(points, job=NO_JOB, prior=knees))
+    rounds = learn_rounds(others)[kind]
+    return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was measured of a series where it was not fitted, and what was predicted there."""
+
+    job: Scaling
+    nodes: np.ndarray
+    measured: np.ndarray
+    predicted: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Mean absolute relative error."""
+        return float(np.abs(self.predicted / self.measured - 1).mean())
+
+    @property
+    def covered(self) -> float:
+        """Share of the measurements inside the interval."""
+        return float(((self.lower <= self.measured) & (self.measured <= self.upper)).mean())
+
+    @property
+    def width(self) -> float:
+        """Mean width of the interval against the prediction."""
+        return float(((self.upper - self.lower) / self.predicted).mean())
+
+
+def judge(jobs: Iterable[Scaling], fits: Callable[[Scaling], Fit], *, most: int | None = None) -> list[Judged]:
+    """Predict each series from its two smallest groups, or from those of at most ``most`` nodes."""
+    found = []
+    for job in jobs:
+        fitted = job.nodes <= most if most else np.arange(len(job.nodes)) < 2
+        if fitted.sum() < 2 or fitted.all():
+            continue
+        nodes = job.nodes[~fitted]
+        curve: ThroughputCurve = fits(job)(job.points(fitted)).throughput(nodes.tolist())
+        found.append(Judged(job, nodes, job.throughput[~fitted], curve.steps_per_second, curve.lower, curve.upper))
+    return found
+
+
+def leave_source_out(kind: Strategy, *, most: int | None = None) -> list[Judged]:
+    """Each series of a kind, predicted with a prior from all other sources."""
+    jobs = series()
+    judged = [job for job in [*jobs, *testbed()] if job.kind == kind]
+    learnt = {source: learnt_without(source, jobs, kind) for source in {job.source for job in judged}}
+    return judge(judged, lambda job: learnt[job.source], most=most)
+
+
+#: Two-parameter forms that a throughput of two groups determines: 1/n of X(n), of which T(n) = a + b g(n).
+FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Amdahl's law": lambda n: n,
+    "ring, bandwidth": lambda n: 1.0 - 1.0 / n,
+    "log n": np.log2,
+}
+
+
+def two_parameters(form: str, known: tuple[np.ndarray, np.ndarray], nodes: np.ndarray) -> np.ndarray:
+    """Throughput of a form through two measurements; never negative, at most a thousandfold of the largest."""
+    (n1, n2), (x1, x2) = known
+    n = nodes.astype(float)
+    if form == "line":
+        return np.maximum(x1 + (x2 - x1) / (n2 - n1) * (n - n1), 1e-3 * x1)
+    g = FORMS[form]
+    slope = (n2 / x2 - n1 / x1) / (g(np.array(n2 * 1.0)) - g(np.array(n1 * 1.0)))
+    round_time = n1 / x1 + slope * (g(n) - g(np.array(n1 * 1.0)))
+    return n / np.maximum(round_time, 1e-3 * n / max(x1, x2))
+
+
+def baseline(form: str, judged: Sequence[Judged]) -> list[Judged]:
+    """The same series by a form with two parameters."""
+    return [
+        replace(one, predicted=two_parameters(form, (one.job.nodes[:2], one.job.throughput[:2]), one.nodes))
+        for one in judged
+    ]
+
+
+SECTION = """## Few throughputs, on sources that the prior was not learnt from
+
+Published series (`validation/data/published_scaling.json`) and the cloud's, predicted from their two smallest groups
+of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
+is learnt from ([why](explanation/few-throughputs.md)). Beside them forms with two parameters, through the same two
+points. Errors are means over series of mean absolute relative errors; *width* is that of the 90 % intervals, relative
+to the prediction.
+"""
+
+
+def prior_section() -> str:
+    """Markdown: what fits from few throughputs err on unseen sources, beside forms with two parameters."""
+    lines = [
+        SECTION,
+        "| jobs, fitted on | method | series | mean error | median | covered | width |",
+        "|---|---|---|---|---|---|---|",
+    ]
+
+    def row(jobs: str, method: str, found: Sequence[Judged], *, interval: bool = True) -> None:
+        errors = [one.error for one in found]
+        told = f"{np.mean([one.covered for one in found]):.0%} | {np.mean([one.width for one in found]):.0%}"
+        lines.append(
+            f"| {jobs} | {method} | {len(found)} | {100 * np.mean(errors):.1f} % | {100 * np.median(errors):.1f} % | "
+            f"{told if interval else ' | '} |"
+        )
+
+    for kind in ("async-ps", "sync-ps", "all-reduce"):
+        found = leave_source_out(kind)
+        by_source = {"async-ps": sorted({one.job.source for one in found})}.get(kind, [])
+        for source in by_source or [""]:
+            of_source = [one for one in found if source in ("", one.job.source)]
+            jobs = f"{kind}{f' ({source})' if source else ''}, two points"
+            row(jobs, "**learnt without the source**", of_source)
+            if kind != "async-ps":
+                row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
+            for form in ("line", *FORMS):
+                row(jobs, form, baseline(form, of_source), interval=False)
+    for source in ("cloud", "testbed"):
+        found = [one for one in leave_source_out("async-ps", most=4) if one.job.source == source]
+        row(f"async ({source}), up to 4 workers", "**learnt without the source**", found)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,158 @@
+"""Learn the prior of fits from throughputs alone.
+
+python -m validation.prior
+
+writes queuemodel/training/throughput_prior.json. Each source counts as one job, however many series it has: jobs of one
+source share hardware, software and authors. Shares of jobs are maximum a posteriori under Dirichlet priors (by
+expectation maximization), so that what no source shows stays possible.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+import queuemodel.training.prior
+from queuemodel import Job
+from queuemodel.files import write_atomically
+from queuemodel.training.prior import KneePrior, RoundPrior
+from queuemodel.training.round_law import Rounds
+from queuemodel.training.throughput_fit import fit_throughputs
+
+from .published import Scaling, cloud, published
+
+FILE = Path(queuemodel.training.prior.__file__).with_name("throughput_prior.json")
+
+LAWS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 6.0)
+DRIFTS = (0.0, 0.03, 0.1)
+#: Weight of the Dirichlet priors, in jobs.
+PSEUDO_JOBS = 3.0
+#: Before anything is learnt: share of jobs that never saturate; parameter bytes per second of a server, their spread.
+NEVER, SERVER_RATE, SERVER_RATE_SPREAD = 0.1, 400e6, 0.7
+
+NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
+
+ABOUT = (
+    "Prior of throughput-only fits (queuemodel.training.prior says what the names mean), learnt by `python -m "
+    "validation.prior` from the sources below: published measurements, with their origins and licences in "
+    "validation/data."
+)
+
+
+def series() -> list[Scaling]:
+    """Everything that there is to learn from: not the testbeds, whose links were chosen so that jobs saturate."""
+    return [*published(), *cloud()]
+
+
+def learn_shares(
+    log_evidence: Sequence[np.ndarray], weights: Sequence[float], start: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Shares of jobs along each axis of the log likelihoods, by expectation maximization around ``start``."""
+    axes = range(1, len(start) + 1)  # after the one of the jobs
+    tables = np.array(log_evidence)
+    likelihood = np.exp(tables - tables.max(axis=tuple(axes), keepdims=True))
+    weight = np.expand_dims(weights, tuple(axes))
+    shares = list(start)
+    for _ in range(60):
+        chance = likelihood
+        for axis, share in zip(axes, shares, strict=True):
+            chance = chance * np.expand_dims(share, [other - 1 for other in axes if other != axis])
+        chance = chance * weight / chance.sum(axis=tuple(axes), keepdims=True)
+        for axis in axes:
+            count = PSEUDO_JOBS * start[axis - 1] + chance.sum(tuple(a for a in (0, *axes) if a != axis))
+            shares[axis - 1] = count / count.sum()
+    return shares
+
+
+def source_weights(jobs: Sequence[Scaling]) -> list[float]:
+    """A job for each source."""
+    sizes = Counter(job.source for job in jobs)
+    return [1.0 / sizes[job.source] for job in jobs]
+
+
+def learn_rounds(jobs: Sequence[Scaling]) -> dict[str, RoundPrior]:
+    """Priors of the synchronous kinds, each around what both have in common."""
+    flat = [np.full(len(LAWS), 1 / len(LAWS)), np.full(len(DRIFTS), 1 / len(DRIFTS))]
+    anything = RoundPrior(*(dict(zip(v, s.tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), flat, strict=True)))
+    both = [job for job in jobs if job.kind != "async-ps"]
+    tables = {job.name: _round_evidence(job, anything) for job in both}
+    common = learn_shares([tables[job.name] for job in both], source_weights(both), flat)
+    priors = {}
+    for kind in ("sync-ps", "all-reduce"):
+        own = [job for job in both if job.kind == kind]
+        shares = learn_shares([tables[job.name] for job in own], source_weights(own), common)
+        laws, drifts = (
+            dict(zip(v, s.round(4).tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), shares, strict=True)
+        )
+        priors[kind] = RoundPrior(laws, drifts)
+    return priors
+
+
+_evidence: dict[str, np.ndarray] = {}
+
+
+def _round_evidence(job: Scaling, prior: RoundPrior) -> np.ndarray:
+    if job.name not in _evidence:
+        _evidence[job.name] = Rounds(job.nodes, np.log(job.throughput), prior).log_evidence()
+    return _evidence[job.name]
+
+
+def learn_knees(jobs: Sequence[Scaling]) -> KneePrior:
+    """The prior of asynchronous jobs."""
+    own = [job for job in jobs if job.kind == "async-ps"]
+    start = np.array([1.0 - NEVER, NEVER])
+    told = [_saturation(job) for job in own]
+    (shares,) = learn_shares([odds for odds, _ in told], source_weights(own), [start])
+    rates = np.array([rate for _, rate in told if rate is not None])
+    mean = (rates.sum() + np.log(SERVER_RATE)) / (len(rates) + 1)
+    spread = np.sqrt((((rates - mean) ** 2).sum() + PSEUDO_JOBS * SERVER_RATE_SPREAD**2) / (len(rates) + PSEUDO_JOBS))
+    return KneePrior(round(float(shares[1]), 4), round(float(np.exp(mean)), -6), round(float(spread), 3))
+
+
+_saturations: dict[str, tuple[np.ndarray, float | None]] = {}
+
+
+def _saturation(job: Scaling) -> tuple[np.ndarray, float | None]:
+    """Log likelihoods of saturating and of not; log bytes per second of a server where saturation shows."""
+    if job.name not in _saturations:
+        half = fit_throughputs(job.points(), job=NO_JOB, prior=KneePrior(0.5, SERVER_RATE, SERVER_RATE_SPREAD))
+        demand = half.draws.update
+        saturates = demand > 0
+        chance = np.clip(saturates.mean(), 1e-3, 1 - 1e-3)
+        shown = job.parameter_bytes and saturates.mean() > 0.9
+        rate = float(np.log(job.parameter_bytes / np.median(demand[saturates]))) if shown else None
+        _saturations[job.name] = np.log([chance, 1 - chance]), rate
+    return _saturations[job.name]
+
+
+def learn() -> dict[str, object]:
+    """The prior of all sources, as the file has it."""
+    jobs = series()
+    rounds = learn_rounds(jobs)
+    sources = {
+        kind: dict(sorted(Counter(job.source for job in jobs if job.kind == kind).items()))
+        for kind in ("async-ps", "sync-ps", "all-reduce")
+    }
+    return {
+        "about": ABOUT,
+        "series per source": sources,
+        "async-ps": asdict(learn_knees(jobs)),
+        **{kind: asdict(prior) for kind, prior in rounds.items()},
+    }
+
+
+def main() -> int:
+    """Write the prior."""
+    write_atomically(FILE, json.dumps(learn(), indent=1) + "\n")
+    print(f"wrote {FILE.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Published scaling series: throughput against numbers of nodes, by strategy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from queuemodel import Throughput
+from queuemodel.training.prior import Strategy
+
+from .series import CLOUD, HERE, read_measured, series_folders
+
+PUBLISHED = HERE / "data" / "published_scaling.json"
+KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A series of one job.
+
+    Attributes
+    ----------
+    source, name : str
+        Series of one source share hardware, software and authors; they are left out together.
+    kind : Strategy
+    nodes, throughput : ndarray, shape (n,)
+        Machines, the smallest first (of several points of as many machines, the one with most devices); steps per
+        second of the whole group, of published series relative to the smallest group's.
+    servers : int
+    parameter_bytes : int or None
+    """
+
+    source: str
+    name: str
+    kind: Strategy
+    nodes: np.ndarray
+    throughput: np.ndarray
+    servers: int = 1
+    parameter_bytes: int | None = None
+
+    def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
+        """Measured throughputs, as `fit` takes them."""
+        return [
+            Throughput(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
+            for n, x in zip(self.nodes[which], self.throughput[which], strict=True)
+        ]
+
+
+def published() -> list[Scaling]:
+    """What others measured, without what the notes doubt and what varies the servers alone."""
+    found = []
+    for one in json.loads(PUBLISHED.read_text())["series"]:
+        if one["doubt"] or one["kind"] == "servers-sweep":
+            continue
+        machines = one["nodes"] or [n for n, _ in one["points"]]
+        by_machines = {m: x for m, (_, x) in sorted(zip(machines, one["points"], strict=True), key=lambda p: p[1][0])}
+        if len(by_machines) > 1:
+            nodes = sorted(by_machines)
+            values = np.array([by_machines[n] for n in nodes]) / by_machines[nodes[0]]
+            source = one["source"].split("@")[0]
+            found.append(Scaling(source, one["id"], KINDS[one["class"]], np.array(nodes), values))
+    return found
+
+
+def cloud() -> list[Scaling]:
+    """Asynchronous training on cloud GPUs."""
+    return [
+        Scaling(
+            "cloud", one["name"], "async-ps", np.array(one["workers"]), np.array(one["x"]),
+            servers=int(one["name"].rsplit("-", 1)[1].removesuffix("ps")), parameter_bytes=4 * one["params"],
+        )
+        for one in json.loads(CLOUD.read_text())["series"]
+    ]  # fmt: skip
+
+
+def testbed() -> list[Scaling]:
+    """Asynchronous training on the project's testbeds."""
+    return [
+        Scaling("testbed", f"{folder.parent.name}/{folder.name}", "async-ps", *read_measured(folder))
+        for folder in series_folders()
+    ]
