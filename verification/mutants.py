@@ -29,8 +29,10 @@ ROOT = Path(__file__).parent.parent
 #: Which tests judge which folder of the package; tests of documents do not count.
 JUDGES = {
     "network": ["tests/network", "tests/solvers"],
-    "solvers": ["tests/solvers"],
-    "training": ["tests/training"],
+    "solvers": ["tests/solvers", "tests/test_plotting.py"],
+    "training": ["tests/training", "tests/test_plotting.py", "tests/test_prediction.py"],
+    "collectives": ["tests/collectives"],
+    "strategies": ["tests/strategies"],
     "traces": ["tests/traces"],
     "scheduling": ["tests/scheduling"],
 }

@@ -7,18 +7,21 @@ a topology that share their bandwidth max-min fairly (`execute`), so that formul
 
     link      the three costs
     topology  nodes and directed links: full bisection, ring, mesh, torus, fat tree
-    schedule  transfers as data; execute: their time on a topology
+    schedule  transfers as data, what an algorithm offers; execution: their time on a topology
     exchange  algorithms by which equal nodes exchange pieces: rings and recursive ones
-    trees     algorithms along trees: double binary tree, MultiTree, Hoplite
+    trees     algorithms along trees: the double binary tree; multitree and hoplite beside it
     servers   algorithms through servers: parameter servers, BytePS' split
 """
 
 from .exchange import HalvingDoubling, Hierarchical, RecursiveDoubling, Ring
+from .execution import execute
+from .hoplite import Hoplite
 from .link import Link
-from .schedule import Algorithm, Schedule, Transfer, execute
+from .multitree import MultiTree
+from .schedule import Algorithm, Schedule, Transfer
 from .servers import ParameterServers, SplitServers
 from .topology import Topology, complete, fat_tree, full_bisection, mesh, ring, torus
-from .trees import DoubleBinaryTree, Hoplite, MultiTree
+from .trees import DoubleBinaryTree
 
 __all__ = [
     "Algorithm",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..checks import require_count
-from .link import Link
+from .link import Link, Size
 from .schedule import Schedule, Transfer
 
 Rounds = tuple[tuple[Transfer, ...], ...]
@@ -16,7 +16,7 @@ Rounds = tuple[tuple[Transfer, ...], ...]
 class Ring:
     """Reduce-scatter, then all-gather, around a ring: least bytes, most messages (Patarasuk and Yuan, 2009)."""
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """2 (n-1) α + 2 (n-1)/n V/B + (n-1)/n V γ; exact for its schedule."""
         n, share = nodes, (nodes - 1) / nodes * message_bytes
         return 2 * (n - 1) * link.latency + 2 * share / link.bandwidth + share * link.reduction_time
@@ -37,7 +37,7 @@ class RecursiveDoubling:
     sends the one or the other so that k goes through the leading bits of n - 1.
     """
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """⌈lg n⌉ (α + V/B + V γ); exact for its schedule."""
         seconds = link.latency + message_bytes / link.bandwidth + message_bytes * link.reduction_time
         return (nodes - 1).bit_length() * seconds
@@ -61,7 +61,7 @@ class HalvingDoubling:
     after it.
     """
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """2 lg n α + 2 (n-1)/n V/B + (n-1)/n V γ for n = 2^k, else 2 messages, 2 V/B and V γ more; exact."""
         p = 1 << (nodes.bit_length() - 1)
         V, share = message_bytes, (p - 1) / p * message_bytes
@@ -110,7 +110,7 @@ class Hierarchical:
         require_count(self.ranks_per_node, "hierarchical: ranks_per_node")
         require_count(self.cards, "hierarchical: cards", most=self.ranks_per_node)
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """A ring inside a node of V bytes, and rings between ``nodes`` nodes of V/g bytes that share the cards."""
         g = self.ranks_per_node
         shared = Link(link.bandwidth * self.cards / g, latency=link.latency, reduction_time=link.reduction_time)

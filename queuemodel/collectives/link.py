@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import TypeVar
+
+import numpy as np
 
 from ..checks import require_number
+
+#: Bytes of one message, or of many, and the seconds that they take.
+Size = TypeVar("Size", float, np.ndarray)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..checks import require_count
-from .link import Link
+from .link import Link, Size
 from .schedule import Schedule, Transfer
 
 
@@ -23,7 +23,7 @@ class ParameterServers:
     def __post_init__(self) -> None:
         require_count(self.servers, "parameter servers: servers")
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """2 (α + max(n/s, 1) V/B) + n/s V γ: all push, then all fetch; exact for its schedule."""
         per_server = nodes / self.servers
         V = message_bytes
@@ -63,14 +63,14 @@ class SplitServers:
         n, k = nodes, self.extra
         return 2 * k * (n - 1) / (n * n + k * n - 2 * k) if k else 0.0
 
-    def time(self, message_bytes: float, nodes: int, link: Link) -> float:
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """2 n (n-1) / (n² + k n - 2 k) V/B, with latency for a push and a fetch; what pipelining tends to.
 
         For more extra servers than workers the workers' own links limit: V/B.
         """
         n, k = nodes, min(self.extra, nodes)
         if n == 1:
-            return 0.0
+            return 0.0 * message_bytes
         volume = 2 * n * (n - 1) / (n * n + k * n - 2 * k)
         share = max((n - 1) * (1 - self.extra_share(n)) / n, n * self.extra_share(n) / max(self.extra, 1))
         adding = share * message_bytes * link.reduction_time

@@ -11,19 +11,24 @@ from typing import Any
 import numpy as np
 
 from ..checks import require_count, require_number, require_share
-from ..collectives import Algorithm, Link, Ring
+from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
 from ..training.bandwidth import transfer_time
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
+from .buckets import bucket_ends
+from .group import Group, Network, Parts
 from .round_fit import FittedRounds
-from .rounds import round_time, slowest_of
+from .rounds import slowest_of
 
 #: Relative error beyond the recorded ranks, where links of their own are all there is of the network (root mean square
 #: over docs/validation's series: 1 %), and more for what two nodes do not show; and of tracing, at those ranks.
 MODEL_ERROR, TRACING_ERROR = 0.03, 0.01
+
+#: Relative error of computation known from one round only (assumed).
+ONE_ROUND = 0.05
 
 #: Groups drawn for a prediction.
 SAMPLES = 200
@@ -112,100 +117,65 @@ class AllReduceModel(Result):
         counts = require_workers(workers)
         require_share(confidence, "throughput: confidence", open_ended=True)
         every = np.union1d(counts, 1)
-        T, parts, low, high = self._rounds(every, confidence, seed)
-        beyond = (every > self.fitted.ranks) | bool(self.changes)
-        error = normal_quantile(confidence) * np.where(beyond, MODEL_ERROR, TRACING_ERROR)
-        X, at = every / T, np.searchsorted(every, counts)
-        compute = float(self.fitted.computed.mean() * self.slowness)
-        wire = parts["network"]
-        names = PLACES
-        main = max(names, key=lambda name: float(parts[name][-1])) if len(every) > 1 else ""
-        exposed = {name: np.maximum(parts[name], 0.0) for name in names}
-        bound = np.minimum(every / compute, every / np.maximum(self._least(every), 1e-300))
-        worst = every / (T[0] + wire + parts["latency alone"] + exposed["stragglers"])
+        at, z = np.searchsorted(every, counts), normal_quantile(confidence)
+        fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness)
+        parts, low, high = self._rounds(every, compute, seed)
+        T, network, latency, stragglers, wire, messages = parts
+        beyond = (every > fitted.ranks) | bool(self.changes)
+        error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
+        X = every / T
+        added = np.stack([network, latency, stragglers], axis=-1)
+        busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
+        first = float(self.buckets[1][:, 0].mean()) * self.slowness if self.buckets[1].size else 0.0
+        least = np.where(every > 1, np.maximum(first + wire, compute), T)
+        most = T[0] + wire + messages + stragglers
+        main = int(added[-1].argmax())
         return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
-            lower=(X * np.exp(-np.hypot(low, error)))[at],
-            upper=(X * np.exp(np.hypot(high, error)))[at],
+            lower=(X * np.exp(-z * np.hypot(low, error)))[at],
+            upper=(X * np.exp(z * np.hypot(high, error)))[at],
             single=float(X[0]),
             batch_size=self.job.batch_size,
             parameter_servers=0,
             dataset_size=self.job.dataset_size,
             confidence=confidence,
-            stations=names,
-            utilization=np.stack([np.minimum(parts[f"{name} busy"] / T, 1.0) for name in names], axis=-1)[at],
-            residence_time=np.stack([exposed[name] for name in names], axis=-1)[at],
-            think_time=(T - sum(exposed.values()))[at],
-            bound_lower=np.minimum(worst, X)[at],
-            bound_upper=np.maximum(bound, X)[at],
+            stations=PLACES,
+            utilization=np.minimum(busy / T[:, None], 1.0)[at],
+            residence_time=added[at],
+            think_time=(T - added.sum(axis=-1))[at],
+            bound_lower=np.minimum(every / most, X)[at],
+            bound_upper=np.maximum(every / least, X)[at],
             saturation_workers=math.inf,
-            bottleneck=main if main and parts[main][-1] > compute else "compute",
-            profiled_workers=0 if self.changes else self.fitted.ranks,
+            bottleneck=PLACES[main] if added[-1, main] > compute else "compute",
+            profiled_workers=0 if self.changes else fitted.ranks,
             method=f"all-reduce ({type(self.collective).__name__.lower()}, max-plus recursion over recorded rounds)",
             note=self.note,
             synchronous=True,
         )
 
-    def _rounds(
-        self, ranks: np.ndarray, confidence: float, seed: int
-    ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Mean round time, its parts, and log widths of the interval below and above, for each number of ranks."""
-        fitted = self.fitted
+    def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
+        fitted, network = self.fitted, Network(self.bandwidth, self.latency)
         sizes, ready = self.buckets
         rows = np.column_stack([ready, fitted.computed]) * self.slowness
-        compute = float(rows[:, -1].mean())
-        error = fitted.computed.std(ddof=1) / fitted.computed.mean() / len(rows) ** 0.5 if len(rows) > 1 else 0.05
-        z = normal_quantile(confidence)
-        _, vectors = np.linalg.eigh(fitted.covariance)
-        steps = [z * np.sqrt(max(float(v @ fitted.covariance @ v), 0.0)) * v for v in vectors.T]
-        T, parts = np.empty(len(ranks)), {name: np.zeros(len(ranks)) for name in (*PLACES, *_BUSY, "latency alone")}
-        low, high = np.zeros(len(ranks)), np.zeros(len(ranks))
-        for i, slowest in enumerate(slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed)):
-            n, moments, computed = int(ranks[i]), slowest[:, :-1], slowest[:, -1]
+        sampling = ONE_ROUND
+        if len(rows) > 1:
+            sampling = float(fitted.computed.std(ddof=1) / fitted.computed.mean() / len(rows) ** 0.5)
+        sure = ranks[np.unique(np.geomspace(1, len(ranks), 40).astype(int) - 1)].tolist()  # smooth between these
+        found, errors = [], []
+        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed)
+        for slowest, n in zip(drawn, ranks.tolist(), strict=True):
+            group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, fitted.at_once, fitted.tail)
             if n == 1:
-                T[i] = fitted.alone + compute - float(fitted.computed.mean())
-                low[i] = high[i] = z * error
-                continue
-
-            def mean(
-                bandwidth: float = self.bandwidth, latency: float = self.latency, slower: float = 1.0,
-                n: int = n, moments: np.ndarray = moments, computed: np.ndarray = computed,
-            ) -> float:  # fmt: skip
-                work, wait = self._costs(sizes, n, bandwidth, latency)
-                ends = round_time(slower * moments, slower * computed, work, wait, at_once=fitted.at_once)
-                return float(ends.mean()) + fitted.tail
-
-            T[i] = mean()
-            without_latency, free = mean(latency=0.0), float(computed.mean()) + fitted.tail
-            work, wait = self._costs(sizes, n, self.bandwidth, self.latency)
-            parts["network"][i], parts["latency"][i] = without_latency - free, T[i] - without_latency
-            parts["stragglers"][i] = float(computed.mean()) - compute
-            parts["network busy"][i], parts["latency busy"][i] = work.sum(), min(wait.sum(), T[i])
-            parts["stragglers busy"][i] = parts["stragglers"][i]
-            parts["latency alone"][i] = wait.sum()
-            changes = [(mean(slower=1 + z * error), mean(slower=1 - z * error))]
-            for step in steps:
-                b, a = np.exp(step)
-                changes.append((mean(self.bandwidth * b, self.latency * a), mean(self.bandwidth / b, self.latency / a)))
-            logs = np.log(np.array(changes) / T[i])
-            low[i] = np.linalg.norm(np.maximum(logs.max(axis=1), 0.0))
-            high[i] = np.linalg.norm(np.maximum(-logs.min(axis=1), 0.0))
-        return T, parts, low, high
-
-    def _costs(self, sizes: np.ndarray, n: int, bandwidth: float, latency: float) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds of each bucket that need bandwidth, and that do not; per micro-batch where they are accumulated."""
-        wire, slow = Link(bandwidth), Link(bandwidth, latency=latency)
-        work = np.array([self.collective.time(float(size), n, wire) for size in sizes])
-        both = np.array([self.collective.time(float(size), n, slow) for size in sizes])
-        return work, np.maximum(both - work, 0.0)
-
-    def _least(self, ranks: np.ndarray) -> np.ndarray:
-        """Seconds of a round that no overlap can take away: the network is not needed before the first bucket is."""
-        sizes, ready = self.buckets
-        first = float(ready[:, 0].mean()) * self.slowness if ready.size else 0.0
-        busy = [self._costs(sizes, int(n), self.bandwidth, 0.0)[0].sum() for n in ranks]
-        return np.where(ranks > 1, first + np.array(busy), 0.0)
+                alone = fitted.alone + compute - float(fitted.computed.mean())
+                found.append(Parts(alone, 0.0, 0.0, 0.0, 0.0, 0.0))
+            else:
+                found.append(group.parts(network, compute))
+            if n in sure:
+                errors.append(group.spread(network, fitted.covariance, sampling))
+        low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
+        return np.transpose(found), low, high
 
     def what_if(
         self,
@@ -298,29 +268,3 @@ class AllReduceModel(Result):
             f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s), "
             f"{self.fitted.at_once} at once; {self.note}"
         )
-
-
-_BUSY = tuple(f"{name} busy" for name in PLACES)
-
-
-def bucket_ends(sizes: np.ndarray, cap: float, *, first: float = 2.0**20) -> np.ndarray:
-    """Index of the last gradient of each bucket, as DistributedDataParallel fills them: closed when the cap is reached.
-
-    Parameters
-    ----------
-    sizes : ndarray
-        Bytes of the gradients in the order in which they are ready.
-    cap : float
-        Bytes.
-    first : float
-        The first bucket's cap, where it is smaller.
-    """
-    ends, filled, limit = [], 0.0, min(cap, first)
-    for index, size in enumerate(sizes):
-        filled += size
-        if filled >= limit:
-            ends.append(index)
-            filled, limit = 0.0, cap
-    if not ends or ends[-1] != len(sizes) - 1:
-        ends.append(len(sizes) - 1)
-    return np.array(ends)

@@ -37,9 +37,8 @@ def round_time(
         return np.array(computed, dtype=float)
     alone = work + latency
     service = np.maximum(work, alone / at_once)
-    behind = np.cumsum(service[::-1])[::-1]  # a bucket and all after it
-    end = (ready + behind).max(axis=-1) + (alone - service)[-1]
-    return np.maximum(np.maximum(end, (ready + alone).max(axis=-1)), computed)
+    behind = np.cumsum(service[::-1])[::-1] + (alone - service)[-1]  # a bucket and all after it
+    return np.maximum((ready + np.maximum(behind, alone)).max(axis=-1), computed)
 
 
 def slowest_of(rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int) -> Iterator[np.ndarray]:

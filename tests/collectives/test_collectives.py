@@ -29,7 +29,7 @@ from queuemodel.collectives import (
     ring,
     torus,
 )
-from queuemodel.collectives.schedule import max_min_rates
+from queuemodel.collectives.execution import max_min_rates
 from queuemodel.collectives.trees import two_trees
 
 #: All that can be asked for any number of nodes.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.strategies.all_reduce import bucket_ends
+from queuemodel.strategies.buckets import bucket_ends
 from queuemodel.strategies.rounds import round_time, slowest_of
 
 seconds = st.floats(0.0, 2.0)

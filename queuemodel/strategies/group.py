@@ -1,0 +1,99 @@
+"""A group of ranks: what its rounds take, where the time goes, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..collectives import Algorithm, Link
+from .rounds import round_time
+
+
+class Network(NamedTuple):
+    """What a node's link carries."""
+
+    bandwidth: float
+    latency: float
+
+
+class Parts(NamedTuple):
+    """Mean seconds of a round, and of what makes it up (see `Group.parts`)."""
+
+    time: float
+    network: float
+    latency: float
+    stragglers: float
+    wire: float
+    messages: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Drawn rounds of n ranks.
+
+    Attributes
+    ----------
+    nodes : int
+    bucket_bytes : ndarray, shape (b,)
+    ready, computed : ndarray, shape (samples, b) and (samples,)
+        When the slowest rank had each bucket, and had computed (s).
+    collective : Algorithm
+    at_once : int
+        Buckets under way together.
+    tail : float
+        Seconds after the last of it.
+    """
+
+    nodes: int
+    bucket_bytes: np.ndarray
+    ready: np.ndarray
+    computed: np.ndarray
+    collective: Algorithm
+    at_once: int
+    tail: float
+
+    def costs(self, network: Network) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds of each bucket that need bandwidth, and that do not, shape (b,)."""
+        wire, slow = Link(network.bandwidth), Link(network.bandwidth, latency=network.latency)
+        work = self.collective.time(self.bucket_bytes, self.nodes, wire)
+        return work, np.maximum(self.collective.time(self.bucket_bytes, self.nodes, slow) - work, 0.0)
+
+    def mean_time(self, network: Network, *, slower: float = 1.0) -> float:
+        """Seconds of a round when computation takes ``slower`` times as long."""
+        work, wait = self.costs(network)
+        ends = round_time(slower * self.ready, slower * self.computed, work, wait, at_once=self.at_once)
+        return float(ends.mean()) + self.tail
+
+    def parts(self, network: Network, compute: float) -> Parts:
+        """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.
+
+        ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
+        """
+        time = self.mean_time(network)
+        at_best = self.mean_time(network._replace(latency=0.0))
+        slowest = float(self.computed.mean())
+        work, wait = self.costs(network)
+        return Parts(
+            time,
+            max(at_best - slowest - self.tail, 0.0),
+            max(time - at_best, 0.0),
+            max(slowest - compute, 0.0),
+            float(work.sum()),
+            float(wait.sum()),
+        )
+
+    def spread(self, network: Network, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
+        """Log of how much longer, and shorter, rounds may be at one standard error of everything fitted.
+
+        ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the relative error of computation.
+        """
+        values, vectors = np.linalg.eigh(covariance)
+        times = [(self.mean_time(network, slower=1 + sampling), self.mean_time(network, slower=1 - sampling))]
+        for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
+            ends = [Network(*(np.array(network) * np.exp(sign * step))) for sign in (1, -1)]
+            times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
+        logs = np.log(np.array(times) / self.mean_time(network))
+        longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)
+        return float(np.linalg.norm(longer)), float(np.linalg.norm(shorter))
