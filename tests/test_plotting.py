@@ -149,6 +149,14 @@ def test_step_time_adds_up_to_the_step(model, servers):
         np.testing.assert_allclose(top, 1.02 * step, rtol=0.004)
 
 
+def test_step_time_of_many_workers_is_stacked_areas(model):
+    curve = model.throughput(range(1, 101))
+    areas = [area.get_paths()[0].vertices[:, 1] for area in plotting.plot_step_time(curve).collections]
+    step = curve.workers / curve.steps_per_second
+    assert max(area.max() for area in areas) == pytest.approx(step.max(), rel=0.004)
+    assert 0 <= min(area.min() for area in areas) < 0.004 * step.max()
+
+
 def test_step_time_of_one_worker_is_without_waiting(curve):
     labels = [text.get_text() for text in plotting.plot_step_time(curve).get_legend().get_texts()]
     assert {"worker", "transmit link", "transmit link, waiting", "receive link"} <= set(labels)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.solvers import knee_throughput
+from queuemodel.training.prior import knee_prior
 
 SOUND = {1: 1.0, 2: 1.97, 3: 2.9, 4: 3.7}
 
@@ -106,3 +107,13 @@ def test_no_station_has_less_than_its_demand_and_littles_law_holds(servers):
     assert np.all(curve.residence_time >= model.service_demand * (1 - 1e-9))
     pace = model.pace(curve.workers)  # of the demands' medians; the curve's throughput is the median of all draws
     assert pace.R.sum(axis=-1) + pace.Z == pytest.approx(curve.workers / pace.X, rel=1e-6)
+
+
+def test_known_parameter_bytes_say_where_a_server_that_nobody_saturated_yet_ends():
+    """More bytes saturate sooner; where the points leave it open, the server carries what servers do."""
+    points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.98))]
+    sizes = [1e6, 1e8, 1e9]
+    X = [qm.fit(points, parameter_bytes=size).throughput([32]).steps_per_second[0] for size in sizes]
+    assert X[0] > 1.5 * X[1] > 1.5 * X[2]
+    assert 28 < X[0] < 33
+    assert X[1] * sizes[1] == pytest.approx(knee_prior().server_rate, rel=0.7)
