@@ -13,16 +13,17 @@ from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
 from .training.curve import require_workers
+from .training.job import TOLD, CongestionControl, require_network
 from .training.prior import STRATEGIES, Strategy
 
 Method = Literal["auto", "mva", "trace"]
 #: Changes that the simulation knows too.
-SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed"}
+SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *TOLD}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
 #: What-ifs that belong to one strategy.
 ONLY = dict.fromkeys(("latency", "bucket_bytes", "collective"), "all-reduce")
-ONLY |= dict.fromkeys(("parameter_servers", "shards", "worker_speeds"), "async-ps")
+ONLY |= dict.fromkeys(("parameter_servers", "shards", "worker_speeds", *TOLD), "async-ps")
 
 
 def predict(
@@ -34,6 +35,8 @@ def predict(
     throughputs: Sequence[Throughput] = (),
     form: Literal["links", "single"] = "links",
     confidence: float = 0.9,
+    congestion_control: CongestionControl | None = None,
+    buffer: float | None = None,
     seed: int = 0,
     progress: bool = False,
     **changes: Any,
@@ -57,6 +60,10 @@ def predict(
         Of the closed network; the simulation has separate links.
     confidence : float
         Probability of the interval.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts, for the simulation; the profile's unless given.
+    buffer : float, optional
+        Seconds that a packet waits at a full link, likewise.
     seed : int
     progress : bool
         Show a progress bar on standard error.
@@ -72,6 +79,8 @@ def predict(
     workers = require_workers(workers).tolist()
     require_share(confidence, "predict: confidence", open_ended=True)
     require_seed(seed, "predict: seed")
+    require_network(congestion_control, buffer)
+    changes |= {"congestion_control": congestion_control, "buffer": buffer}
     changes = {name: value for name, value in changes.items() if value is not None}
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
@@ -95,6 +104,8 @@ def predict(
             return curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
+    if told := [name for name in TOLD if name in changes]:
+        raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
     return fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes).throughput(**asked)
 
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from queuemodel import Profile, Throughput, ThroughputCurve
 from queuemodel.prediction import Method, predict
+from queuemodel.units import parse_duration
+
+from .testbed.network import LATENCY
 
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
@@ -113,13 +116,21 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve)
 
 
+def network(folder: Path) -> dict[str, Any]:
+    """TCP's congestion control, recorded beside what we measured (the other series: BBR), and the links' buffers."""
+    links = folder / "links.json"
+    runs = json.loads(links.read_text()).values() if links.exists() else []
+    (algorithm,) = {name for run in runs for server in run.values() for name in server["tcp"]["algorithm"]} or {"bbr"}
+    return {"congestion_control": algorithm, "buffer": parse_duration(LATENCY)}
+
+
 def read_testbed(folder: Path) -> Profile:
     """The profile of a series' traces, through the command line's own path: import, save, load."""
     from queuemodel.adapters.tensorflow import read_traces
 
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "profile.json"
-        read_traces(folder / "trace", batch_size=1, name=folder.name).save(path)
+        read_traces(folder / "trace", batch_size=1, name=folder.name, **network(folder)).save(path)
         return Profile.load(path)
 
 

@@ -9,7 +9,8 @@ import click
 from ..adapters import pytorch
 from ..checks import require_writable
 from ..errors import DataError
-from .options import BANDWIDTH, COUNT, DATASET_SIZE, SIZE
+from ..training.job import TOLD
+from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE
 
 
 @click.command()
@@ -18,6 +19,8 @@ from .options import BANDWIDTH, COUNT, DATASET_SIZE, SIZE
 @click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
+@CONGESTION_CONTROL
+@BUFFER
 @click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
 @click.option("--workers", type=COUNT, help="That trained meanwhile.  [default: those in the traces]")
 @click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")
@@ -37,9 +40,10 @@ def import_trace(
     """
     require_writable(output)
     if any(pytorch.is_trace(folder) for folder in folders):
-        given = {"--parameter-bytes": parameter_bytes, "--workers": workers}
+        network = {f"--{name.replace('_', '-')}": job.pop(name) for name in TOLD}
+        given = {"--parameter-bytes": parameter_bytes, "--workers": workers, **network}
         if wrong := [name for name, value in given.items() if value is not None]:
-            raise DataError(f"{wrong[0]}: PyTorch's traces tell that themselves; leave it out")
+            raise DataError(f"{wrong[0]}: PyTorch's traces tell that themselves, or need it not; leave it out")
         profile = pytorch.read_traces(folders, **job)
     else:
         if len(folders) > 1:

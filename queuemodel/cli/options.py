@@ -11,6 +11,7 @@ import click
 
 from ..checks import require_count, require_number, require_seed, require_share
 from ..errors import QueueModelError
+from ..training.job import CONGESTION_CONTROLS
 from ..units import parse_bandwidth, parse_duration, parse_size
 
 
@@ -90,6 +91,12 @@ PICTURES = (".png", ".svg", ".pdf")
 format_option = click.option(
     "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )
+
+
+CONGESTION_CONTROL = click.option(
+    "--congestion-control", type=click.Choice(CONGESTION_CONTROLS), help="TCP's in the hosts, for the simulation."
+)
+BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:

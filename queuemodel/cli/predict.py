@@ -16,6 +16,8 @@ from ..training import plan as plan_workers
 from ..training.prior import STRATEGIES
 from .options import (
     BANDWIDTH,
+    BUFFER,
+    CONGESTION_CONTROL,
     COUNT,
     COUNTS,
     DATASET_SIZE,
@@ -51,6 +53,8 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
             click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
             click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
+            CONGESTION_CONTROL,
+            BUFFER,
             click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),
             click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
             click.option("--seed", type=SEED, default=0, show_default=True),

@@ -12,6 +12,7 @@ from ..checks import require_share
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
 from ..training.profile import Profile
+from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
 
@@ -26,10 +27,31 @@ def trace_throughput(
     """
     Steps per second against the number of workers: throughput, lower and upper, shape (n, 3).
 
-    The interval joins the spread of the replications, the sampling of the recorded steps and `MODEL_ERROR`.
+    The interval joins the spread of the replications, the sampling of the recorded steps and `MODEL_ERROR`. Where the
+    network's kind is not known, the throughput is that of the likeliest, and the interval spans the intervals of all.
     Arguments are those of `trace_runs`.
     """
-    return _intervals(profile, trace_runs(profile, workers=workers, **settings), confidence)
+    return _ensemble(profile, workers=workers, confidence=confidence, **settings)[2]
+
+
+def _ensemble(
+    profile: Profile, *, confidence: float, replications: int = 4, **settings: Any
+) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
+    """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
+    told = {name: settings.pop(name, None) for name in ("congestion_control", "buffer", "loaded_trip", "unfairness")}
+    kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
+    runs = [
+        trace_runs(
+            profile,
+            replications=replications if kind is kinds[0] else max(1, replications // 2),
+            loaded_trip=kind.loaded_trip,
+            unfairness=kind.unfairness,
+            **settings,
+        )
+        for kind in kinds
+    ]
+    rows = np.array([_intervals(profile, own, confidence) for own in runs])
+    return kinds[0], runs[0], np.stack([rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)], axis=1)
 
 
 def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confidence: float) -> np.ndarray:
@@ -77,8 +99,9 @@ def trace_curve(
     )
     fitted = model.throughput(counts, confidence=confidence)  # names and sizes; every number is replaced
     every = np.union1d(counts, 1)
-    runs = trace_runs(
+    kind, runs, rows = _ensemble(
         profile,
+        confidence=confidence,
         workers=every.tolist(),
         bandwidth=bandwidth,
         parameter_servers=parameter_servers,
@@ -86,7 +109,6 @@ def trace_curve(
         worker_speeds=speeds,
         **settings,
     )
-    rows = _intervals(profile, runs, confidence)
     scale = 1.0
     if untraced is not None:
         scale = untraced / _intervals(profile, trace_runs(profile, workers=1, **settings), confidence)[0, 0]
@@ -100,6 +122,7 @@ def trace_curve(
     busy = np.array([[mean[place] for place in places] for mean in means])
     D = busy / X[:, None]  # utilization law
     busiest, last = float(D[-1].max()), runs[-1][0].settings
+    how = (last["policy"], last["synchronization"], kind.name)
     relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
     lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
     return replace(
@@ -115,7 +138,8 @@ def trace_curve(
         bottleneck=fitted.stations[int(D[-1].argmax())],
         residence_time=residence_time,
         think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
-        method=f"trace-driven simulation ({last['policy']}, {last['synchronization']})",
+        method=f"trace-driven simulation ({', '.join(filter(None, how))})",
+        note="; ".join(filter(None, (fitted.note, kind.note))),
     ).faster(scale)
 
 

@@ -22,6 +22,7 @@ class Graphs:
     links: Links
     parameter_servers: int
     policy: Policy
+    bandwidth: float | None = None  # asked for
 
 
 def prepare(
@@ -53,4 +54,4 @@ def prepare(
     extra = (links.transmit.tensor_time * links.transmit.rate, links.receive.tensor_time * links.receive.rate)
     dealt = None if profiled == K else shard(profile, K, sharding)
     steps = pack(profile, parameter_servers=K, tensor_bytes=extra, ranks=ranks(profile, policy, links), servers=dealt)
-    return Graphs(profile, steps, links, K, policy)
+    return Graphs(profile, steps, links, K, policy, bandwidth)

@@ -15,12 +15,6 @@ from .policies import Policy, chunk_bytes
 Synchronization = Literal["async", "sync", "bounded"]
 MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED}
 
-#: Seconds that a packet waits at a full link: what the buffers of the testbed's links hold.
-LOADED_TRIP = 0.012
-
-#: How unequal the shares of two or three connections are there.
-UNFAIRNESS = 0.4
-
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
 

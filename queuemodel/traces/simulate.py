@@ -8,14 +8,15 @@ import numpy as np
 
 from ..checks import require_count, require_seed, require_share
 from ..errors import ModelError
-from ..training.job import MOST_WORKERS
+from ..training.job import MOST_WORKERS, CongestionControl
 from ..training.profile import Profile
+from .contention import contentions
 from .kernel.state import DONE, Rules, State, new_state
 from .links import LARGEST_RATE, Links
 from .policies import Policy
 from .prepare import Graphs, prepare
 from .result import SimulatedRun
-from .rules import LOADED_TRIP, UNFAIRNESS, Synchronization, cluster_rules, per_worker
+from .rules import Synchronization, cluster_rules, per_worker
 from .sharding import Sharding
 
 #: Events between two moments at which a keypress can end the run, divided by the number of connections.
@@ -43,8 +44,10 @@ def simulate(
     straggler_slowdown: float = 1.0,
     backup_workers: int = 0,
     staleness_bound: int = 0,
-    loaded_trip: float = LOADED_TRIP,
-    unfairness: float = UNFAIRNESS,
+    congestion_control: CongestionControl | None = None,
+    buffer: float | None = None,
+    loaded_trip: float | None = None,
+    unfairness: float | None = None,
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
@@ -86,13 +89,17 @@ def simulate(
     backup_workers : int
         Synchronous only: a round ends without the slowest so many gradients, which are dropped.
     staleness_bound : int
-    loaded_trip : float
-        Seconds that a packet waits at a full link (12 ms, as the buffers of the testbed's links hold). It says how
-        slowly a connection that has shared a link takes the whole of it again (docs/explanation/trace-simulation);
-        0: at once.
-    unfairness : float
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).
+    buffer : float, optional
+        Seconds that a packet waits at a full link; the profile's unless given. It matters with BBR only.
+    loaded_trip : float, optional
+        Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
+        whole of it again (docs/explanation/trace-simulation); 0: at once. Without, it follows from these two
+        (`queuemodel.traces.contention`).
+    unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
-        every step (0.4, as measured on the testbed); 0: equally.
+        every step (0.4 unless given, as measured on the testbed); 0: equally.
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
@@ -154,6 +161,14 @@ def simulate(
             links=links,
         )
     )
+    kind, *_ = contentions(
+        graphs.profile,
+        bandwidth=graphs.bandwidth,
+        congestion_control=congestion_control,
+        buffer=buffer,
+        loaded_trip=loaded_trip,
+        unfairness=unfairness,
+    )
     rules = cluster_rules(
         workers=workers,
         policy=graphs.policy,
@@ -163,8 +178,8 @@ def simulate(
         slowdown=slowdown,
         straggler_probability=straggler_probability,
         straggler_slowdown=straggler_slowdown,
-        loaded_trip=loaded_trip,
-        unfairness=unfairness,
+        loaded_trip=kind.loaded_trip,
+        unfairness=kind.unfairness,
     )
     rng = np.random.default_rng(seed)
     latest = 2 * graphs.profile.values("step_time").mean()

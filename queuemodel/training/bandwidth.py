@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TypeVar
 
 import numpy as np
@@ -19,9 +20,10 @@ LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
 
 def nominal_bandwidth(profile: Profile) -> float | None:
-    """Bytes per second of each profiled host's link: infinite on loopback, None when not known."""
+    """Bytes per second of each profiled host's link: infinite between tasks of one machine, None when not known."""
     hosts = list(profile.source.hosts.values())
-    loopback = bool(hosts) and all(host.startswith(LOOPBACK) for host in hosts)
+    machines = {re.sub(r"^([^:]+|\[.*\]):\d+$", r"\1", host) for host in hosts}
+    loopback = bool(hosts) and (all(host.startswith(LOOPBACK) for host in hosts) or len(machines) == 1 < len(hosts))
     return profile.cluster.bandwidth or (math.inf if loopback else None)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..checks import require_count, require_number
-from ..errors import DataError
+from ..checks import require_choice, require_count, require_number
+from ..errors import DataError, ModelError, QueueModelError
 from .operations import MOST_BYTES, MOST_SERVERS
 
 #: Links from 8 kbit/s to 8 Pbit/s; what lies outside was given in another unit.
@@ -21,12 +21,40 @@ MOST_WORKERS = 10_000
 
 MOST_EXAMPLES = 10**15
 
+#: TCP's algorithm in the hosts; cubic and Reno go by lost packets.
+CongestionControl = Literal["bbr", "cubic", "reno", "unknown"]
+CONGESTION_CONTROLS: tuple[CongestionControl, ...] = get_args(CongestionControl)
+
+#: Seconds; no link holds packets up for longer.
+LONGEST_BUFFER = 10.0
+
+#: What is told of a network besides its bandwidth, and how it may have been learnt.
+TOLD, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
+
 
 def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
     """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
     for field, (least, most) in bounds.items():
         if getattr(value, field) is not None:
             require_count(getattr(value, field), field, least=least, most=most, error=DataError)
+
+
+def require_network(
+    congestion_control: Any,
+    buffer: Any,
+    loaded_trip: Any = None,
+    *,
+    error: type[QueueModelError] = ModelError,
+) -> None:
+    """Refuse what is no congestion control or no buffer, and either beside a `loaded_trip`; None: not told."""
+    if congestion_control is not None:
+        require_choice(congestion_control, "congestion_control", CONGESTION_CONTROLS, error=error)
+    if buffer is not None:
+        require_number(buffer, "buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
+    if loaded_trip is not None and (congestion_control, buffer) != (None, None):
+        raise error(
+            f"loaded_trip says what congestion_control and buffer decide; leave it or them, got {loaded_trip!r}"
+        )
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,14 +89,28 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     workers, parameter_servers : int
     bandwidth : float or None
         Nominal bytes per second of each host's link, one direction; None when not known.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}
+        TCP's in the hosts.
+    buffer : float or None
+        Seconds that a packet waits at a full link; None when not known.
+    origins : dict of str to str
+        How these two were learnt, by name: ``"recorded"`` (a host said so) or ``"given"`` (the user did).
     """
 
     workers: int = 1
     parameter_servers: int = 1
     bandwidth: float | None = None
+    congestion_control: str = "unknown"
+    buffer: float | None = None
+    origins: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
+        require_choice(self.congestion_control, "congestion_control", CONGESTION_CONTROLS, error=DataError)
+        require_network(None, self.buffer, error=DataError)
+        for name, origin in self.origins.items():
+            require_choice(name, "origins: name", TOLD, error=DataError)
+            require_choice(origin, f"origins: {name}", ORIGINS, error=DataError)
         if self.bandwidth is None:
             return
         require_number(

@@ -91,6 +91,10 @@ def test_the_profiled_bandwidth_changes_nothing():
         ({}, None, None),
         ({"worker:0": "localhost:1", "ps:0": "127.0.0.1:2"}, None, math.inf),
         ({"worker:0": "localhost:1", "ps:0": "10.0.0.1"}, None, None),
+        ({"worker:0": "gpu-1", "ps:0": "gpu-1"}, None, math.inf),
+        ({"worker:0": "[fe80::1]:1", "ps:0": "[fe80::1]:2"}, None, math.inf),
+        ({"worker:0": "gpu-1:2222", "ps:0": "gpu-2:2222"}, None, None),
+        ({"worker:0": "fe80::1", "ps:0": "fe80::2"}, None, None),
         ({"worker:0": "localhost:1"}, 1e9, 1e9),
     ],
 )

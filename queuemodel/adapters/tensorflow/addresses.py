@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 
 from ...errors import DataError
 
@@ -23,6 +24,18 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
     if not 1 <= int(port) <= 65535:
         raise DataError(f"{where}: the port must be 1 to 65535, got {port}")
     return host, int(port)
+
+
+def is_here(address: str) -> bool:
+    """Whether ``HOST:PORT`` is this machine's: only its own addresses can be listened at."""
+    host = split_address(address, where="address")[0].strip("[]")
+    try:
+        family, *_, socket_address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.bind(socket_address)
+    except OSError:
+        return False
+    return True
 
 
 def servers_elsewhere(ps: str | None, worker: str | None) -> dict[str, str] | None:

@@ -19,7 +19,9 @@ from ....errors import DataError
 from ....training.job import Throughput
 from ....training.profile import Profile
 from .._imports import require_installed
+from ..addresses import is_here
 from ..reading import read_traces
+from .hosts import recorded_network
 from .interrupts import Interrupts
 from .outcome import EndedEarlyError, outcome
 from .plan import STYLES, Plan, empty_folder
@@ -147,6 +149,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         if failed:  # cut off before the first whole step: the failure is what matters
             return None
         raise
+    here = run.plan.elsewhere is None or any(map(is_here, run.plan.elsewhere.values()))
     hosts = run.plan.elsewhere or dict.fromkeys(JOBS, socket.gethostname())
     replace = msgspec.structs.replace
     return replace(
@@ -158,6 +161,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
             taken_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             hosts={f"{job}:0": host for job, host in hosts.items()},
         ),
+        cluster=replace(profile.cluster, **(recorded_network() if here else {})),
         job=replace(
             profile.job,
             parameter_bytes=job["parameter_bytes"],

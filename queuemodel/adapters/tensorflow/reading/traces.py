@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ....checks import require_count
 from ....errors import DataError
-from ....training.job import Cluster, Job, Source
+from ....training.job import Cluster, CongestionControl, Job, Source
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ...phases import derive
@@ -26,6 +27,8 @@ def read_traces(
     batch_size: int,
     name: str = "",
     bandwidth: float | None = None,
+    congestion_control: CongestionControl | None = None,
+    buffer: float | None = None,
     dataset_size: int | None = None,
     parameter_bytes: int | None = None,
     workers: int | None = None,
@@ -44,6 +47,10 @@ def read_traces(
         Of the job.
     bandwidth : float, optional
         Nominal bytes per second of each host's link.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts.
+    buffer : float, optional
+        Seconds that a packet waits at a full link.
     dataset_size : int, optional
         Examples per epoch.
     parameter_bytes : int, optional
@@ -77,10 +84,16 @@ def read_traces(
         derived = derive(read_run_metadata(folder))
     if workers is not None:
         require_count(workers, "workers (the traces show so many)", least=derived.workers, error=DataError)
+    network: dict[str, Any] = {"congestion_control": congestion_control, "buffer": buffer}
+    told = {field: value for field, value in network.items() if value is not None}
     return Profile(
         source=Source(framework="tensorflow", method=method, style=style),
         cluster=Cluster(
-            workers=workers or derived.workers, parameter_servers=len(derived.servers), bandwidth=bandwidth
+            workers=workers or derived.workers,
+            parameter_servers=len(derived.servers),
+            bandwidth=bandwidth,
+            origins=dict.fromkeys(told, "given"),
+            **told,
         ),
         job=Job(
             name=name,
