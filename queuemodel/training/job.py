@@ -44,16 +44,17 @@ def require_network(
     buffer: Any,
     loaded_trip: Any = None,
     *,
+    where: str = "",
     error: type[QueueModelError] = ModelError,
 ) -> None:
     """Refuse what is no congestion control or no buffer, and either beside a `loaded_trip`; None: not told."""
     if congestion_control is not None:
-        require_choice(congestion_control, "congestion_control", CONGESTION_CONTROLS, error=error)
+        require_choice(congestion_control, f"{where}congestion_control", CONGESTION_CONTROLS, error=error)
     if buffer is not None:
-        require_number(buffer, "buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
+        require_number(buffer, f"{where}buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
     if loaded_trip is not None and (congestion_control, buffer) != (None, None):
         raise error(
-            f"loaded_trip says what congestion_control and buffer decide; leave it or them, got {loaded_trip!r}"
+            f"{where}loaded_trip says what congestion_control and buffer do; leave it or them, got {loaded_trip!r}"
         )
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from queuemodel import MissingDependencyError, Profile, ProfilingError, QueueModelWarning
+from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError, QueueModelWarning
 from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
+from queuemodel.adapters.tensorflow.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.live.processes import free_addresses
 
 pytestmark = pytest.mark.live
@@ -69,6 +70,7 @@ def check(profile, *, steps, batch_size):
     assert profile.job.batch_size == batch_size
     assert profile.source.framework_version
     assert set(profile.source.hosts) == {"ps:0", "worker:0"}
+    assert profile.cluster == Cluster(**recorded_network())
     (untraced,) = profile.throughputs
     assert untraced.workers == 1
     # tracing slows steps, but not out of recognition

@@ -3,11 +3,12 @@
 import pytest
 from click.testing import CliRunner
 
-from queuemodel import DataError, ProfilingError, QueueModelError
-from queuemodel.adapters.tensorflow.addresses import servers_elsewhere, split_address
+from queuemodel import Cluster, DataError, ProfilingError, QueueModelError
+from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere, split_address
 from queuemodel.adapters.tensorflow.children.models import model_name
 from queuemodel.adapters.tensorflow.children.serve import serve
 from queuemodel.adapters.tensorflow.live import profile_live
+from queuemodel.adapters.tensorflow.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.live.processes import free_addresses
 
 
@@ -131,3 +132,21 @@ def test_serve_refuses(arguments):
     assert result.exit_code != 0
     assert "Traceback" not in result.output
     assert isinstance(result.exception, SystemExit | QueueModelError)
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [("127.0.0.1:1", True), ("[::1]:1", None), ("192.0.2.7:1", False), ("no.such.invalid:1", False)],
+)
+def test_only_this_machine_speaks_for_itself(address, here):
+    assert is_here(address) in ({True, False} if here is None else {here})  # IPv6 may be off
+
+
+@pytest.mark.parametrize(("said", "known"), [("cubic\n", "cubic"), ("bbr\n", "bbr"), ("vegas\n", None), (None, None)])
+def test_congestion_control_is_what_the_machine_says(tmp_path, said, known):
+    path = tmp_path / "tcp_congestion_control"
+    if said is not None:
+        path.write_text(said)
+    cluster = Cluster(**recorded_network(path))
+    assert cluster.congestion_control == (known or "unknown")
+    assert cluster.origins == ({"congestion_control": "recorded"} if known else {})

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from queuemodel import DataError, MissingDependencyError
+from queuemodel import Cluster, DataError, MissingDependencyError, Profile
 from queuemodel.adapters.tensorflow import read_run_metadata, read_traces
 from queuemodel.adapters.tensorflow._imports import message_classes
 from queuemodel.adapters.tensorflow.reading.xplane_events import MODULES
+from queuemodel.cli.import_trace import import_trace
 
 DATA = Path(__file__).parent.parent / "data"
 if importlib.util.find_spec("tensorflow") is None:
@@ -78,6 +80,20 @@ def test_the_operations_keep_the_computation_and_their_order(series):
         assert sum(o.bytes for o in step.operations if o.kind == "fetch") == step.fetched_bytes
         for o in step.operations:
             assert all(o.start >= step.operations[a].end - 1e-4 for a in o.after)
+
+
+def test_what_is_told_of_the_network_is_kept_as_told(tmp_path):
+    traces, target = str(DATA / "alexnet-60" / "trace"), tmp_path / "p.json"
+    told = ["--congestion-control", "bbr", "--buffer", "12ms"]
+    done = CliRunner().invoke(import_trace, [traces, "--batch-size", "1", "-o", str(target), *told])
+    assert done.exit_code == 0
+    cluster = Profile.load(target).cluster
+    assert (cluster.congestion_control, cluster.buffer) == ("bbr", 0.012)
+    assert cluster.origins == {"congestion_control": "given", "buffer": "given"}
+    assert read_traces(traces, batch_size=1).cluster == Cluster()
+    assert read_traces(traces, batch_size=1, buffer=0.0).cluster.origins == {"buffer": "given"}
+    with pytest.raises(DataError, match="congestion_control must be one of"):
+        read_traces(traces, batch_size=1, congestion_control="vegas")
 
 
 def test_a_layer_waits_for_its_tensor_and_the_layer_before():

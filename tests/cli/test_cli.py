@@ -10,6 +10,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.cli import COMMANDS, main
+from queuemodel.data import copy_examples
 
 STEP = qm.Step(
     step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6, pushed_bytes=10**6
@@ -218,6 +219,27 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
     refused(run("import-trace", empty, "--batch-size", 1, "-o", tmp_path / "no" / "p.json"), "there is no folder")
     assert target.read_text() == "earlier"
+
+
+def test_contention_is_an_option(run, tmp_path):
+    copy_examples(tmp_path)
+    asked = ("predict", tmp_path / "alexnet-60.json", "--workers", "8", "--format", "json")
+
+    def at(*options):
+        code, out, _ = run(*asked, *options)
+        assert code in (0, None)
+        curve = json.loads(out)
+        return curve["steps_per_second"][0], curve["lower"][0], curve["note"]
+
+    bbr, cubic, unknown = (at("--congestion-control", told) for told in ("bbr", "cubic", "unknown"))
+    assert at() == bbr  # as the profile says
+    assert at("--buffer", "50ms")[0] > bbr[0]
+    assert unknown[0] == cubic[0] > 1.05 * bbr[0]
+    assert unknown[1] < 0.96 * cubic[1]
+    assert "--congestion-control" in unknown[2]
+    refused(run(*asked, "--congestion-control", "vegas"), "congestion-control", "bbr")
+    refused(run(*asked, "--buffer", "12h"), "buffer must be at most 10 seconds")
+    refused(run(*asked, "--method", "mva", "--congestion-control", "bbr"), "congestion_control", "trace")
 
 
 def test_closed_pipe_is_no_error(profile):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -39,6 +40,30 @@ def test_testbed_by_simulation(profiles):
     traced = [compare_testbed(folder, profile, "trace") for folder, profile in profiles]
     assert mean_error(traced) <= 0.05
     assert max(c.error for c in traced) <= 0.10
+
+
+def test_reno_is_right_as_what_it_is_and_wrong_as_bbr(profiles):
+    ((folder, reno),) = [pair for pair in profiles if pair[0].name == "alexnet-60-reno"]
+    assert (reno.cluster.congestion_control, reno.cluster.buffer) == ("reno", 0.012)
+    right = compare_testbed(folder, reno, "trace")
+    assert right.error <= 0.03
+    assert right.coverage == 1.0
+    wrong, unknown = (compare_testbed(folder, told(reno, name), "trace") for name in ("bbr", "unknown"))
+    assert wrong.errors[1:].max() < -0.05
+    assert wrong.coverage <= 0.5
+    assert unknown.coverage == 1.0
+    np.testing.assert_array_equal(unknown.predicted, right.predicted)
+
+
+def told(profile, name):
+    """The profile on a network of another kind."""
+    cluster = msgspec.structs.replace(profile.cluster, congestion_control=name)
+    return msgspec.structs.replace(profile, cluster=cluster)
+
+
+def test_all_but_one_series_were_measured_with_bbr(profiles):
+    kinds = {folder.name: profile.cluster.congestion_control for folder, profile in profiles}
+    assert {name for name, kind in kinds.items() if kind != "bbr"} == {"alexnet-60-reno"}
 
 
 def test_barrier_and_unequal_machines():
