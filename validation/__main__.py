@@ -32,10 +32,10 @@ Testbed series are predicted from the traces of one worker alone, once by mean-v
 once by simulation of the recorded operations, and judged on all measured numbers of workers. Those with a barrier
 (synchronous SGD), one slow worker, one slow link, or parameters fetched in the order of layers are simulated only, told
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
-a link was learnt on them, so that they are no blind test of the simulation. With TCP Reno (`alexnet-60-reno`)
-connections share otherwise than the simulation assumes. A measurement with two workers depends on their phases, which
-drift too slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Cloud series are fitted on 1 to 4
-workers, and judged on 5 to 8; the prior of these fits was learnt on them too, the last section leaves them out.
+a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control as
+recorded: BBR, or Reno in `alexnet-60-reno`. A measurement with two workers depends on their phases, which drift too
+slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Cloud series are fitted on 1 to 4 workers,
+and judged on 5 to 8; the prior of these fits was learnt on them too, the last section leaves them out.
 
 ![Predicted against measured throughput](images/validation.png)
 
