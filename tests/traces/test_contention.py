@@ -7,7 +7,7 @@ from by_hand import LINKS, graphs, profile_of, serial
 from hypothesis import given, settings
 
 import queuemodel as qm
-from queuemodel.traces import simulate, trace_curve, trace_throughput
+from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
 from queuemodel.traces.contention import BUFFER, UNFAIRNESS, contentions
 
 SHARED = serial(fetch=0.4, compute=0.2, push=0.4)  # four workers of it share links and leave them all the time
@@ -55,6 +55,19 @@ def test_a_profile_and_an_argument_say_the_same():
         loss_based.throughput == simulate(profile_in(), congestion_control="cubic", workers=4, links=LINKS).throughput
     )
     assert asked.upper < loss_based.lower
+
+
+def test_a_bandwidth_asked_for_takes_a_job_from_loopback_to_the_hosts_own_network():
+    profile, runs = profile_in(hosts=HERE, congestion_control="bbr"), {"workers": 4, "links": LINKS}
+    ((many,),) = trace_runs(profile, bandwidth=1e6, replications=1, steps=800, **runs)
+    ((bbr,),) = trace_runs(profile, bandwidth=1e6, replications=1, steps=800, loaded_trip=BUFFER, **runs)
+    assert many.throughput == bbr.throughput
+    here, loss_based = (simulate(profile, **told, **runs) for told in ({}, {"loaded_trip": 0.0}))
+    assert here.throughput == loss_based.throughput
+    assert (
+        simulate(profile, bandwidth=1e6, **runs).throughput
+        != simulate(profile, bandwidth=1e6, loaded_trip=0.0, **runs).throughput
+    )
 
 
 def test_bbr_leaves_links_idle_by_its_buffer_and_one_worker_never_notices():
