@@ -9,7 +9,8 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip
-	$(RUN)/python -m pip install --quiet --editable '.[tensorflow,notebook,docs,test]'
+	$(RUN)/python -m pip install --quiet torch==2.13.0  # a newer one may bring several GB of CUDA along
+	$(RUN)/python -m pip install --quiet --editable '.[tensorflow,torch,notebook,docs,test]'
 	touch $@
 
 demo: $(VENV)/.installed

@@ -80,19 +80,20 @@ def test_no_module_needs_itself():
     assert circles({("a",): {("b",)}, ("b",): {("c",)}, ("c",): {("a",)}, ("d",): {("a",)}}) == [["a", "b", "c"]]
 
 
-def test_tensorflow_is_imported_only_by_its_adapter():
+@pytest.mark.parametrize(("modules", "folder"), [({"tensorflow", "keras"}, "tensorflow"), ({"torch"}, "pytorch")])
+def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
     users = {
         path.relative_to(PACKAGE).parts[:2]
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] in ("tensorflow", "keras") for a in node.names))
-        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("tensorflow", "keras"))
+        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] in modules for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in modules)
     }
-    assert users == {("adapters", "tensorflow")}
+    assert users == {("adapters", folder)}
 
 
 def test_import_is_light():
-    heavy = ("tensorflow", "keras", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
+    heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
     code = f"import sys, queuemodel; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

@@ -2,48 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
 from ..adapters.tensorflow.children.serve import serve
+from ..errors import DataError
 from .options import DURATION
 
 __all__ = ["profile", "serve"]
 
+FOLDERS = {"tensorflow": "tensorflow", "torch": "pytorch"}  # in `adapters`
+TENSORFLOW_ONLY = {"untraced_steps", "style", "ps", "worker", "batch_size"}
+TORCH_ONLY = {"master", "rank"}
+
 
 @click.command()
 @click.argument("model")
-@click.option("--steps", default=50, show_default=True, help="To trace: one record each.")
-@click.option("--warmup", default=10, show_default=True, help="Steps before, not recorded.")
-@click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
-@click.option("--style", type=click.Choice(["graph", "strategy"]), default="graph", show_default=True,
-              help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.")  # fmt: skip
+@click.option("--framework", type=click.Choice(["tensorflow", "torch"]), default="tensorflow", show_default=True,
+              help="A parameter server and a worker, or two data-parallel ranks.")  # fmt: skip
+@click.option("--steps", type=int, help="To trace: one record each.  [default: 50; torch: 12]")
+@click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; torch: 5]")
+@click.option("--untraced-steps", type=int, help="TensorFlow: to time without tracing.  [default: as many as --steps]")
+@click.option("--style", type=click.Choice(["graph", "strategy"]),
+              help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
 @click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
+@click.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for rank 1, on another machine.")
+@click.option("--rank", type=int, help="PyTorch: this machine's, 0 or 1; rank 0 writes the profile.")
 @click.option("--time-limit", type=DURATION, default="10min", show_default=True, help="For everything.")
-@click.option("--batch-size", type=int, help="Examples per step.  [default: the data set's]")
+@click.option("--batch-size", type=int, help="TensorFlow: examples per step.  [default: the data set's]")
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="profile.json", show_default=True)
 @click.pass_context
-def profile(ctx: click.Context, model: str, output: str, **settings: object) -> None:
-    """Train MODEL for a short while on one parameter server and one worker, and record where its time goes.
+def profile(ctx: click.Context, model: str, framework: str, output: str, **settings: object) -> None:
+    """Train MODEL for a short while on this machine, or on two, and record where its time goes.
 
-    MODEL is package.module:function, which returns a compiled Keras model and a tf.data.Dataset of (x, y) batches, or
-    a built-in: mlp, cnn, embedding, transformer. Both servers are started on this machine, unless --ps and --worker or
-    the environment's TF_CONFIG say where they run.
+    MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
+    batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
+    this machine, unless --ps and --worker or the environment's TF_CONFIG say where they run. For PyTorch it returns a
+    module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
+    ranks with DistributedDataParallel over gloo, both on this machine unless --master and --rank are given.
 
     \b
     Examples:
       queuemodel profile mlp --steps 30 -o mlp.json
       queuemodel profile train:make_model --style strategy --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
+      queuemodel profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o ddp.json
+      queuemodel profile --framework torch train:make --master 10.0.0.5:2222 --rank 0 -o ddp.json
     """
-    from ..adapters.tensorflow.live import Interrupted, profile_live
+    from ..adapters.live.interrupts import Interrupted
 
+    given = {name: value for name, value in settings.items() if value is not None}
+    other = TENSORFLOW_ONLY if framework == "torch" else TORCH_ONLY
+    if wrong := sorted(other & set(given)):
+        raise DataError(f"--{wrong[0].replace('_', '-')}: not for --framework {framework}; leave it out")
+    live = importlib.import_module(f"..adapters.{FOLDERS[framework]}.live", __package__)
     try:
-        recorded = profile_live(model, output=output, **settings)  # type: ignore[arg-type]
+        recorded = live.profile_live(model, output=output, **given)
     except Interrupted as interrupt:
         click.echo(f"queuemodel: {interrupt}", err=True)
         ctx.exit(interrupt.status)
+    if recorded is None:
+        click.echo("rank 0 has what this rank recorded, and writes the profile")
+        return
     click.echo(repr(recorded))
     for untraced in recorded.throughputs:
         traced = float(recorded.values("step_time").mean())

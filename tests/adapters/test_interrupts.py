@@ -4,15 +4,16 @@ import gzip
 import importlib.util
 import os
 import signal
+import tempfile
 import warnings
 from pathlib import Path
 
 import pytest
 
 from queuemodel import Profile, ProfilingError
+from queuemodel.adapters.live.interrupts import Interrupts
 from queuemodel.adapters.tensorflow.children.worker import _Writer
 from queuemodel.adapters.tensorflow.live import Interrupted, profile_live, profiling
-from queuemodel.adapters.tensorflow.live.interrupts import Interrupts
 from queuemodel.cli import main
 
 DATA = Path(__file__).parent.parent / "data"
@@ -62,7 +63,7 @@ def test_an_interrupt_while_traces_are_read_loses_nothing(monkeypatch, tmp_path,
     whole = profiling.read_traces
     monkeypatch.setattr(profiling, "Run", Recorded)
     monkeypatch.setattr(profiling, "read_traces", read)
-    monkeypatch.setattr(profiling.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     output = tmp_path / "p.json"
     with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
         profile_live("mlp", output=output)
@@ -91,7 +92,7 @@ def test_processes_that_cannot_be_started_are_one_line(monkeypatch, tmp_path):
 
     monkeypatch.setattr("subprocess.Popen", refuse)
     monkeypatch.setattr(profiling, "require_installed", lambda: None)
-    monkeypatch.setattr(profiling.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
         profile_live("mlp")
     assert list(tmp_path.iterdir()) == []

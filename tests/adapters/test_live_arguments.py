@@ -4,12 +4,13 @@ import pytest
 from click.testing import CliRunner
 
 from queuemodel import Cluster, DataError, ProfilingError, QueueModelError
-from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere, split_address
-from queuemodel.adapters.tensorflow.children.models import model_name
+from queuemodel.adapters.live.addresses import free_addresses, split_address
+from queuemodel.adapters.live.functions import function_name
+from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
+from queuemodel.adapters.tensorflow.children.models import BUILT_IN
 from queuemodel.adapters.tensorflow.children.serve import serve
 from queuemodel.adapters.tensorflow.live import profile_live
 from queuemodel.adapters.tensorflow.live.hosts import recorded_network
-from queuemodel.adapters.tensorflow.live.processes import free_addresses
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def test_bad_models(model):
 
 def test_a_function_must_be_importable_elsewhere():
     with pytest.raises(DataError, match="put it at the top level of a module"):
-        model_name(lambda: None)
+        function_name(lambda: None, BUILT_IN)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Reading what ``torch.profiler`` recorded of data-parallel training; needs no PyTorch.
 
 `traces` finds the ranks' files of one run or several and puts them together to a `Profile`; `chrome` reads one file.
+`live` records such files itself, of a function like those in `examples`, and needs PyTorch in its child processes.
 """
 
 from .traces import is_trace, read_traces

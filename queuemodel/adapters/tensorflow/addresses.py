@@ -1,29 +1,14 @@
-"""HOST:PORT, from the command line or from TF_CONFIG."""
+"""Servers that run elsewhere, from the command line or from TF_CONFIG."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+import time
 
-from ...errors import DataError
-
-
-def split_address(address: str, *, where: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
-    host, colon, port = address.strip().rpartition(":") if isinstance(address, str) else ("", "", "")
-    if (
-        not colon
-        or not host
-        or host.endswith(":")
-        or any(c in host for c in " /,")
-        or not port.isascii()
-        or not port.isdigit()
-    ):
-        raise DataError(f"{where}: must be HOST:PORT, such as 10.0.0.5:2222, got {address!r}")
-    if not 1 <= int(port) <= 65535:
-        raise DataError(f"{where}: the port must be 1 to 65535, got {port}")
-    return host, int(port)
+from ...errors import DataError, ProfilingError
+from ..live.addresses import split_address
 
 
 def is_here(address: str) -> bool:
@@ -73,3 +58,23 @@ def _from_environment() -> dict[str, str] | None:
             "unset it to profile here"
         )
     return servers_elsewhere(found["ps"], found["worker"])
+
+
+def require_answer(job: str, address: str, *, seconds: float) -> None:
+    """Refuse to start with a server that nobody answers for (raises ProfilingError)."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(
+                (host.strip("[]"), int(port)), timeout=max(0.1, deadline - time.monotonic())
+            ).close()
+            return
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if time.monotonic() > deadline - 0.5:
+            raise ProfilingError(
+                f"{job} {address}: no answer within {seconds:g} s ({reason}); start it there with "
+                f"'queuemodel serve --job {job} --ps HOST:PORT --worker HOST:PORT'"
+            )
+        time.sleep(0.25)

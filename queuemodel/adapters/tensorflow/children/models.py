@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....errors import DataError, ProfilingError
+from ...live.functions import imported
 
 if TYPE_CHECKING:
     import keras
@@ -108,57 +105,6 @@ def _synthetic(shape: Sequence[int], *, batch_size: int, words: int | None = Non
     return tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
 
 
-# a user's own
-
-
-def model_name(model: str | Callable[[], Built]) -> str:
-    """
-    The name under which a child process finds ``model``.
-
-    Raises
-    ------
-    DataError
-        Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
-    """
-    if callable(model):
-        module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
-        if module in (None, "__main__") or not function.isidentifier():
-            raise DataError(
-                f"model: a child process must be able to import the function, got {module}:{function}; "
-                "put it at the top level of a module of its own"
-            )
-        return f"{module}:{function}"
-    if not isinstance(model, str) or not (
-        model in BUILT_IN or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", model)
-    ):
-        raise DataError(f"model: must be 'package.module:function' or one of {', '.join(BUILT_IN)}, got {model!r}")
-    return model
-
-
 def function_of(name: str) -> Callable[[], Any]:
-    """Import what `model_name` named (raises ProfilingError)."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise
-        raise ProfilingError(
-            f"model {name!r}: no module named {error.name!r}; start from the folder that holds it, or install it"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        there = sorted(
-            k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name
-        )
-        raise ProfilingError(
-            f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
-        )
-    return function
-
-
-def extend_path(entries: Sequence[str]) -> None:
-    """Let a child import what its parent could."""
-    sys.path.extend(entry for entry in entries if entry not in sys.path)
+    """The built-in or the user's own function of that name (raises ProfilingError)."""
+    return BUILT_IN[name] if name in BUILT_IN else imported(name)

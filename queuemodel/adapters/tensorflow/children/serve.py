@@ -8,9 +8,9 @@ import signal
 import click
 
 from ....errors import ProfilingError, QueueModelError
+from ...live.addresses import split_address
+from ...live.parent import attach, leave
 from .._imports import require_tensorflow
-from ..addresses import split_address
-from .parent import attach, leave
 
 
 @click.command()

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
+from ...live.functions import extend_path
+from ...live.parent import attach, cannot_write, leave, stopping
 from ..reading.tensor_sizes import FILE
 from ..reading.traces import READING_SPEED
 from .graph_sizes import graph_sizes
-from .models import extend_path, function_of
-from .parent import attach, cannot_write, leave, stopping
+from .models import function_of
 from .training_task import TrainingTask, load
 
 AHEAD = 10  # steps scheduled at a time

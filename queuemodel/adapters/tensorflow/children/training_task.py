@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import ProfilingError
+from ...live.parent import one_line
 from .models import function_of
-from .parent import one_line
 
 
 @dataclass(frozen=True)

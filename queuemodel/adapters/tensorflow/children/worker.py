@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .models import extend_path, function_of
-from .parent import attach, cannot_write, leave, stopping
+from ...live.functions import extend_path
+from ...live.parent import attach, cannot_write, leave, stopping
+from .models import function_of
 from .training_task import TrainingTask, load
 
 

@@ -1,11 +1,12 @@
 """Live profiling: a real parameter server and a real worker train for a short while, traced.
 
-`profiling.profile_live` is the way in. `plan` checks what is asked; `run` starts the `children` as `processes`, follows
-what they say and ends them; `progress` shows it; `interrupts` notes Ctrl-C and its like, so that what is recorded is
+`profiling.profile_live` is the way in. `plan` checks what is asked; `run` starts the `children` with what
+`adapters.live` shares, follows what they say and ends them; Ctrl-C and its like are noted, so that what is recorded is
 saved first. The traces that the run leaves are read as anybody's are (`reading`), and `outcome` says how it ended.
 """
 
-from .outcome import EndedEarlyError, Interrupted
+from ...live.interrupts import Interrupted
+from .outcome import EndedEarlyError
 from .profiling import profile_live
 
 __all__ = ["EndedEarlyError", "Interrupted", "profile_live"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import ProfilingError, QueueModelWarning
 from ....training.profile import Profile
+from ...live.interrupts import Interrupted
 from .run import Run
 
 
@@ -16,17 +17,6 @@ class EndedEarlyError(ProfilingError):
     def __init__(self, message: str, profile: Profile | None) -> None:
         super().__init__(message)
         self.profile = profile
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP; `profile` holds the steps recorded until then, or is None.
-
-    `status` is the exit status by which a shell knows the signal.
-    """
-
-    def __init__(self, message: str, profile: Profile | None, status: int = 130) -> None:
-        super().__init__(message)
-        self.profile, self.status = profile, status
 
 
 def outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile:

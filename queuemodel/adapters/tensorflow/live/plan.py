@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ....checks import require_choice, require_count, require_number
 from ....errors import DataError
+from ...live.functions import function_name
 from ..addresses import servers_elsewhere
-from ..children.models import model_name
+from ..children.models import BUILT_IN
 
 LONGEST_RUN = 7 * 24 * 3600.0
 
@@ -56,7 +55,7 @@ class Plan:
             time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError
         )
         return cls(
-            model=model_name(model),
+            model=function_name(model, BUILT_IN),
             style=require_choice(style, "style", STYLES, error=DataError),
             steps=require_count(steps, "steps", error=DataError),
             warmup=require_count(warmup, "warmup", least=0, error=DataError),
@@ -78,15 +77,3 @@ class Plan:
     def until(self) -> float:
         """When training must be over, so that there is time for an orderly end (monotonic clock)."""
         return self.deadline - min(ENDING, SHARE * self.time_limit)
-
-
-def empty_folder(folder: str | os.PathLike[str]) -> Path:
-    """Make a folder for traces, or take an empty one (raises DataError)."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        used = any(Path(folder).iterdir())
-    except OSError as error:
-        raise DataError(f"traces: {folder}: cannot be made: {error.strerror or error}") from None
-    if used:
-        raise DataError(f"traces: {folder} is not empty; name a new folder")
-    return Path(folder)

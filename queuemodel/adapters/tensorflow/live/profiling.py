@@ -7,7 +7,6 @@ import os
 import queue
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,15 +17,15 @@ from ....checks import require_writable
 from ....errors import DataError
 from ....training.job import Throughput
 from ....training.profile import Profile
+from ...live.interrupts import Interrupts
+from ...live.progress import Progress
+from ...live.scratch import empty_folder, scratch_folder
 from .._imports import require_installed
-from ..addresses import is_here
+from ..addresses import is_here, require_answer
 from ..reading import read_traces
 from .hosts import recorded_network
-from .interrupts import Interrupts
 from .outcome import EndedEarlyError, outcome
-from .plan import STYLES, Plan, empty_folder
-from .processes import require_answer
-from .progress import Progress
+from .plan import STYLES, Plan
 from .run import JOBS, Run
 
 ANSWER_LIMIT = 10.0  # seconds for a server elsewhere to answer
@@ -114,7 +113,7 @@ def profile_live(
     inbox: queue.SimpleQueue = queue.SimpleQueue()
     with (
         Interrupts(wake=lambda: inbox.put((None, {}))) as interrupts,
-        _scratch() as folder,
+        scratch_folder() as folder,
         Progress(plan.total, show=show, on_step=on_step) as bar,
     ):
         kept = empty_folder(traces) if traces is not None else Path(folder, "traces")
@@ -128,13 +127,6 @@ def profile_live(
             except DataError as error:
                 raise EndedEarlyError(str(error), profile) from None
     return outcome(run, ended, profile, output)
-
-
-def _scratch() -> tempfile.TemporaryDirectory:
-    try:
-        return tempfile.TemporaryDirectory(prefix="queuemodel-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise DataError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror or error}") from None
 
 
 def _profile(run: Run, *, failed: bool) -> Profile | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import sys
 import time
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
+from ...live.addresses import free_addresses
+from ...live.interrupts import Interrupts
+from ...live.processes import GRACE, Child
+from ...live.progress import Progress
+from ..addresses import require_answer
 from ..reading.traces import READING_SPEED
-from .interrupts import Interrupts
 from .plan import STYLES, Plan
-from .processes import GRACE, Child, free_addresses, require_answer
-from .progress import Progress
 
+CHILDREN = f"{__package__.rpartition('.')[0]}.children"
 WATCH = 2.0  # seconds without news after which servers elsewhere are asked whether they still live
 
 JOBS = {"ps": "parameter server", "worker": "worker"}
@@ -90,7 +94,14 @@ class Run:
         return self._child(name, module, [json.dumps(settings)], gpu=computes)
 
     def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool) -> Child:
-        child = Child(name, module, arguments, scratch=self.folder, inbox=self.inbox, gpu=gpu)
+        child = Child(
+            name,
+            f"{CHILDREN}.{module}",
+            arguments,
+            scratch=self.folder,
+            inbox=self.inbox,
+            environment=_environment(gpu=gpu),
+        )
         self.children.append(child)
         return child
 
@@ -159,3 +170,16 @@ class Run:
             while True:
                 _, message = self.inbox.get_nowait()
                 self._note(message or {})
+
+
+def _environment(*, gpu: bool) -> dict[str, str]:
+    environment = {
+        "TF_CONFIG": "{}",  # the servers are those that the settings name
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        "KERAS_BACKEND": "tensorflow",
+    }
+    for name in ("no_proxy", "NO_PROXY"):  # gRPC would ask a proxy for the loopback address
+        environment[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1,localhost"]))
+    if not gpu:
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    return environment

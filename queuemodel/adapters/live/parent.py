@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from ....errors import ProfilingError, QueueModelError
+from ...errors import ProfilingError, QueueModelError
 
 #: Names, in the environment, the folder that ends with the run.
 SCRATCH = "QUEUEMODEL_SCRATCH"
@@ -80,6 +80,6 @@ def one_line(error: BaseException) -> str:
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    package = str(Path(__file__).parents[3])
+    package = str(Path(__file__).parents[2])
     own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text

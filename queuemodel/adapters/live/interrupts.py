@@ -1,10 +1,12 @@
-"""Signals that ask for an end."""
+"""Signals that ask for an end, and the end itself."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Callable
+
+from ...training.profile import Profile
 
 
 class Interrupts:
@@ -31,3 +33,14 @@ class Interrupts:
     def _note(self, number: int, _: object) -> None:
         self.received.append(number)
         self.wake()
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or SIGHUP; `profile` holds the steps recorded until then, or is None.
+
+    `status` is the exit status by which a shell knows the signal.
+    """
+
+    def __init__(self, message: str, profile: Profile | None, status: int = 130) -> None:
+        super().__init__(message)
+        self.profile, self.status = profile, status

@@ -1,0 +1,119 @@
+"""One rank's process; PyTorch is loaded here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ....errors import ProfilingError
+from ...live.functions import extend_path, imported
+from ...live.parent import attach, leave, one_line
+
+FILE = "rank{}.pt.trace.json.gz"
+
+
+def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+    extend_path(settings["path"])
+    imported(settings["model"])  # before PyTorch takes its seconds
+    import torch
+    from torch import distributed
+
+    rank, traces = settings["rank"], Path(settings["traces"])
+    if rank == 0:  # the other one waits meanwhile, so that it takes no time from this one
+        module, step = _build(settings["model"])
+        batch_size = _record(module, step, traces / "trace_n1" / FILE.format(0), settings, say)
+        say(batch_size=batch_size, version=str(torch.__version__))
+    say(doing=f"waiting for rank {1 - rank} at {settings['master']}")
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"tcp://{settings['master']}",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=max(1.0, settings["until"] - time.monotonic())),
+    )
+    if rank == 1:
+        module, step = _build(settings["model"])
+    own = traces / "trace_n2" / FILE.format(rank)
+    _record(torch.nn.parallel.DistributedDataParallel(module), step, own, settings, say)
+    say(doing="sending the trace" if rank else "fetching the trace of rank 1")
+    if rank == 1:
+        content = torch.frombuffer(bytearray(own.read_bytes()), dtype=torch.uint8)
+        distributed.send(torch.tensor([len(content)]), 0)
+        distributed.send(content, 0)
+    else:
+        length = torch.zeros(1, dtype=torch.int64)
+        distributed.recv(length, 1)
+        content = torch.zeros(int(length), dtype=torch.uint8)
+        distributed.recv(content, 1)
+        own.with_name(FILE.format(1)).write_bytes(content.numpy().tobytes())
+    distributed.barrier()  # nobody leaves before all has arrived
+
+
+def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
+    import torch
+
+    torch.manual_seed(1)
+    function = imported(name)
+    try:
+        result = function()
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
+    if not (
+        isinstance(result, tuple)
+        and len(result) == 2
+        and isinstance(result[0], torch.nn.Module)
+        and callable(result[1])
+    ):
+        raise ProfilingError(
+            f"model {name!r}: its function must return a pair (module, step), got {type(result).__name__}"
+        )
+    return result
+
+
+def _record(
+    module: Any, step: Callable[[Any], Any], path: Path, settings: dict[str, Any], say: Callable[..., None]
+) -> int:
+    """Train, write the trace of the steps after the warm-up, and return the examples of each."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    warmup, steps = settings["warmup"], settings["steps"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=warmup, active=steps, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+    ) as profiler:
+        sizes: set[int] = set()
+        for number in range(warmup + steps):
+            try:
+                size = step(module)
+            except (Exception, SystemExit) as error:
+                traceback.print_exc()
+                raise ProfilingError(f"model {settings['model']!r}: {one_line(error)}") from None
+            if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
+                raise ProfilingError(
+                    f"model {settings['model']!r}: step must return its number of examples, the same each time, "
+                    f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
+                )
+            sizes.add(size)
+            profiler.step()
+            say(step="warmup" if number < warmup else "traced")
+    return sizes.pop()
+
+
+def _short(value: object) -> str:
+    return " ".join(repr(value).split())[:100]
+
+
+if __name__ == "__main__":
+    say = attach()
+    leave(say, lambda: main(json.loads(sys.argv[1]), say))

@@ -1,0 +1,177 @@
+"""Live profiling of data-parallel PyTorch with real ranks, and the ways in which it can end."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from queuemodel import DataError, MissingDependencyError, Profile, ProfilingError
+from queuemodel.adapters.live.addresses import free_addresses, interface_to
+from queuemodel.adapters.pytorch import read_traces
+from queuemodel.adapters.pytorch.live import Interrupted, profile_live
+from queuemodel.cli import main
+from queuemodel.prediction import predict
+
+BYTES = 4 * (300 * 400 + 400 + 400 * 3 + 3)
+
+live = pytest.mark.live
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+
+
+def check(profile, *, steps):
+    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * steps)
+    assert profile.job.batch_size == 30
+    assert profile.job.parameter_bytes == BYTES
+    assert profile.job.tensors == 4
+    assert profile.source.style == "gloo"
+    assert profile.source.framework_version
+    for one in profile.rounds:
+        assert sum(gradient.bytes for gradient in one.gradients) == BYTES
+        assert sum(bucket.bytes for bucket in one.buckets) == (BYTES if one.ranks == 2 else 0)
+        assert 0 < one.computed <= one.round_time
+
+
+@live
+@needs_torch
+def test_one_rank_and_two_on_this_machine(family, tmp_path):
+    seen = []
+    profile = profile_live(
+        "torch_jobs:small",
+        steps=6,
+        warmup=3,
+        output=tmp_path / "ddp.json",
+        traces=tmp_path / "traces",
+        on_step=lambda *news: seen.append(news),
+    )
+    check(profile, steps=6)
+    assert Profile.load(tmp_path / "ddp.json") == profile
+    runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2")]
+    assert read_traces(runs, batch_size=30).rounds == profile.rounds
+    assert [kind for kind, _, _ in seen] == (["warmup"] * 3 + ["traced"] * 6) * 2
+    assert seen[-1][1:] == (18, 18)
+    curve = predict(profile, workers=[1, 2, 4])
+    assert curve.rounds_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
+    assert all(curve.steps_per_second > 0)
+
+
+@live
+@needs_torch
+def test_each_machine_runs_the_command_for_its_rank(family, tmp_path):
+    (master,) = free_addresses(1)
+    command = [sys.executable, "-m", "queuemodel", "profile", "--framework", "torch", "torch_jobs:small"]
+    options = ["--steps", "4", "--warmup", "2", "--master", master, "-o", str(tmp_path / "ddp.json"), "--rank"]
+    ranks = [
+        subprocess.Popen([*command, *options, rank], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in "01"
+    ]
+    (first, errors), (second, _) = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], errors
+    assert "4 rounds of 1 rank(s), 8 rounds of 2 rank(s)" in first or "wrote" in first
+    assert second == "rank 0 has what this rank recorded, and writes the profile\n"
+    check(Profile.load(tmp_path / "ddp.json"), steps=4)
+
+
+@live
+@needs_torch
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("no_such_module:f", "no module named 'no_such_module'"),
+        ("torch_jobs:raises", r"KeyError: 'train.csv' \(torch_jobs.py, line \d+\)"),
+        ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
+        ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
+    ],
+)
+def test_a_users_mistakes_are_one_line(family, model, said):
+    with pytest.raises(ProfilingError, match=said) as caught:
+        profile_live(model)
+    assert "\n" not in str(caught.value)
+
+
+@live
+@needs_torch
+def test_a_killed_rank_is_named(family):
+    def kill(kind, done, total):
+        if done == 4:  # rank 0 trains alone, rank 1 waits for it
+            (pid,) = [pid for pid, command in family().items() if '"rank": 1' in command]
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(ProfilingError, match="the rank 1 was killed by SIGKILL"):
+        profile_live("torch_jobs:small", steps=5000, on_step=kill)
+
+
+@live
+@needs_torch
+def test_an_interrupt_saves_nothing(family, tmp_path):
+    def interrupt(kind, done, total):
+        if done == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    output = tmp_path / "ddp.json"
+    output.write_text("earlier")
+    with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
+        profile_live("torch_jobs:small", steps=5000, output=output, on_step=interrupt)
+    assert output.read_text() == "earlier"
+
+
+@live
+@needs_torch
+def test_a_time_limit_is_kept(family):
+    start = time.monotonic()
+    with pytest.raises(ProfilingError, match=r"time_limit: it was over while .*; give more seconds"):
+        profile_live("torch_jobs:small", steps=10**6, time_limit=2)
+    assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"warmup": 1}, "warmup"),
+        ({"time_limit": -1}, "time_limit"),
+        ({"rank": 0}, "rank: give master too"),
+        ({"master": "localhost:29500"}, "master: give rank too"),
+        ({"master": "localhost:29500", "rank": 2}, "rank"),
+        ({"master": "localhost", "rank": 1}, "master: must be HOST:PORT"),
+        ({"master": "no-such-host.invalid:29500", "rank": 1}, "cannot be resolved"),
+        ({"model": "train.py"}, "model: must be 'package.module:function', got"),
+        ({"output": "/no/such/folder/x.json"}, "/no/such/folder"),
+    ],
+)
+def test_bad_arguments_start_nothing(monkeypatch, arguments, said):
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("started a process"))
+    with pytest.raises(DataError, match=said) as caught:
+        profile_live(**{"model": "torch_jobs:small", **arguments})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--framework", "torch", "--ps", "a:1"], "--ps: not for --framework torch"),
+        (["--framework", "torch", "--batch-size", "3"], "--batch-size: not for --framework torch"),
+        (["--rank", "0"], "--rank: not for --framework tensorflow"),
+    ],
+)
+def test_options_of_the_other_framework_are_refused(capsys, monkeypatch, options, said):
+    monkeypatch.setattr("warnings.showwarning", None)
+    with pytest.raises(SystemExit):
+        main(["profile", "torch_jobs:small", *options])
+    assert said in capsys.readouterr().err
+
+
+def test_no_torch_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[torch\]'"):
+        profile_live("torch_jobs:small")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_loopback_interface_is_found():
+    assert interface_to("127.0.0.1:29500") == "lo"
