@@ -36,6 +36,10 @@ PSEUDO_JOBS = 3.0
 #: Before anything is learnt: share of jobs that never saturate; parameter bytes per second of a server, their spread.
 NEVER, SERVER_RATE, SERVER_RATE_SPREAD = 0.1, 400e6, 0.7
 
+#: Assumed: a server for all can cost any multiple of a step and grow for ever; of an all-reduce's laws those that never
+#: end are latency and stragglers, which start small, while what costs much at once is bandwidth.
+GROWING_COST = {"sync-ps": None, "all-reduce": 0.5}
+
 NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
 
 ABOUT = (
@@ -79,9 +83,9 @@ def source_weights(jobs: Sequence[Scaling]) -> list[float]:
 def learn_rounds(jobs: Sequence[Scaling]) -> dict[str, RoundPrior]:
     """Priors of the synchronous kinds, each around what both have in common."""
     flat = [np.full(len(LAWS), 1 / len(LAWS)), np.full(len(DRIFTS), 1 / len(DRIFTS))]
-    anything = RoundPrior(*(dict(zip(v, s.tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), flat, strict=True)))
+    laws, drifts = (dict(zip(v, s.tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), flat, strict=True))
     both = [job for job in jobs if job.kind != "async-ps"]
-    tables = {job.name: _round_evidence(job, anything) for job in both}
+    tables = {job.name: _round_evidence(job, RoundPrior(laws, drifts, GROWING_COST[job.kind])) for job in both}
     common = learn_shares([tables[job.name] for job in both], source_weights(both), flat)
     priors = {}
     for kind in ("sync-ps", "all-reduce"):
@@ -90,7 +94,7 @@ def learn_rounds(jobs: Sequence[Scaling]) -> dict[str, RoundPrior]:
         laws, drifts = (
             dict(zip(v, s.round(4).tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), shares, strict=True)
         )
-        priors[kind] = RoundPrior(laws, drifts)
+        priors[kind] = RoundPrior(laws, drifts, GROWING_COST[kind])
     return priors
 
 

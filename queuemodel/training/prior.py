@@ -36,6 +36,10 @@ class KneePrior:
     server_rate_spread: float
 
 
+#: Laws of larger exponents come to an end as the group grows.
+ENDING = 0.25
+
+
 @dataclass(frozen=True, slots=True)
 class RoundPrior:
     """How a synchronous round grows with the group.
@@ -46,10 +50,14 @@ class RoundPrior:
         Exponents q of `growth`, and the share of jobs with each.
     drifts : dict
         Standard deviations of what the law misses, per doubling of the group, and the share of jobs with each.
+    growing_cost : float or None
+        How much of a round the first doubling costs, on average, by laws that never end (q < `ENDING`); None: as much
+        as by others.
     """
 
     laws: dict[float, float]
     drifts: dict[float, float]
+    growing_cost: float | None = None
 
 
 @cache
@@ -69,4 +77,4 @@ def knee_prior() -> KneePrior:
 def round_prior(strategy: Strategy) -> RoundPrior:
     """The prior of synchronous jobs of a kind."""
     told = _file()[strategy]
-    return RoundPrior(**{name: _shares(told[name]) for name in ("laws", "drifts")})
+    return RoundPrior(_shares(told["laws"]), _shares(told["drifts"]), told["growing_cost"])

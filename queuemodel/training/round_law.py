@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .prior import RoundPrior
+from .prior import ENDING, RoundPrior
 
 #: Costs of the first doubling; from a tenth to five they change a round's time by 6 % from one to the next.
 COSTS = np.concatenate(
@@ -50,6 +50,14 @@ def round_time(ratio: np.ndarray | float, cost: np.ndarray | float, law: np.ndar
     r = np.asarray(ratio, dtype=float)
     floor = np.where(r < 1, r ** np.log2(1.0 + cost), 0.0)
     return np.maximum(1.0 + cost * growth(r, law), floor)
+
+
+def cost_prior(prior: RoundPrior) -> np.ndarray:
+    """Prior of the costs under each law, shape (costs, laws): what costs much at once is bandwidth, which ends."""
+    laws = np.array(list(prior.laws))
+    rate = np.where(laws < ENDING, 1.0 / prior.growing_cost, 0.0) if prior.growing_cost else np.zeros(len(laws))
+    table = COST_PRIOR[:, None] * np.exp(-np.minimum(COSTS[:, None] * rate, 500.0))
+    return np.asarray(table / table.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +124,7 @@ class Rounds:
         log_weight += 0.5 * (np.linalg.slogdet(precision)[1] - np.log(total.sum()))
         suspects = len(self._suspects()) - 1
         log_weight += np.log(MISTAKES if mistaken is not None else 1.0 - MISTAKES * suspects)
-        return Component(log_weight + np.log(COST_PRIOR)[:, None], drift, mistaken)
+        return Component(log_weight + np.log(cost_prior(self.prior)), drift, mistaken)
 
     def log_evidence(self) -> np.ndarray:
         """Log likelihood of the points under each law and drift, shape (laws, drifts): what learning a prior needs."""
