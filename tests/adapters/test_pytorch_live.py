@@ -17,22 +17,23 @@ from queuemodel.adapters.pytorch.live import Interrupted, profile_live
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 
-BYTES = 4 * (300 * 400 + 400 + 400 * 3 + 3)
+SMALL = 4 * (300 * 400 + 400 + 400 * 3 + 3)
+MLP = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
 
 live = pytest.mark.live
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 
-def check(profile, *, steps):
+def check(profile, *, steps, batch_size, parameter_bytes, tensors):
     assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * steps)
-    assert profile.job.batch_size == 30
-    assert profile.job.parameter_bytes == BYTES
-    assert profile.job.tensors == 4
+    assert profile.job.batch_size == batch_size
+    assert profile.job.parameter_bytes == parameter_bytes
+    assert profile.job.tensors == tensors
     assert profile.source.style == "gloo"
     assert profile.source.framework_version
     for one in profile.rounds:
-        assert sum(gradient.bytes for gradient in one.gradients) == BYTES
-        assert sum(bucket.bytes for bucket in one.buckets) == (BYTES if one.ranks == 2 else 0)
+        assert sum(gradient.bytes for gradient in one.gradients) == parameter_bytes
+        assert sum(bucket.bytes for bucket in one.buckets) == (parameter_bytes if one.ranks == 2 else 0)
         assert 0 < one.computed <= one.round_time
 
 
@@ -48,7 +49,7 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
         traces=tmp_path / "traces",
         on_step=lambda *news: seen.append(news),
     )
-    check(profile, steps=6)
+    check(profile, steps=6, batch_size=30, parameter_bytes=SMALL, tensors=4)
     assert Profile.load(tmp_path / "ddp.json") == profile
     runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2")]
     assert read_traces(runs, batch_size=30).rounds == profile.rounds
@@ -63,17 +64,21 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
 @needs_torch
 def test_each_machine_runs_the_command_for_its_rank(family, tmp_path):
     (master,) = free_addresses(1)
-    command = [sys.executable, "-m", "queuemodel", "profile", "--framework", "torch", "torch_jobs:small"]
-    options = ["--steps", "4", "--warmup", "2", "--master", master, "-o", str(tmp_path / "ddp.json"), "--rank"]
+    model = "queuemodel.adapters.pytorch.examples:mlp"
+    command = [sys.executable, "-m", "queuemodel", "profile", "--framework", "torch", model, "--master", master]
     ranks = [
-        subprocess.Popen([*command, *options, rank], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for rank in "01"
+        subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for options in (
+            ["--rank", "0", "--steps", "4", "--warmup", "2", "-o", str(tmp_path / "ddp.json")],
+            ["--rank", "1", "-o", str(tmp_path / "none.json")],  # does as many steps as rank 0
+        )
     ]
     (first, errors), (second, _) = [rank.communicate(timeout=120) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
-    assert "4 rounds of 1 rank(s), 8 rounds of 2 rank(s)" in first or "wrote" in first
+    assert first.endswith(f"wrote {tmp_path / 'ddp.json'}\n")
     assert second == "rank 0 has what this rank recorded, and writes the profile\n"
-    check(Profile.load(tmp_path / "ddp.json"), steps=4)
+    assert not (tmp_path / "none.json").exists()
+    check(Profile.load(tmp_path / "ddp.json"), steps=4, batch_size=64, parameter_bytes=MLP, tensors=6)
 
 
 @live

@@ -53,7 +53,7 @@ def profile_live(
         ``(module, step)``: a `torch.nn.Module`, and a function that trains the module it is given on one batch (loss,
         backward pass, optimizer) and returns the batch's number of examples.
     steps : int
-        To trace, on one rank and on two.
+        To trace, on one rank and on two. Rank 0 decides for both.
     warmup : int
         Steps before each recording; two at least, since the first ones fill the buckets anew.
     master : str, optional

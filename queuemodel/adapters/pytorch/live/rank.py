@@ -37,6 +37,9 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         world_size=2,
         timeout=timedelta(seconds=max(1.0, settings["until"] - time.monotonic())),
     )
+    numbers = torch.tensor([settings["warmup"], settings["steps"]])
+    distributed.broadcast(numbers, 0)
+    settings["warmup"], settings["steps"] = numbers.tolist()
     if rank == 1:
         module, step = _build(settings["model"])
     own = traces / "trace_n2" / FILE.format(rank)
