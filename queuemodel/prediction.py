@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .checks import require_choice, require_seed, require_share
 from .errors import ModelError
-from .strategies import AllReduceModel, fit_rounds
+from .strategies import AllReduceModel, HalfSynchronous, fit_rounds
+from .strategies.half import NUMBERS, own_scv
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
 from .training.curve import require_workers
 from .training.job import TOLD, CongestionControl, require_network
-from .training.prior import STRATEGIES, Strategy
 
 Method = Literal["auto", "mva", "trace"]
 #: Changes that the simulation knows too.
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *TOLD}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
-#: What-ifs that belong to one strategy.
-ONLY = dict.fromkeys(("latency", "bucket_bytes", "collective"), "all-reduce")
-ONLY |= dict.fromkeys(("parameter_servers", "shards", "worker_speeds", *TOLD), "async-ps")
+Strategy = Literal[
+    "async-ps", "sync-ps", "bounded-staleness", "k-sync", "k-batch-sync", "k-async", "k-batch-async", "all-reduce"
+]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+#: What-ifs of all-reduce alone, and those that it has not.
+OF_ALL_REDUCE = {"latency", "bucket_bytes", "collective"}
+OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *TOLD}
+
+#: How the simulation calls the strategies that it knows.
+SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded"}
 
 
 def predict(
@@ -39,6 +48,9 @@ def predict(
     buffer: float | None = None,
     seed: int = 0,
     progress: bool = False,
+    k: int | None = None,
+    backup_workers: int | None = None,
+    staleness_bound: int | None = None,
     **changes: Any,
 ) -> ThroughputCurve:
     """Predict throughput against the number of workers.
@@ -47,9 +59,11 @@ def predict(
     ----------
     data : Profile, or sequence of Throughput
     workers : iterable of int
-    strategy : {"async-ps", "sync-ps", "all-reduce"}, optional
-        How the job trains: asynchronously on parameter servers, or in rounds that end at the servers (from throughputs
-        alone) or in an all-reduce (from recorded rounds or throughputs). Unless given, what the profile recorded.
+    strategy : str, optional
+        How the job trains: ``"async-ps"``, asynchronously on parameter servers; ``"sync-ps"``, ``"bounded-staleness"``,
+        ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"`` and ``"k-batch-async"``, half-synchronously on them, from
+        recorded steps (docs/explanation/half-synchronous; sync-ps also from throughputs alone); ``"all-reduce"``, in
+        rounds that end in one, from recorded rounds or throughputs. Unless given, what the profile recorded.
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
@@ -67,6 +81,12 @@ def predict(
     seed : int
     progress : bool
         Show a progress bar on standard error.
+    k : int, optional
+        Results that the server waits for: k-sync, k-batch-sync, k-async, k-batch-async.
+    backup_workers : int, optional
+        Results of a round of sync-ps that it does not wait for.
+    staleness_bound : int, optional
+        Steps that a worker may be ahead of the slowest: bounded-staleness.
     **changes
         What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`.
 
@@ -76,7 +96,7 @@ def predict(
         For an unknown method, or a simulation that the profile or the changes do not allow.
     """
     require_choice(method, "predict: method", METHODS)
-    workers = require_workers(workers).tolist()
+    counts = require_workers(workers).tolist()
     require_share(confidence, "predict: confidence", open_ended=True)
     require_seed(seed, "predict: seed")
     require_network(congestion_control, buffer, where="predict: ")
@@ -85,28 +105,55 @@ def predict(
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
-    if foreign := [name for name in changes if name in ONLY and ONLY[name] != strategy]:
-        raise ModelError(f"predict: {foreign[0]} is a question for strategy {ONLY[foreign[0]]!r}, not {strategy!r}")
-    asked: dict[str, Any] = {"workers": workers, "confidence": confidence}
-    if strategy != "async-ps":
+    numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
+    stepped = isinstance(data, Profile) and bool(data.steps)
+    in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
+    joint: Literal["all-reduce", "sync-ps"] = "all-reduce" if strategy == "all-reduce" else "sync-ps"
+    _require_fitting(strategy, changes, numbers, in_rounds=in_rounds)
+    asked: dict[str, Any] = {"workers": counts, "confidence": confidence}
+    if in_rounds:
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
         if isinstance(data, Profile) and data.rounds and strategy == "all-reduce":
             if throughputs:
                 raise ModelError("predict: throughputs besides recorded rounds are not used; leave them out")
             return AllReduceModel(fit_rounds(data)).what_if(**changes).throughput(**asked, seed=seed)
-        return fit(data, throughputs=throughputs, strategy=strategy).what_if(**changes).throughput(**asked)
+        return fit(data, throughputs=throughputs, strategy=joint).what_if(**changes).throughput(**asked)
+    half = None
+    if strategy != "async-ps":
+        if not (isinstance(data, Profile) and data.steps):
+            what = "sync-ps with backup workers" if backup_workers else strategy
+            raise ModelError(f"predict: strategy {what!r} needs a profile with recorded steps; import or record one")
+        half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
+        half.require_workers(counts)
     if isinstance(data, Profile):
         if not (data.steps or data.throughputs or throughputs):
             raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
-        curve = _simulated(data, throughputs, method, form, changes, asked | {"seed": seed, "progress": progress})
+        run = {"seed": seed, "progress": progress}
+        curve = _simulated(data, throughputs, method, form, changes, asked | run, half)
         if curve is not None:
-            return curve
+            return half.told(curve) if half else curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
     if told := [name for name in TOLD if name in changes]:
         raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
-    return fit(data, throughputs=throughputs, form=form, seed=seed).what_if(**changes).throughput(**asked)
+    model = replace(fit(data, throughputs=throughputs, form=form, seed=seed), waiting=half)
+    curve = model.what_if(**changes).throughput(**asked)
+    return half.told(curve) if half else curve
+
+
+def _require_fitting(
+    strategy: Strategy, changes: dict[str, Any], numbers: dict[str, int | None], *, in_rounds: bool
+) -> None:
+    """Refuse questions that belong to another strategy, or to recorded steps."""
+    for name in changes:
+        if (name in OF_SERVERS and in_rounds) or (name in OF_ALL_REDUCE and strategy != "all-reduce"):
+            where = "all-reduce" if name in OF_ALL_REDUCE else "async-ps"
+            raise ModelError(f"predict: {name} is a question for strategy {where!r}, not {strategy!r}")
+    for name, number in numbers.items():
+        if number is not None and NUMBERS.get(strategy) != name:
+            where = ", ".join(other for other, has in NUMBERS.items() if has == name)
+            raise ModelError(f"predict: {name} is a question for strategy {where}, not {strategy!r}")
 
 
 UNTRACED = "needs a profile with recorded operations; import one from traces"
@@ -119,12 +166,14 @@ def _simulated(
     form: str,
     changes: dict[str, Any],
     asked: dict[str, Any],
+    half: HalfSynchronous | None,
 ) -> ThroughputCurve | None:
     """The curve by simulation of recorded operations, when that is asked for, or best and possible."""
     measured = [*profile.throughputs, *throughputs]
     unknown = sorted(set(changes) - SIMULATED)
     obstacles = {
         UNTRACED: not any(step.operations for step in profile.steps),
+        "does not know such a strategy; use method 'mva'": half is not None and half.name not in SYNCHRONIZATIONS,
         f"cannot change {', '.join(unknown)}; use method 'mva'": bool(unknown),
         f"has no form {form!r}; use method 'mva'": form != "links",
         "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": (
@@ -140,6 +189,8 @@ def _simulated(
     from .traces.curve import trace_curve
 
     untraced = untraced_throughput(measured, profile.cluster.parameter_servers)
+    if half:
+        changes = changes | {"synchronization": SYNCHRONIZATIONS[half.name], NUMBERS[half.name]: half.number}
     return trace_curve(profile, untraced=untraced, **asked, **changes)
 
 

@@ -147,3 +147,95 @@ def test_contention_is_told_to_the_simulation_and_refused_elsewhere():
                 predict(data, workers=[6], **settings, **told)
     with pytest.raises(qm.ModelError, match="predict: congestion_control must be one of bbr"):
         predict(profile, congestion_control="vegas")
+
+
+HALF = {
+    "sync-ps": {}, "bounded-staleness": {"staleness_bound": 3}, "k-sync": {"k": 2}, "k-batch-sync": {"k": 2},
+    "k-async": {"k": 2}, "k-batch-async": {"k": 2},
+}  # fmt: skip
+
+
+def varied():
+    """Computation takes 0.4 to 0.6 s."""
+    one = traced()
+    steps = [
+        msgspec.structs.replace(one.steps[0], step_time=0.81 + extra, compute=0.5 + extra, operations=[])
+        for extra in (-0.1, 0.0, 0.1)
+    ]
+    return msgspec.structs.replace(one, steps=steps)
+
+
+def test_strategies_keep_their_order_and_their_rounds():
+    curves = {name: predict(varied(), workers=[4, 8], strategy=name, **numbers) for name, numbers in HALF.items()}
+    free = predict(varied(), workers=[4, 8])
+    X = {name: curve.steps_per_second for name, curve in curves.items()}
+    assert np.all(X["sync-ps"] < X["bounded-staleness"])
+    assert np.all(X["bounded-staleness"] < free.steps_per_second)
+    np.testing.assert_allclose(X["k-batch-async"], free.steps_per_second)
+    np.testing.assert_allclose(curves["k-batch-async"].rounds_per_second, free.steps_per_second / 2)
+    np.testing.assert_allclose(curves["sync-ps"].rounds_per_second * [4, 8], X["sync-ps"])
+    np.testing.assert_allclose(curves["k-sync"].rounds_per_second * 2, X["k-sync"])
+    assert np.all(curves["k-sync"].rounds_per_second > curves["sync-ps"].rounds_per_second)
+    backed = predict(varied(), workers=[4, 8], strategy="sync-ps", backup_workers=1)
+    np.testing.assert_allclose(backed.rounds_per_second * [3, 7], backed.steps_per_second)
+    assert np.isnan(curves["bounded-staleness"].rounds_per_second).all()
+    for curve in curves.values():
+        assert np.all(curve.lower < curve.steps_per_second)
+        assert np.all(curve.steps_per_second < curve.upper)
+        assert np.all(curve.steps_per_second <= curve.bound_upper)
+        total = curve.residence_time.sum(axis=1) + curve.think_time
+        np.testing.assert_allclose(total, curve.workers / curve.steps_per_second)
+        assert ("rounds_per_second" in curve.to_rows()[0]) == (curve is not curves["bounded-staleness"])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "numbers"),
+    [("sync-ps", {}), ("sync-ps", {"backup_workers": 1}), ("bounded-staleness", {"staleness_bound": 2})],
+)
+def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too(strategy, numbers):
+    """Both methods agree where operations say no more than phases."""
+    simulated = predict(traced(), workers=[3], strategy=strategy, **numbers)
+    network = predict(traced(), workers=[3], strategy=strategy, method="mva", **numbers)
+    assert "trace" in simulated.method
+    assert simulated.at(3) == pytest.approx(network.at(3), rel=0.15)
+    assert simulated.synchronous == network.synchronous == (strategy == "sync-ps" and not numbers)
+    assert simulated.single == pytest.approx(network.single, rel=0.01)
+    np.testing.assert_array_equal(simulated.steps_per_round, network.steps_per_round)
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"strategy": "k-sync"}, "needs k"),
+        ({"strategy": "bounded-staleness"}, "needs staleness_bound"),
+        ({"strategy": "k-sync", "k": 0}, "k must be"),
+        ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
+        ({"strategy": "sync-ps", "backup_workers": 2}, "workers must be at least 3, got 2"),
+        ({"strategy": "sync-ps", "backup_workers": -1}, "backup_workers must be"),
+        ({"strategy": "sync-ps", "k": 2}, "k is a question for"),
+        ({"k": 2}, "k is a question for"),
+        ({"strategy": "k-async", "k": 2, "method": "trace"}, "does not know such a strategy"),
+        ({"strategy": "sync-ps", "latency": 1e-3}, "question for strategy 'all-reduce'"),
+        ({"strategy": "k-async", "k": 2, "buffer": 0.1}, "buffer is for the simulation only"),
+        ({"strategy": "k-async", "k": 2, "worker_speeds": [1.0, 0.5]}, "no rule covers unequal workers"),
+    ],
+)
+def test_strategies_that_make_no_sense_are_one_line(asked, match):
+    with pytest.raises(qm.ModelError, match=match) as error:
+        predict(traced(), workers=[2], **asked)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("strategy", "numbers"), [("k-async", {"k": 2}), ("sync-ps", {"backup_workers": 1})])
+def test_throughputs_alone_do_not_tell_how_workers_wait(strategy, numbers):
+    with pytest.raises(qm.ModelError, match="recorded steps"):
+        predict([qm.Throughput(workers=1, steps_per_second=1.0)], strategy=strategy, **numbers)
+    for change in ("parameter_servers", "latency"):
+        with pytest.raises(qm.ModelError, match=f"{change} is a question for"):
+            predict([qm.Throughput(workers=1, steps_per_second=1.0)], strategy="sync-ps", **{change: 2})
+
+
+def test_unequal_workers_who_never_wait():
+    speeds = {"worker_speeds": [1.0, 0.5, 2.0], "workers": [3], "method": "mva"}
+    batched = predict(traced(), strategy="k-batch-async", k=3, **speeds)
+    assert batched.rounds_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)

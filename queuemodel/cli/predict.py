@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from ..prediction import load
+from ..prediction import STRATEGIES, load
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
-from ..training.prior import STRATEGIES
 from .options import (
     BANDWIDTH,
     BUFFER,
     CONGESTION_CONTROL,
     COUNT,
+    COUNT_OR_NONE,
     COUNTS,
     DATASET_SIZE,
     DURATION,
@@ -39,6 +39,9 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.argument("profile", type=click.Path(dir_okay=False)),
             click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
             click.option("--strategy", type=click.Choice(STRATEGIES), help="[default: as the profile was recorded]"),
+            click.option("--k", type=COUNT, help="Results that a server waits for: k-sync and its relatives."),
+            click.option("--backup-workers", type=COUNT_OR_NONE, help="Sync-ps: results of a round not waited for."),
+            click.option("--staleness-bound", type=COUNT_OR_NONE, help="Bounded staleness: steps ahead of the last."),
             click.option(
                 "--method",
                 type=click.Choice(["auto", "mva", "trace"]),

@@ -5,12 +5,28 @@
     round_fit   what recorded rounds tell: computation, its spread, and what the network carries
     group       the rounds of so many ranks: their time, where it goes, how sure it is
     all_reduce  the fitted model of data-parallel training, its what-ifs and its curve
+    half        the strategies on parameter servers in which results or workers wait for others, by name and number
+    half_synchronous, half_asynchronous  their rules around the closed network: rounds, and what lies before them
+    meeting     what it costs to fetch and to push together
+    order_statistics  the K-th of n independent times
+    staleness   others' updates between a worker's reading and writing
 
 Asynchronous training on parameter servers stands in `queuemodel.training`.
 """
 
 from .all_reduce import AllReduceModel
+from .half import HalfSynchronous
+from .order_statistics import order_statistic
 from .round_fit import FittedRounds, fit_rounds
 from .rounds import round_time
+from .staleness import staleness
 
-__all__ = ["AllReduceModel", "FittedRounds", "fit_rounds", "round_time"]
+__all__ = [
+    "AllReduceModel",
+    "FittedRounds",
+    "HalfSynchronous",
+    "fit_rounds",
+    "order_statistic",
+    "round_time",
+    "staleness",
+]

@@ -90,6 +90,7 @@ def trace_runs(
     operations = len(graphs.steps.kind) / len(profile.steps)
     total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
     seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
     tasks = [
         joblib.delayed(simulate)(
             graphs,
@@ -97,9 +98,9 @@ def trace_runs(
             steps=max(20, -(-total // (n * replications))),
             seed=int(s),
             slowdown=slowdown[:n],
-            **settings,
+            **own,
         )
-        for n, row in zip(counts, seeds, strict=True)
+        for n, row, own in zip(counts, seeds, settings_of, strict=True)
         for s in row
     ]
     runs = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)

@@ -63,6 +63,9 @@ class ThroughputCurve(Result):
         How it was predicted, and what to know before trusting it.
     synchronous : bool
         Whether all workers make their steps together, in rounds.
+    steps_per_round : ndarray
+        Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
+        count. Empty otherwise.
     """
 
     workers: np.ndarray
@@ -89,6 +92,7 @@ class ThroughputCurve(Result):
     method: str = ""
     note: str = ""
     synchronous: bool = False
+    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -102,8 +106,15 @@ class ThroughputCurve(Result):
 
     @property
     def rounds_per_second(self) -> np.ndarray:
-        """Synchronous steps of the whole group; NaN for workers on their own."""
+        """Synchronous steps of the whole group, or updates of several steps; NaN for workers on their own."""
+        if len(self.steps_per_round):
+            return self.steps_per_second / self.steps_per_round
         return self.steps_per_second / self.workers if self.synchronous else np.full(len(self.workers), np.nan)
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether `rounds_per_second` means anything."""
+        return self.synchronous or len(self.steps_per_round) > 0
 
     @property
     def speedup(self) -> np.ndarray:
@@ -158,7 +169,7 @@ class ThroughputCurve(Result):
             row = {
                 "workers": n,
                 "steps_per_second": float(self.steps_per_second[i]),
-                **({"rounds_per_second": float(self.rounds_per_second[i])} if self.synchronous else {}),
+                **({"rounds_per_second": float(self.rounds_per_second[i])} if self.in_rounds else {}),
                 "lower": float(self.lower[i]),
                 "upper": float(self.upper[i]),
                 "examples_per_second": float(self.examples_per_second[i]),
@@ -180,7 +191,7 @@ class ThroughputCurve(Result):
             "method": self.method,
             "workers": self.workers.tolist(),
             "steps_per_second": self.steps_per_second.tolist(),
-            **({"rounds_per_second": self.rounds_per_second.tolist()} if self.synchronous else {}),
+            **({"rounds_per_second": self.rounds_per_second.tolist()} if self.in_rounds else {}),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "confidence": self.confidence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -40,10 +40,19 @@ class TrainingModel(Result):
 
     Made by `fit`; changed by `what_if`; asked by `throughput`. Everything else follows from what was fitted and what
     changed since.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    changes : Changes
+    waiting : callable, optional
+        From the rule of asynchronous training on so many servers to that of another strategy
+        (`queuemodel.strategies.HalfSynchronous`).
     """
 
     fitted: Fitted
     changes: Changes = field(default_factory=Changes)
+    waiting: Callable[[Rule, int], Rule] | None = None
 
     @cached_property
     def demands(self) -> Demands:
@@ -99,7 +108,7 @@ class TrainingModel(Result):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.changes.other_machines(self.fitted):
+        if self.waiting or self.changes.other_machines(self.fitted):
             return ()
         return tuple(
             (p.workers, p.steps_per_second) for p in self.fitted.measured if p.parameter_servers == self.servers.count
@@ -110,6 +119,8 @@ class TrainingModel(Result):
         """The most workers for which something was measured on such machines; 0 for nothing."""
         as_profiled = not self.changes.other_machines(self.fitted) and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled and self.fitted.recorded else 0
+        if self.waiting and traced > 1:  # who did not wait for each other
+            traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
 
     @property
@@ -174,6 +185,10 @@ class TrainingModel(Result):
         D = self.service_demand
         worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
         alone = 1.0 / (D.sum() + worker)
+        bound_lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
+        if self.waiting:  # by rule: no bound below, and rounds that are cut short may beat those above
+            bound_lower, bound_upper = np.full(len(counts), np.nan), np.maximum(bound_upper, X[at])
         return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
@@ -188,8 +203,8 @@ class TrainingModel(Result):
             utilization=np.minimum(X[at, None] * D, 1.0),
             residence_time=R[at],
             think_time=Z[at],
-            bound_lower=np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts]),
-            bound_upper=np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf),
+            bound_lower=bound_lower,
+            bound_upper=bound_upper,
             saturation_workers=float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf,
             bottleneck=self.servers.stations[int(D.argmax())],
             profiled_workers=self.profiled_workers,
@@ -252,7 +267,8 @@ class TrainingModel(Result):
         return changed
 
     def _rule(self, width: np.ndarray | float | None) -> Rule:
-        return rule_for(servers=self.servers.count, unequal=self.changes.unequal, width=width)
+        rule = rule_for(servers=self.servers.count, unequal=self.changes.unequal, width=width)
+        return rule if self.waiting is None else self.waiting(rule, self.servers.count)
 
     def _drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""

@@ -104,6 +104,30 @@ def test_predict_what_ifs(run, profile):
     assert saturated("--batch-size", 64) == pytest.approx(plain, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "sync-ps", "sync-ps --backup-workers 1", "bounded-staleness --staleness-bound 0", "k-sync --k 2",
+        "k-batch-sync --k 5", "k-async --k 2", "k-batch-async --k 2",
+    ],
+)  # fmt: skip
+def test_strategies_on_servers(run, profile, options):
+    asked = [profile, "--method", "mva", "--workers", "2,3", "--strategy", *options.split()]
+    code, out, _ = run("predict", *asked, "--format", "json")
+    curve = json.loads(out)
+    assert code == 0
+    counted = {"sync-ps": [2, 3], "sync-ps --backup-workers 1": [1, 2], "bounded-staleness --staleness-bound 0": [2, 3]}
+    k = counted.get(options, [int(options[-1])] * 2 if options[-1].isdigit() else None)
+    np.testing.assert_allclose(np.array(curve["rounds_per_second"]) * k, curve["steps_per_second"])
+    assert run("plan", *asked, "--min-efficiency", "0.1")[0] == 0
+
+
+def test_strategies_that_lack_their_number_are_one_line(run, profile):
+    refused(run("predict", profile, "--strategy", "k-sync"), "needs k")
+    refused(run("predict", profile, "--strategy", "k-sync", "--k", "4"), "workers must be at least 4")
+    refused(run("predict", profile, "--backup-workers", "1"), "backup_workers is a question for")
+
+
 def test_predict_from_throughputs_and_from_both(run, profile, throughputs):
     code, out, _ = run("predict", throughputs, "--workers", "1:16", "--format", "json")
     assert code == 0

@@ -1,0 +1,115 @@
+"""Which of the strategies between a barrier and none, with its number: checked once, asked by predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_choice, require_count, require_number
+from ..errors import ModelError
+from ..training import Profile
+from ..training.curve import ThroughputCurve
+from ..training.rules import Rule, UnequalWorkers
+from .half_asynchronous import BoundedStaleness, KAsync, KBatchAsync
+from .half_synchronous import KBatchSync, KSync
+
+#: Each strategy, and the number that it needs or may have.
+NUMBERS = {
+    "sync-ps": "backup_workers",
+    "bounded-staleness": "staleness_bound",
+    "k-sync": "k",
+    "k-batch-sync": "k",
+    "k-async": "k",
+    "k-batch-async": "k",
+}
+
+#: More results in a round than this take minutes.
+MOST_K = 10_000
+
+#: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
+ASSUMED_SCV = 0.0025
+
+
+@dataclass(frozen=True, slots=True)
+class HalfSynchronous:
+    """A strategy on parameter servers in which results or workers wait for others; takes its place in `TrainingModel`.
+
+    Attributes
+    ----------
+    name : str
+        One of `NUMBERS`.
+    number : int
+        Its backup workers (0: none), staleness bound (steps) or k.
+    scv : float
+        Squared coefficient of variation of a worker's own time.
+
+    Raises
+    ------
+    ModelError
+        When the number is not there or none.
+    """
+
+    name: str
+    number: int | None = None
+    scv: float = 1.0
+
+    def __post_init__(self) -> None:
+        what = NUMBERS[require_choice(self.name, "strategy", tuple(NUMBERS))]
+        if self.number is None and what != "backup_workers":
+            raise ModelError(f"strategy {self.name!r} needs {what}; give it")
+        least = 1 if what == "k" else 0
+        given = 0 if self.number is None else self.number
+        object.__setattr__(self, "number", require_count(given, f"{self.name}: {what}", least=least, most=MOST_K))
+        require_number(self.scv, f"{self.name}: scv")
+
+    def __call__(self, base: Rule, servers: int) -> Rule:
+        """The rule around that of the same cluster without waiting."""
+        if isinstance(base, UnequalWorkers) and self.name != "k-batch-async":
+            raise ModelError(
+                f"worker_speeds: no rule covers unequal workers with strategy {self.name!r}; ask for 'k-batch-async', "
+                "or simulate recorded operations (sync-ps and bounded-staleness)"
+            )
+        about: dict[str, Any] = {"base": base, "servers": servers, "scv": self.scv}
+        number = self.number or 0
+        match self.name:
+            case "sync-ps":
+                return KSync(**about, backup_workers=number)
+            case "bounded-staleness":
+                return BoundedStaleness(**about, staleness_bound=number)
+            case "k-sync":
+                return KSync(**about, k=number)
+            case "k-batch-sync":
+                return KBatchSync(**about, k=number)
+            case "k-async":
+                return KAsync(**about, k=number)
+            case _:
+                return KBatchAsync(base, number)
+
+    def require_workers(self, workers: list[int]) -> None:
+        """Refuse numbers of workers that make no round."""
+        number = self.number or 0
+        least = {"sync-ps": number + 1, "k-sync": number, "k-async": number}.get(self.name, 1)
+        if workers[0] < least:
+            raise ModelError(
+                f"strategy {self.name!r} with {NUMBERS[self.name]} {number}: workers must be at least {least}, "
+                f"got {workers[0]}"
+            )
+
+    def told(self, curve: ThroughputCurve) -> ThroughputCurve:
+        """The curve, with what a round of it is."""
+        number = self.number or 0
+        if self.name == "bounded-staleness":
+            return replace(curve, synchronous=number == 0)
+        counted = curve.workers - number if self.name == "sync-ps" else np.full(len(curve.workers), number)
+        together = self.name == "sync-ps" and number == 0
+        return replace(curve, synchronous=together, steps_per_round=np.empty(0) if together else counted)
+
+
+def own_scv(profile: Profile) -> float:
+    """Squared coefficient of variation of the recorded computations; 5 % squared where one step tells nothing."""
+    computed = profile.values("compute")
+    if len(computed) < 2 or not computed.mean() > 0:
+        return ASSUMED_SCV
+    return float(computed.var(ddof=1) / computed.mean() ** 2)

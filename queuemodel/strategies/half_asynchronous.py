@@ -1,0 +1,110 @@
+"""Between a barrier and none: the server waits for K results, or workers for each other, but nobody starts together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..training.rules import Pace, Rule
+from .half_synchronous import KSync
+from .meeting import fetching, paces, passing
+from .order_statistics import ordered
+
+
+@dataclass(frozen=True, slots=True)
+class KAsync:
+    """The server applies K results of different workers at once; these wait for it, the others go on (Dutta et al.).
+
+    Exact for exponential times without a server, where the others' rest is as long as a new time, and for K = 1, the
+    closed network. For times that vary less the least of three: the K-th smallest of n, of their own law and of the
+    exponential one, and floor(n / K) groups of K one after the other. The K who start together meet at the server;
+    the more times vary, the more of that is hidden by the others. Never faster than the closed network.
+    """
+
+    base: Rule
+    servers: int
+    scv: float
+    k: int
+
+    method = "order statistics (k-async, approximate)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        free = dict(zip(populations.tolist(), self.base.solve(D, Z, populations).X, strict=True))
+
+        def round_of(D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray] | None:
+            K = self.k
+            if not 1 < K <= n:
+                return None
+
+            def ending(times: np.ndarray, groups: int = 1) -> np.ndarray:
+                own = Z[..., None] * times
+                served = fetching(D, self.servers, K) + passing(own, D, self.servers, K) - own[..., -1]
+                return own[..., -1] / groups + share * served
+
+            share = 1 - (1 - K / n) * min(self.scv**0.5, 1.0)
+            ends = [ending(ordered(K, n, self.scv)), ending(ordered(K, K, self.scv), n // K)]
+            if self.scv < 1:
+                ends.append(ending(ordered(K, n, 1.0)))
+            return K, np.maximum(np.minimum.reduce(ends), K / free[n])
+
+        return paces(self.base, D, Z, populations, round_of)
+
+
+@dataclass(frozen=True, slots=True)
+class KBatchAsync:
+    """The server applies K results at once, of whatever workers, who never wait: results come as without it.
+
+    Exact: updates come at X(N)/K of the closed network, also with unequal workers.
+    """
+
+    base: Rule
+    k: int
+
+    @property
+    def method(self) -> str:
+        """That of the closed network."""
+        return self.base.method
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        return self.base.solve(D, Z, populations)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedStaleness:
+    """A worker is at most s steps ahead of the slowest (Ho et al., 2013); s = 0 is a barrier.
+
+    Approximate for s >= 1. Workers drift apart like Brownian particles held within s steps of the last one. For two of
+    them the leader is held up for scv/2s of its own time; for n, with a first-order correction for whole steps, for
+    H_{n-1}/2 scv / (s + 0.6 cv). The closed network has that much more own time, as waiting for servers hides it. What
+    meeting at the servers costs at a barrier is there every s + 1 steps, and less where times hardly vary (a share of
+    3 cv, found by simulation).
+    """
+
+    base: Rule
+    servers: int
+    scv: float
+    staleness_bound: int
+
+    method = "mva (approximate, bounded staleness)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        barrier = KSync(self.base, self.servers, self.scv).solve(D, Z, populations)
+        s = self.staleness_bound
+        if s == 0:
+            return barrier
+        rows = []
+        for n in populations.tolist():
+            held = sum(1 / i for i in range(1, n)) / 2 * self.scv / (s + 0.6 * self.scv**0.5)
+            most = float(ordered(n, n, self.scv / (s + 1))[-1])  # a barrier every s + 1 steps
+            rows.append(self.base.solve(D, Z * min(1 + held, most), np.array([n])))
+        N = populations.reshape(-1, *[1] * Z.ndim)
+        R = np.array([row.R[0] for row in rows])
+        slowest = np.array([ordered(n, n, self.scv)[-1] for n in populations.tolist()]).reshape(N.shape)
+        meeting = np.maximum(N / barrier.X - slowest * Z - R.sum(axis=-1), 0.0)
+        meeting *= min(1.0, 3 * self.scv**0.5) / (s + 1)
+        X = np.maximum(N / (N / np.array([row.X[0] for row in rows]) + meeting), barrier.X)
+        return Pace(X, R, N / X - R.sum(axis=-1))

@@ -1,0 +1,82 @@
+"""Rounds on parameter servers: all workers start together, and the round ends with the K-th result.
+
+Each is a rule of `queuemodel.training.rules` around the closed network of the same job, so that fit, what-ifs,
+intervals and plans are those of asynchronous training. What all do together comes to the servers at once: n workers
+fetch for n times as long, and the results share the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..training.rules import Pace, Rule
+from .meeting import fetching, paces, passing, phases, pushes
+from .order_statistics import ordered, superposed
+
+
+@dataclass(frozen=True, slots=True)
+class KSync:
+    """The K fastest of n count; the others are cut short, and all start anew (Dutta et al., 2018).
+
+    K = n is the barrier of synchronous training; K = n - b has b backup workers (Chen et al., 2016). The mean of the
+    K-th smallest own time is exact. Results come to a server that shares its time equally (`passing`) at the means of
+    t_(1), ..., t_(n), which is exact where nobody waits or times do not vary, and mostly a little too fast otherwise.
+
+    Attributes
+    ----------
+    base : Rule
+        Of the same cluster without rounds.
+    servers : int
+    scv : float
+        Squared coefficient of variation of a worker's own time.
+    k, backup_workers : int
+        0: all; and how many fewer than all.
+    """
+
+    base: Rule
+    servers: int
+    scv: float
+    k: int = 0
+    backup_workers: int = 0
+
+    method = "order statistics (rounds, approximate)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        return paces(self.base, D, Z, populations, self._round)
+
+    def _round(self, D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray] | None:
+        K = self.k or n - self.backup_workers
+        if not 0 < K <= n:
+            return None
+        own = Z[..., None] * ordered(n, n, self.scv)
+        return K, fetching(D, self.servers, n) + passing(own, D, self.servers, K)
+
+
+@dataclass(frozen=True, slots=True)
+class KBatchSync:
+    """The first K results of any worker count; who is through begins another at once (Dutta et al., 2018).
+
+    Without waiting at the server exact for gamma times, K/(n mu) for exponential ones. With a server, each result
+    takes a worker its own time and its push, and the K-th is not through before the closed network without fetches has
+    made K steps (approximate).
+    """
+
+    base: Rule
+    servers: int
+    scv: float
+    k: int
+
+    method = "order statistics (rounds, approximate)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`."""
+        return paces(self.base, D, Z, populations, self._round)
+
+    def _round(self, D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray]:
+        push = phases(D, self.servers)[3]
+        ends = (Z + push)[..., None] * superposed(max(self.k, n), n, self.scv) - push[..., None]
+        steady = self.k / self.base.solve(pushes(D, self.servers), Z, np.array([n])).X[0]
+        return self.k, fetching(D, self.servers, n) + np.maximum(passing(ends, D, self.servers, self.k), steady)

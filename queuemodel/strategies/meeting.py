@@ -1,0 +1,82 @@
+"""What it costs to meet at the servers: fetches of all at once, results that come together, and the pace of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..training.rules import NOTHING, Pace, Rule
+
+
+def phases(D: np.ndarray, servers: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Seconds of a fetch at the busiest server and of all of it, and the same of what comes after computing."""
+    each = D.reshape(*D.shape[:-1], servers, -1)
+    busiest, whole = each.max(axis=-2), each.sum(axis=-2)
+    first = 1 if each.shape[-1] > 1 else 0  # one station alone serves what comes after computing
+    after = busiest[..., first:].max(axis=-1), whole[..., first:].sum(axis=-1)
+    return busiest[..., :first].sum(axis=-1), whole[..., :first].sum(axis=-1), *after
+
+
+def fetching(D: np.ndarray, servers: int, n: int) -> np.ndarray:
+    """Seconds until n workers who ask at once have the parameters."""
+    busiest, whole, *_ = phases(D, servers)
+    return np.maximum(n * busiest, whole)
+
+
+def pushes(D: np.ndarray, servers: int) -> np.ndarray:
+    """The demands without those of fetches."""
+    each = D.reshape(*D.shape[:-1], servers, -1).copy()
+    if each.shape[-1] > 1:
+        each[..., 0] = 0.0
+    return each.reshape(D.shape)
+
+
+def passing(arrivals: np.ndarray, D: np.ndarray, servers: int, K: int) -> np.ndarray:
+    """Seconds until K of the results that arrive at these increasing times (..., n) are through, shape (...).
+
+    Exact for a server that shares its time equally: who comes first is through first, and the last of all when a server
+    that takes them in order is done. Where several stations follow, the busiest is shared.
+    """
+    *_, busiest, whole = phases(D, servers)
+    n = arrivals.shape[-1]
+    if n == K:
+        behind = np.arange(n)[::-1]
+        return (arrivals + behind * busiest[..., None]).max(axis=-1) + whole
+    now, age = np.zeros(whole.shape), np.zeros(whole.shape)  # age: service of one who was there all the time
+    came, gone = np.zeros(whole.shape, dtype=int), np.zeros(whole.shape, dtype=int)
+    at = np.concatenate([arrivals, np.full((*whole.shape, 1), np.inf)], axis=-1)
+    due = np.full(at.shape, np.inf)  # age at which each is through
+    while (gone < K).any():
+        there = came - gone
+        left = np.where(there > 0, np.take_along_axis(due, gone[..., None], -1)[..., 0] - age, 0.0)
+        ends = np.where(there > 0, now + np.maximum(left, 0.0) * there, np.inf)
+        comes = np.take_along_axis(at, came[..., None], -1)[..., 0]
+        over, arrive = gone >= K, comes < ends
+        then = np.where(over, now, np.minimum(comes, ends))
+        age, now = age + (then - now) / np.maximum(there, 1), then
+        np.put_along_axis(due, came[..., None], np.where(arrive, age + busiest, np.inf)[..., None], -1)
+        came, gone = came + (arrive & ~over), gone + (~arrive & ~over)
+    return now + whole - busiest
+
+
+def paces(
+    base: Rule,
+    D: np.ndarray,
+    Z: np.ndarray,
+    populations: np.ndarray,
+    round_of: Callable[[np.ndarray, np.ndarray, int], tuple[int, np.ndarray] | None],
+) -> Pace:
+    """Paces from the steps of a round that count and its time; ``base``'s where a round cannot be.
+
+    The servers' share of a worker's cycle is that of an asynchronous one; waiting for others counts as its own time.
+    """
+    pace = base.solve(D, Z, populations)
+    X = pace.X.copy()
+    for row, n in enumerate(populations.tolist()):
+        counted = round_of(D, Z, n)
+        if counted is not None:
+            X[row] = counted[0] / np.maximum(counted[1], NOTHING)
+    cycle = populations.reshape(-1, *[1] * Z.ndim) / X
+    R = np.minimum(pace.R, cycle[..., None] / D.shape[-1])
+    return Pace(X, R, cycle - R.sum(axis=-1))

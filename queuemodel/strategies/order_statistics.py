@@ -1,0 +1,103 @@
+"""How long the K-th of n takes: order statistics of independent times, by exact integrals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from ..checks import require_count
+
+#: Nodes of the Gauss-Legendre rules, and how many standard deviations of a normal law the first one covers.
+NODES, SIGMAS = 96, 8.2
+
+#: Times that vary less than this (squared coefficient of variation) are constant.
+CONSTANT = 1e-12
+
+
+def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> float:
+    """Mean of the k-th smallest of n independent times of any law.
+
+    Exact up to quadrature: the k-th smallest of n uniform numbers has a beta law, integrated over normal quantiles, so
+    that the ends of an unbounded law do no harm.
+
+    Parameters
+    ----------
+    isf : callable
+        The law's inverse survival function: the time that is exceeded with that probability, for an array of them; as
+        ``isf`` of the laws in `scipy.stats`.
+    k, n : int
+        1 <= k <= n.
+
+    Raises
+    ------
+    ModelError
+        When k and n are not such numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(order_statistic(lambda p: -np.log(p), 4, 8), 4)  # exponential: H_8 - H_4
+    0.6345
+    """
+    n = require_count(n, "order_statistic: n")
+    return float(_means(isf, np.array([require_count(k, "order_statistic: k", most=n)]), n)[0])
+
+
+def _means(isf: Callable[[np.ndarray], np.ndarray], k: np.ndarray, n: int) -> np.ndarray:
+    from scipy import special
+
+    z, weight = np.polynomial.legendre.leggauss(NODES)
+    z, weight = SIGMAS * z, SIGMAS * weight * np.exp(-((SIGMAS * z) ** 2) / 2) / np.sqrt(2 * np.pi)
+    exceeded = special.betaincinv(n - k[:, None] + 1, k[:, None], special.ndtr(-z))
+    return np.asarray(isf(np.maximum(exceeded, 1e-300))) @ weight
+
+
+@lru_cache(maxsize=4096)
+def ordered(k: int, n: int, scv: float) -> np.ndarray:
+    """Means of the smallest, second, ... k-th smallest of n gamma times of mean 1, shape (k,), read-only.
+
+    Parameters
+    ----------
+    k, n : int
+    scv : float
+        Squared coefficient of variation; 1 is the exponential law.
+    """
+    from scipy import special
+
+    if scv <= CONSTANT:
+        return _frozen(np.ones(k))
+    shape = 1.0 / scv
+    return _frozen(_means(lambda p: special.gammainccinv(shape, p) / shape, np.arange(1, k + 1), n))
+
+
+@lru_cache(maxsize=4096)
+def superposed(k: int, n: int, scv: float) -> np.ndarray:
+    """Mean times of the first k ends of n workers' gamma times of mean 1, one after another, shape (k,), read-only.
+
+    All workers begin together, and each begins its next time when one ends. Exact up to quadrature: the j-th end of a
+    worker has a gamma law too, and how many have ended by t is a sum of n independent numbers.
+    """
+    from scipy import signal, special
+
+    if scv <= CONSTANT:
+        return _frozen(np.arange(n, n + k) // n * 1.0)
+    shape, j = 1.0 / scv, np.arange(k + 1)
+    end = special.gammainccinv(shape * -(-k // n), 1e-14) / shape
+    x, weight = np.polynomial.legendre.leggauss(4 * NODES)
+    u = (x[:, None] + 1) / 2
+    t = end * u**3  # more nodes where the first of many ends
+    reached = np.where(j == 0, 1.0, special.gammainc(shape * np.maximum(j, 1), shape * t))
+    one, total = reached[:, :-1] - reached[:, 1:], np.eye(1, k)  # of j < k ends only; what is more does not matter
+    while n:
+        if n % 2:
+            total = signal.fftconvolve(total, one, axes=-1)[:, :k]
+        one, n = signal.fftconvolve(one, one, axes=-1)[:, :k], n // 2
+    fewer = np.clip(np.cumsum(total, axis=-1), 0.0, 1.0)  # than the i-th, so far
+    return _frozen((1.5 * end * weight * u[:, 0] ** 2) @ fewer)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
