@@ -105,6 +105,9 @@ def predict(
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
+    if strategy != "all-reduce" and isinstance(data, Profile):
+        if not (data.steps or data.throughputs or throughputs):
+            raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
@@ -127,8 +130,6 @@ def predict(
         half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
         half.require_workers(counts)
     if isinstance(data, Profile):
-        if not (data.steps or data.throughputs or throughputs):
-            raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
         run = {"seed": seed, "progress": progress}
         curve = _simulated(data, throughputs, method, form, changes, asked | run, half)
         if curve is not None:

@@ -158,8 +158,9 @@ def test_what_cannot_be_answered_is_one_line(job):
         predict(job[0], workers=[2], parameter_servers=2)
     with pytest.raises(qm.ModelError, match="strategy must be one of"):
         predict(job[0], strategy="ring")
-    with pytest.raises(qm.ModelError, match="synchronous rounds only"):
-        predict(job[0], strategy="async-ps")
+    for other in ("async-ps", "sync-ps", "k-batch-async"):
+        with pytest.raises(qm.ModelError, match="synchronous rounds only"):
+            predict(job[0], strategy=other)
 
 
 def test_a_profile_keeps_its_rounds(job, tmp_path):
