@@ -105,9 +105,9 @@ def predict(
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
-    if strategy != "all-reduce" and isinstance(data, Profile):
-        if not (data.steps or data.throughputs or throughputs):
-            raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
+    rounds_only = isinstance(data, Profile) and not (data.steps or data.throughputs or throughputs)
+    if rounds_only and strategy != "all-reduce":
+        raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
