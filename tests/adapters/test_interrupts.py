@@ -19,6 +19,16 @@ from queuemodel.cli import main
 DATA = Path(__file__).parent.parent / "data"
 
 
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal():
+    """Whoever runs the tests may ignore signals, as nohup does."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", Interrupts.SIGNALS)
 def test_signals_are_noted_and_their_handlers_come_back(number):
     woken = []

@@ -15,7 +15,7 @@ from queuemodel import Cluster, DataError, MissingDependencyError, Profile
 from queuemodel.adapters.tensorflow import read_run_metadata, read_traces
 from queuemodel.adapters.tensorflow._imports import message_classes
 from queuemodel.adapters.tensorflow.reading.xplane_events import MODULES
-from queuemodel.cli.import_trace import import_trace
+from queuemodel.cli import cli
 
 DATA = Path(__file__).parent.parent / "data"
 if importlib.util.find_spec("tensorflow") is None:
@@ -85,7 +85,7 @@ def test_the_operations_keep_the_computation_and_their_order(series):
 def test_what_is_told_of_the_network_is_kept_as_told(tmp_path):
     traces, target = str(DATA / "alexnet-60" / "trace"), tmp_path / "p.json"
     told = ["--congestion-control", "bbr", "--buffer", "12ms"]
-    done = CliRunner().invoke(import_trace, [traces, "--batch-size", "1", "-o", str(target), *told])
+    done = CliRunner().invoke(cli, ["import-trace", traces, "--batch-size", "1", "-o", str(target), *told])
     assert done.exit_code == 0
     cluster = Profile.load(target).cluster
     assert (cluster.congestion_control, cluster.buffer) == ("bbr", 0.012)
