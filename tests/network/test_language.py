@@ -42,6 +42,7 @@ BAD = [
     (lambda: S("x" * 201, service_time=1.0), "at most 200"),
     (lambda: qm.PhaseType([0.5, 0.4], [[-1, 0], [0, -1]]), "sum to 1"),
     (lambda: qm.PhaseType([1.0], [[1.0]]), "negative diagonal"),
+    (lambda: qm.PhaseType([0.5, 0.5], [[-1.0, -0.5], [0.0, -1.0]]), "rates >= 0 elsewhere"),
     (lambda: qm.PhaseType([1.0, 0.0], [[-1.0, 1.0], [1.0, -1.0]]), "singular"),
     (lambda: qm.PhaseType([1.0], [[-1.0, 0.0]]), "rows and columns"),
     (lambda: qm.PhaseType.erlang(0, mean=1.0), "phases"),

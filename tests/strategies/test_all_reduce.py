@@ -48,6 +48,11 @@ def test_without_the_networks_share_the_measurements_are_missed(job):
     assert twice > 1.1 * measured[8]
 
 
+def test_a_curve_says_how_many_ranks_were_profiled(job):
+    assert predict(job[0], workers=[2, 4]).profiled_workers == 2
+    assert predict(job[0], workers=[2, 4], bandwidth=1e9).profiled_workers == 0
+
+
 def test_rounds_per_second_are_the_groups(job):
     curve = predict(job[0], workers=[1, 4])
     np.testing.assert_allclose(curve.rounds_per_second * curve.workers, curve.steps_per_second)

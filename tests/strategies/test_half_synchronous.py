@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import HalfSynchronous, staleness
+from queuemodel.strategies.half import own_scv
 from queuemodel.strategies.meeting import passing
 from queuemodel.traces.statistics import batch_means
 from queuemodel.training.rules import ClosedNetwork, ParallelServers, UnequalWorkers
@@ -188,3 +190,10 @@ def test_a_measured_barrier():
     assert errors.max() < 0.10
     free = predict(profile, workers=workers, method="mva").steps_per_second
     assert np.all(free[1:] > 1.3 * truth[1:])
+
+
+def test_the_spread_of_computation_is_the_recorded_ones():
+    profile = example_profile("alexnet-60")
+    computed = np.array([step.compute for step in profile.steps])
+    assert own_scv(profile) == pytest.approx((computed.std(ddof=1) / computed.mean()) ** 2)
+    assert own_scv(profile) < 0.05

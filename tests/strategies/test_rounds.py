@@ -110,3 +110,10 @@ def test_buckets_are_closed_when_the_cap_is_reached():
     assert bucket_ends(sizes, 25 * 2**20).tolist() == [1, 4, 5]
     assert bucket_ends(sizes, 1.0).tolist() == [0, 1, 2, 3, 4, 5]
     assert bucket_ends(sizes, 1e12).tolist() == [1, 5]
+
+
+def test_the_last_bucket_alone_takes_its_own_work_and_latency():
+    """Nothing is left to hide its latency behind, whatever the first one's was."""
+    work, latency = np.array([1.0, 1.0]), np.array([0.0, 0.5])
+    for ready, end in (([0.0, 5.0], 6.5), ([0.0, 0.0], 2.5)):
+        assert round_time(np.array(ready), np.array(0.0), work, latency, at_once=2) == pytest.approx(end)
