@@ -16,6 +16,7 @@ from queuemodel import QueueModelError
 from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
 
+from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .left_out import prior_section
 from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, read_testbed, series_folders
@@ -34,7 +35,9 @@ once by simulation of the recorded operations, and judged on all measured number
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
 a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control as
 recorded: BBR, or Reno in `alexnet-60-reno`. A measurement with two workers depends on their phases, which drift too
-slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Cloud series are fitted on 1 to 4 workers,
+slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Data-parallel series (PyTorch over gloo,
+`tests/data/ddp`) are predicted from the traces of one and two ranks and judged on more; nothing was learnt on them but
+how such rounds overlap. Cloud series are fitted on 1 to 4 workers,
 and judged on 5 to 8; the prior of these fits was learnt on them too, the last section leaves them out.
 
 ![Predicted against measured throughput](images/validation.png)
@@ -66,6 +69,7 @@ def main() -> int:
         groups["Testbed, barrier and unequal machines"] = [
             compare_unusual(f, p) for f, p in tqdm(others, desc="unusual")
         ]
+        groups["Data-parallel, from one and two ranks"] = compare_data_parallel()
         groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
         body = "".join(f"## {title}\n\n{table(comparisons)}\n" for title, comparisons in groups.items())
         body += prior_section()

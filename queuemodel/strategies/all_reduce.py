@@ -23,8 +23,8 @@ from .group import Group, Network, Parts
 from .round_fit import FittedRounds
 from .rounds import slowest_of
 
-#: Relative error beyond the recorded ranks, where links of their own are all there is of the network (root mean square
-#: over docs/validation's series: 1 %), and more for what two nodes do not show; and of tracing, at those ranks.
+#: Relative error beyond the recorded ranks: 1 % root mean square over docs/validation's two series, taken as more for
+#: what two nodes do not show of a network; and of tracing, at those ranks.
 MODEL_ERROR, TRACING_ERROR = 0.03, 0.01
 
 #: Relative error of computation known from one round only (assumed).
@@ -41,7 +41,7 @@ PLACES = ("network", "latency", "stragglers")
 class AllReduceModel(Result):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
-    Made by `fit` with ``strategy="all-reduce"``; changed by `what_if`; asked by `throughput`.
+    Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, overload
 
 from ..checks import require_choice, require_count, require_number, require_seed
-from ..errors import ModelError
+from ..errors import FitError, ModelError
 from .calibration import calibrate, without_tracing
 from .demands import FORMS, Form
 from .job import Job, Throughput
@@ -110,6 +110,8 @@ def fit(
             tensors=0,
         )
         return _from_throughputs(measured, job, strategy)
+    if data.rounds and not (data.steps or measured):
+        raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:
         return _from_throughputs(measured, data.job, strategy)
     if strategy != "async-ps":
