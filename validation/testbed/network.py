@@ -18,7 +18,7 @@ from .workload import TestbedError, Workload
 PREFIX = "qmtb-"
 SWITCH = PREFIX + "switch"
 LOCK = Path("/run/lock/queuemodel-testbed")
-BURST, LATENCY = "16kb", "12ms"
+BURST = "16kb"
 
 
 def ip(*arguments: str, check: bool = True) -> str:
@@ -123,7 +123,7 @@ def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[None]:
         try:
             _switch()
             for host in hosts:
-                _host(host, workload.link_mbit(host), workload.congestion_control)
+                _host(host, workload.link_mbit(host), workload.congestion_control, workload.buffer_ms)
             yield
         finally:
             remove_leftovers()
@@ -135,7 +135,7 @@ def _switch() -> None:
     ip("-n", SWITCH, "link", "set", "bridge", "up")
 
 
-def _host(host: str, mbit: float, congestion_control: str | None = None) -> None:
+def _host(host: str, mbit: float, congestion_control: str | None = None, buffer_ms: float = 12.0) -> None:
     """One host: its namespace, its cable to the switch, and a token bucket at both ends of the cable."""
     name = PREFIX + host
     ip("netns", "add", name)
@@ -145,7 +145,7 @@ def _host(host: str, mbit: float, congestion_control: str | None = None) -> None
     ip("-n", name, "link", "set", "lo", "up")
     ip("-n", name, "link", "set", "eth0", "up")
     for namespace, device in ((name, "eth0"), (SWITCH, host)):
-        shape = ["rate", f"{mbit}mbit", "burst", BURST, "latency", LATENCY]
+        shape = ["rate", f"{mbit}mbit", "burst", BURST, "latency", f"{buffer_ms}ms"]
         inside(namespace, "tc", "qdisc", "add", "dev", device, "root", "tbf", *shape)
     if congestion_control:
         try:

@@ -55,6 +55,8 @@ class Workload:
         Rate of single hosts, such as ``{"ps0": 100}``.
     congestion_control : str or None
         TCP's algorithm in all hosts; None keeps the machine's own.
+    buffer_ms : float
+        How long a packet waits at most before a link (milliseconds).
     note : str
         Where the sizes and times come from.
     """
@@ -70,6 +72,7 @@ class Workload:
     slow_link_mbit: float | None = None
     host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
     congestion_control: str | None = None
+    buffer_ms: float = 12.0
     note: str = ""
 
     @property
@@ -149,6 +152,7 @@ def _problems(w: Workload) -> list[str]:
         (1 <= w.parameter_servers <= 4, f"parameter_servers must be 1 to 4, got {w.parameter_servers}"),
         (w.mode in ("async", "sync"), f"mode must be 'async' or 'sync', got {w.mode!r}"),
         (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),
+        (1 <= w.buffer_ms <= 200, f"buffer_ms must be in [1, 200], got {w.buffer_ms}"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
         (
             all(len(p) == len(la.tensor_bytes) for p, la in zip(w.servers(), w.layers, strict=True)),
