@@ -13,9 +13,6 @@ import numpy as np
 
 from queuemodel import Profile, Throughput, ThroughputCurve
 from queuemodel.prediction import Method, predict
-from queuemodel.units import parse_duration
-
-from .testbed.network import LATENCY
 
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
@@ -24,6 +21,9 @@ CLOUD = HERE / "data" / "cloud_async_ps.json"
 #: Where a series says how it was run, and what makes it another kind: the value of the usual kind.
 SETTINGS = ("job.json", "workload.json")
 UNUSUAL = {"mode": "async", "slow_worker": None, "slow_link_mbit": None, "order": None}
+
+#: Milliseconds that a packet waits at a full link of the testbed where no workload says otherwise.
+USUAL_BUFFER = 12.0
 
 #: Cloud series are fitted on this many workers at most, and judged on more.
 FITTED_WORKERS = 4
@@ -117,11 +117,12 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
 
 
 def network(folder: Path) -> dict[str, Any]:
-    """TCP's congestion control, recorded beside what we measured (the other series: BBR), and the links' buffers."""
-    links = folder / "links.json"
+    """TCP's congestion control and the links' buffers, recorded beside what we measured (others: BBR and 12 ms)."""
+    links, workload = folder / "links.json", folder / "workload.json"
     runs = json.loads(links.read_text()).values() if links.exists() else []
     (algorithm,) = {name for run in runs for server in run.values() for name in server["tcp"]["algorithm"]} or {"bbr"}
-    return {"congestion_control": algorithm, "buffer": parse_duration(LATENCY)}
+    told = json.loads(workload.read_text()) if workload.exists() else {}
+    return {"congestion_control": algorithm, "buffer": told.get("buffer_ms", USUAL_BUFFER) / 1e3}
 
 
 def read_testbed(folder: Path) -> Profile:
