@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from .measure import measure
 from .network import only_one, remove_leftovers, why_not
-from .takeover import takeover
+from .takeover import describe, takeover
 from .workload import TestbedError
 
 
@@ -28,7 +29,9 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--nice", type=int, default=0, help="niceness of the TensorFlow processes, -20 to 19")
     run.add_argument("--seed", type=int, default=1)
     flows = verbs.add_parser("takeover", help="how fast a TCP flow takes over a link that it shared; needs root")
-    flows.add_argument("--mbit", type=float, default=60.0, help="rate of every link (default 60)")
+    flows.add_argument("--mbit", type=float, nargs="+", default=[60.0], help="rate of every link (default 60)")
+    flows.add_argument("--buffer-ms", type=float, nargs="+", default=[12.0], help="a packet's wait (default 12)")
+    flows.add_argument("--out", help="append a line of JSON for each row")
     flows.add_argument("--tcp", help="congestion control, such as reno (default: the machine's own)")
     verbs.add_parser("clean", help="remove what a killed run left behind")
     verbs.add_parser("check", help="say whether this machine can run the testbed")
@@ -86,12 +89,22 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
 def _takeover(options: argparse.Namespace, console: Console) -> None:
     if problem := why_not():
         raise TestbedError(problem)
-    table = Table("pushers", "share of the link, by 50 ms since the flow is alone")
-    for pushers in (0, 1, 2):
-        with console.status(f"{pushers} pushers"):
-            shares = takeover(options.mbit, congestion_control=options.tcp, pushers=pushers)
-        table.add_row(str(pushers), "  ".join(f"{share:.2f}" for share in shares))
-    console.print(table)
+    for mbit in options.mbit:
+        for buffer_ms in options.buffer_ms:
+            with console.status(f"{mbit:g} Mbit/s, {buffer_ms:g} ms"):
+                rounds = takeover(mbit, congestion_control=options.tcp, buffer_ms=buffer_ms)
+            rows = describe(rounds, mbit=mbit, congestion_control=options.tcp, buffer_ms=buffer_ms)
+            if options.out:
+                with open(options.out, "a") as file:
+                    file.writelines(json.dumps(row) + "\n" for row in rows)
+            title = f"{options.tcp or 'usual'}, {mbit:g} Mbit/s, {buffer_ms:g} ms"
+            table = Table(
+                "way", "against", "link used by 1, 2, 3", "spread of 2, 3", "by 50 ms since alone", title=title
+            )
+            for row in rows:
+                used, spread, alone = ("  ".join(f"{x:.2f}" for x in row[name]) for name in ("used", "spread", "alone"))
+                table.add_row(row["way"], str(row["against"]), used, spread, alone)
+            console.print(table)
 
 
 if __name__ == "__main__":

@@ -1,136 +1,160 @@
 """
-How fast a TCP flow takes over a link that it shared, once the other flow has ended: no TensorFlow, plain sockets.
+What flows make of a link that they share, and what one makes of it once it is alone: no TensorFlow, plain sockets.
 
-Worker 0 fetches 3 MB from the server and worker 1 starts with it, for 1 MB; meanwhile other workers may push to the
-server, so that the acknowledgements wait in their queue. What the link carries after worker 1's end says how contention
-wastes it.
+Three hosts start to fetch from the server at once, or to push to it: the first for longest, so that three, two and one
+use the link in turn, and nobody until the next round. Meanwhile others may fill the other direction, so that the
+acknowledgements wait in its queue. Each flow keeps its connection, as TensorFlow's do. The receivers say when how much
+arrived, the senders what TCP thought of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .network import PREFIX, address, cluster_network, prepare_child
+from .network import PREFIX, cluster_network, prepare_child
 from .workload import Layer, TestbedError, Workload
 
-LONG, SHORT, PORT, INTERVAL = 3_000_000, 1_000_000, 5000, 0.05
-START = 4.0  # seconds for the fetchers' processes to start
+#: Seconds that each flow's bytes would take if it had the link to itself, and between the starts of rounds.
+ALONE, PERIOD = (0.70, 0.30, 0.12), 2.0
+#: Directions of the measured flows, each with so many others against it.
+PHASES = (("fetch", 0), ("fetch", 1), ("fetch", 2), ("push", 0), ("push", 2))
+START = 3.0  # seconds for the processes to start
+LEAD = 0.5  # seconds that the others run before the measured flows
 PAYLOAD = 1448 / 1514  # of a full Ethernet frame
 
 
-def takeover(mbit: float, *, congestion_control: str | None, pushers: int, repeats: int = 12) -> list[float]:
+class Round(NamedTuple):
+    """One round: its direction, how many flows went against it, and of each measured flow what came when."""
+
+    way: str
+    against: int
+    flows: list[dict[str, Any]]
+
+
+def takeover(mbit: float, *, congestion_control: str | None, buffer_ms: float, repeats: int = 3) -> list[Round]:
     """
-    Measure the share of the link that the longer flow uses, by 50 ms since it became alone.
+    Measure how flows share a link of this rate (Mbit/s), its congestion control (None: the machine's) and buffer.
 
-    Parameters
-    ----------
-    mbit : float
-        Rate of every link (Mbit/s).
-    congestion_control : str or None
-        TCP's algorithm; None keeps the machine's own.
-    pushers : int
-        Workers that push to the server all the time.
-    repeats : int
-        How often to measure.
-
-    Returns
-    -------
-    list of float
-        Mean payload over what the link can carry, interval by interval, as long as half of the repeats last.
+    Every flow of a round has `begin` (s since the epoch), `bin` (s), `bytes` that arrived in each bin since, and `tcp`:
+    seconds since, congestion window (packets), round trip (s), slow-start threshold (packets), packets sent again.
     """
     layer = Layer(name="none", tensor_bytes=(4,), forward_s=0.0, backward_s=0.0)
-    workload = Workload(name="takeover", layers=(layer,), bandwidth_mbit=mbit, congestion_control=congestion_control)
-    hosts = ["ps0", *(f"worker{i}" for i in range(2 + pushers))]
-    capacity = mbit * 125_000 * PAYLOAD
-    period = 2.0 * (LONG + SHORT) / capacity
+    workload = Workload(
+        name="takeover",
+        layers=(layer,),
+        bandwidth_mbit=mbit,
+        congestion_control=congestion_control,
+        buffer_ms=buffer_ms,
+    )
+    hosts = ["ps0", *(f"worker{i}" for i in range(5))]
     with cluster_network(workload, hosts), contextlib.ExitStack() as stack:
 
         def start(host: str, *arguments: object) -> subprocess.Popen:
-            command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", __name__, *map(str, arguments)]
+            module = f"{__package__}.flows"
+            command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", module, *map(str, arguments)]
             process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[2],
-                preexec_fn=prepare_child,
+                command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], preexec_fn=prepare_child
             )
             stack.enter_context(process)
             stack.callback(process.kill)
             return process
 
         start("ps0", "serve").stdout.readline()  # it listens
-        begin = time.time() + START
-        for i in range(pushers):
-            start(f"worker{2 + i}", "push", begin - 0.5)
-        fetchers = [start(f"worker{i}", "fetch", begin, size, period, repeats) for i, size in enumerate((LONG, SHORT))]
+        at, rounds, others = time.time() + START, [], []
+        for way, against in PHASES:
+            end = at + LEAD + repeats * PERIOD
+            others.append((at, end - 0.1, "push" if way == "fetch" else "fetch", against))
+            rounds += [(at + LEAD + i * PERIOD, way) for i in range(repeats)]
+            at = end
+        for i in range(2):
+            start(f"worker{3 + i}", "fill", json.dumps([row[:3] for row in others if row[3] > i]))
+        sizes = [round(seconds * mbit * 125_000 * PAYLOAD) for seconds in ALONE]
+        flows = [
+            start(f"worker{i}", "flow", json.dumps([(*row, size) for row in rounds])) for i, size in enumerate(sizes)
+        ]
+        limit = at - time.time() + 60
         try:
-            long, short = (json.loads(process.communicate(timeout=60 + period * repeats)[0]) for process in fetchers)
+            rows = [json.loads(process.communicate(timeout=limit)[0]) for process in flows]
         except (subprocess.TimeoutExpired, ValueError):
-            raise TestbedError(
-                f"a flow did not finish in {60 + period * repeats:.0f} s; is the machine too busy?"
-            ) from None
+            raise TestbedError(f"a flow did not finish in {limit:.0f} s; is the machine too busy?") from None
+    labels = [phase for phase in PHASES for _ in range(repeats)]
+    return [Round(*label, list(one)) for label, one in zip(labels, zip(*rows, strict=True), strict=True)]
+
+
+def describe(rounds: Sequence[Round], *, mbit: float, **settings: Any) -> list[dict[str, Any]]:
+    """A row for each direction and number of flows against it."""
     rows = []
-    for arrivals, others in zip(long, short, strict=True):
-        when, size = np.array(arrivals).T
-        edges = np.arange(others[-1][0], when[-1], INTERVAL)
-        rows.append(np.histogram(when, edges, weights=size)[0] / INTERVAL / capacity)
+    for way, against in PHASES:
+        own = [one for one in rounds if (one.way, one.against) == (way, against)]
+        users = by_users(own, mbit)
+        looks = [look for one in own for flow in one.flows for look in flow["tcp"]]
+        rows.append(
+            settings
+            | {"mbit": mbit, "way": way, "against": against}
+            | {"used": [round(users[k][1], 3) for k in users], "spread": [round(users[k][2], 3) for k in (2, 3)]}
+            | {"alone": [round(share, 3) for share in alone(own, mbit)]}
+            | {"window": float(np.median([look[1] for look in looks])) if looks else 0.0}
+            | {"trip_ms": round(1e3 * float(np.median([look[2] for look in looks])), 2) if looks else 0.0}
+        )
+    return rows
+
+
+def by_users(rounds: Sequence[Round], mbit: float) -> dict[int, tuple[float, float, float]]:
+    """
+    While 1, 2, 3 flows were under way: seconds, share of the link that they used, and how unequal they were.
+
+    The last is the standard deviation of the logarithm of the shares, pooled over rounds, each a mean over the time in
+    which the same flows were under way.
+    """
+    capacity = mbit * 125_000 * PAYLOAD
+    seconds, carried, logs = dict.fromkeys((1, 2, 3), 0.0), dict.fromkeys((1, 2, 3), 0.0), {2: [], 3: []}
+    for one in rounds:
+        edges = sorted(
+            [max(f["begin"] for f in one.flows), *(f["begin"] + len(f["bytes"]) * f["bin"] for f in one.flows)]
+        )
+        for k, (start, end) in zip((3, 2, 1), pairwise(edges), strict=True):
+            got = [_between(f, start, end) for f in one.flows]
+            if end - start < 0.03:
+                continue
+            seconds[k] += end - start
+            carried[k] += sum(got)
+            if k > 1:
+                shares = np.log(np.maximum(sorted(got)[-k:], 1.0))
+                logs[k].append(shares - shares.mean())
+    return {
+        k: (
+            seconds[k],
+            carried[k] / max(seconds[k], 1e-9) / capacity,
+            float(np.sqrt(sum((x**2).sum() for x in logs[k]) / max(1, (k - 1) * len(logs[k])))) if k > 1 else 0.0,
+        )
+        for k in (1, 2, 3)
+    }
+
+
+def alone(rounds: Sequence[Round], mbit: float, interval: float = 0.05) -> list[float]:
+    """Mean share of the link that the last flow uses, by intervals since it is alone, as long as half of the rounds."""
+    rows = []
+    for one in rounds:
+        ends = sorted((f["begin"] + len(f["bytes"]) * f["bin"], i) for i, f in enumerate(one.flows))
+        (start, _), (end, last) = ends[-2:]
+        edges = np.arange(start, end, interval)
+        capacity = interval * mbit * 125_000 * PAYLOAD
+        rows.append([_between(one.flows[last], a, b) / capacity for a, b in pairwise(edges)])
     count = sorted(map(len, rows))[len(rows) // 2]
     return [float(np.mean([row[i] for row in rows if len(row) > i])) for i in range(count)]
 
 
-def _serve() -> None:
-    def one(connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as file:
-            while line := file.readline():
-                if size := int(line):
-                    connection.sendall(bytes(size))
-                else:  # a pusher: swallow what comes
-                    while file.read1(1 << 16):
-                        pass
-
-    server = socket.create_server(("", PORT))
-    print("ready", flush=True)
-    while True:
-        threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
-
-
-def _push(begin: float) -> None:
-    time.sleep(max(0.0, begin - time.time()))
-    with socket.create_connection((address("ps0"), PORT)) as connection:
-        connection.sendall(b"0\n")
-        while True:
-            connection.sendall(bytes(1 << 16))
-
-
-def _fetch(begin: float, size: int, period: float, repeats: int) -> None:
-    """Print, for each repeat, when how many bytes arrived."""
-    rows, buffer = [], bytearray(1 << 16)
-    with socket.create_connection((address("ps0"), PORT)) as connection:
-        for i in range(repeats):
-            time.sleep(max(0.0, begin + i * period - time.time()))
-            connection.sendall(b"%d\n" % size)
-            missing, row = size, []
-            while missing:
-                missing -= (got := connection.recv_into(buffer))
-                row.append((time.time(), got))
-            rows.append(row)
-    print(json.dumps(rows))
-
-
-if __name__ == "__main__":
-    role, *rest = sys.argv[1:]
-    if role == "serve":
-        _serve()
-    elif role == "push":
-        _push(float(rest[0]))
-    else:
-        _fetch(float(rest[0]), int(rest[1]), float(rest[2]), int(rest[3]))
+def _between(flow: dict[str, Any], start: float, end: float) -> float:
+    """Bytes that a flow received between two times."""
+    edges = flow["begin"] + flow["bin"] * np.arange(len(flow["bytes"]) + 1)
+    return float(np.diff(np.interp([start, end], edges, np.concatenate([[0.0], np.cumsum(flow["bytes"])])))[0])
