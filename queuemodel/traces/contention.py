@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ..training.bandwidth import nominal_bandwidth
 from ..training.job import require_network
@@ -25,6 +26,11 @@ class Contention:
     loaded_trip: float
     unfairness: float
     note: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `simulate` that it comes down to."""
+        return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness}
 
 
 def contentions(

@@ -44,8 +44,7 @@ def _ensemble(
         trace_runs(
             profile,
             replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
-            loaded_trip=kind.loaded_trip,
-            unfairness=kind.unfairness,
+            **kind.settings,
             **settings,
         )
         for kind in kinds

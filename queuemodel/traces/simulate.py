@@ -178,8 +178,7 @@ def simulate(
         slowdown=slowdown,
         straggler_probability=straggler_probability,
         straggler_slowdown=straggler_slowdown,
-        loaded_trip=kind.loaded_trip,
-        unfairness=kind.unfairness,
+        **kind.settings,
     )
     rng = np.random.default_rng(seed)
     latest = 2 * graphs.profile.values("step_time").mean()
