@@ -13,8 +13,9 @@ from rich.table import Table
 
 from .measure import measure
 from .network import only_one, remove_leftovers, why_not
+from .rounds.measure import measure as measure_rounds
 from .takeover import describe, takeover
-from .workload import TestbedError
+from .workload import RANKS, TestbedError, read_workload
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,7 +27,8 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     run.add_argument("--seconds", type=float, default=36.0, help="length of the one-worker run (default 36)")
     run.add_argument("--trace-steps", type=int, default=12, help="steps to trace after each run (default 12)")
-    run.add_argument("--nice", type=int, default=0, help="niceness of the TensorFlow processes, -20 to 19")
+    run.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8], help="of a data-parallel workload")
+    run.add_argument("--nice", type=int, default=0, help="niceness of the processes, -20 to 19")
     run.add_argument("--seed", type=int, default=1)
     flows = verbs.add_parser("takeover", help="how fast a TCP flow takes over a link that it shared; needs root")
     flows.add_argument("--mbit", type=float, nargs="+", default=[60.0], help="rate of every link (default 60)")
@@ -63,15 +65,24 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
+        shared = {
+            "priority": options.nice,
+            "seed": options.seed,
+            "progress": lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        }
+        if read_workload(options.workload).mode in RANKS:
+            rounds = measure_rounds(
+                options.workload, options.out, ranks=options.ranks, trace_rounds=options.trace_steps, **shared
+            )
+            console.print(_rounds_table(options.out, rounds))
+            return
         rows = measure(
             options.workload,
             options.out,
             workers=options.workers,
             one_worker_s=options.seconds,
             trace_steps=options.trace_steps,
-            priority=options.nice,
-            seed=options.seed,
-            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+            **shared,
         )
     table = Table("workers", "steps/s", "steps", "cores busy", "late (ms)", "counts", title=options.out)
     for row in rows:
@@ -84,6 +95,19 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
             "yes" if row["counts"] else "no",
         )
     console.print(table)
+
+
+def _rounds_table(title: str, rows: list[dict]) -> Table:
+    table = Table("ranks", "rounds/s", "rounds", "cores busy", "late (ms)", title=title)
+    for row in rows:
+        table.add_row(
+            str(row["workers"]),
+            f"{row['group_steps_per_s']:.3f} ± {row['standard_error']:.1%}",
+            str(row["steps"]),
+            f"{row['cpu_busy']:.0%} (own {row['cpu_busy_own']:.0%})",
+            f"{1000 * row['late_mean_s']:.2f}",
+        )
+    return table
 
 
 def _takeover(options: argparse.Namespace, console: Console) -> None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
+from .waits import Lateness
 from .workload import Workload
 
 tf1 = tf.compat.v1
 ANY_AGE = 2**62  # an accumulator drops gradients older than its own step: these never are
-
-
-@dataclass
-class Lateness:
-    """How much longer the emulated computations took than they should have (seconds)."""
-
-    waits: list[float] = field(default_factory=list)
-
-    def wait(self, seconds: float) -> None:
-        start = time.perf_counter()
-        time.sleep(seconds)
-        self.waits.append(time.perf_counter() - start - seconds)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from .graph import Graph, Lateness, build
+from .graph import Graph, build
+from .waits import Lateness
 from .workload import Workload, read_workload
 
 tf1 = tf.compat.v1

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import selectors
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import network
+from .hosts import Host, expect, write
 from .probe import Probe, process_seconds, processor_seconds
 from .workload import TestbedError, Workload, read_workload
 
@@ -26,34 +23,6 @@ LATE = 0.05  # a run whose computations took this share longer than they should 
 CONTENDED_TRACES = 4  # traced steps of runs with several workers: they take long
 STALL = 2.0  # seconds; a run in which the whole machine stood still for longer does not count
 BUSY = 0.5  # share of the machine's processors; a run above it does not count
-
-
-class Host:
-    """One TensorFlow process in its namespace, spoken to in lines of JSON."""
-
-    def __init__(self, name: str, arguments: dict[str, Any], log: Path, priority: int) -> None:
-        self.name, self.log = name, log
-        settings = json.dumps({"job": name.rstrip("0123456789"), "task": int(name.lstrip("pworkes")), **arguments})
-        with log.open("w") as errors:
-            self.process = subprocess.Popen(
-                ["ip", "netns", "exec", network.PREFIX + name, sys.executable, "-m", f"{__package__}.host", settings],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=Path(__file__).parents[len(__package__.split("."))],
-                preexec_fn=lambda: network.prepare_child(priority),
-            )
-
-    def send(self, message: Any) -> None:
-        try:
-            print(json.dumps(message), file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            raise TestbedError(self.epitaph()) from None
-
-    def epitaph(self) -> str:
-        lines = self.log.read_text().strip().splitlines() or ["it said nothing"]
-        return f"{self.name}: its TensorFlow process ended early: {lines[-1]}"
 
 
 def run_seconds(workers: int, one_worker_s: float) -> float:
@@ -113,14 +82,14 @@ def measure(
     for stale in (*out.glob("steps_n*"), *out.glob("trace*")):
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     shutil.copyfile(workload_file, out / "workload.json")
-    _write(out / "job.json", workload.job())
+    write(out / "job.json", workload.job())
     rows, links = [], {}
     with _cluster(workload, Path(workload_file), max(workers), out, priority, seed, progress) as hosts:
         for n in workers:
             row, links[n] = _run(workload, hosts, n, run_seconds(n, one_worker_s), out, trace_steps, progress)
             rows.append(row)
-            _write(out / "measured.json", rows)
-            _write(out / "links.json", links)
+            write(out / "measured.json", rows)
+            write(out / "links.json", links)
     return rows
 
 
@@ -145,8 +114,9 @@ def _cluster(
         try:
             for done, name in enumerate(hosts):  # one after the other: each start is several processor seconds
                 progress(f"starting {name}", done, len(hosts))
-                processes[name] = Host(name, arguments, logs / f"{name}.log", priority)
-                _expect(processes, {name}, START_LIMIT)
+                own = {"job": name.rstrip("0123456789"), "task": int(name.lstrip("pworkes")), **arguments}
+                processes[name] = Host(name, f"{__package__}.host", own, logs / f"{name}.log", priority)
+                expect(processes, {name}, START_LIMIT)
             yield processes
         finally:
             for host in processes.values():
@@ -199,14 +169,14 @@ def _run(
     probe.stop()
     patience = 60 + 10 * trace_steps * cycle * n
     progress(f"{n} workers, tracing", seconds, seconds)
-    _expect(hosts, {"worker0"}, patience)
+    expect(hosts, {"worker0"}, patience)
     for w in workers:
         hosts[w].send("stop")
-    answers = _expect(hosts, set(workers), patience)
+    answers = expect(hosts, set(workers), patience)
     times = {w: [float(t) for t in file.read_text().split()] for w, file in steps_files.items()}
     for w, file in steps_files.items():
         file.unlink()
-        _write(out / f"steps_n{n}_w{w[6:]}.json", times[w])
+        write(out / f"steps_n{n}_w{w[6:]}.json", times[w])
     counted = {w: [t for t in ts if begin <= t <= end] for w, ts in times.items()}
     if starved := [w for w, ts in counted.items() if len(ts) < 2]:
         raise TestbedError(f"{starved[0]} finished fewer than two steps in {end - begin:.0f} s; measure for longer")
@@ -248,29 +218,3 @@ def _wait_until(
                 raise TestbedError(host.epitaph())
         progress(what, now - start, seconds)
         time.sleep(min(0.25, when - now))
-
-
-def _expect(hosts: dict[str, Host], names: set[str], limit: float) -> dict[str, dict[str, Any]]:
-    """Wait for one line from each of these hosts."""
-    answers: dict[str, dict[str, Any]] = {}
-    deadline = time.monotonic() + limit
-    with selectors.DefaultSelector() as selector:
-        for name in names:
-            selector.register(hosts[name].process.stdout, selectors.EVENT_READ, name)
-        while len(answers) < len(names):
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                silent = ", ".join(sorted(names - set(answers)))
-                raise TestbedError(f"no answer from {silent} for {limit:.0f} s; see the logs beside the results")
-            for key, _ in ready:
-                line = key.fileobj.readline()
-                if not line:
-                    hosts[key.data].process.wait(5)
-                    raise TestbedError(hosts[key.data].epitaph())
-                answers[key.data] = json.loads(line)
-                selector.unregister(key.fileobj)
-    return answers
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n")

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+#: Modes without servers, and the framework of each.
+RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWorkerMirroredStrategy"}
+
 
 class TestbedError(Exception):
     """What stops a measurement, in one line for the person who started it."""
@@ -43,8 +46,10 @@ class Workload:
         Coefficient of variation of every emulated computation (gamma distributed).
     parameter_servers : int
         How many; tensors are spread round robin unless a layer names its `servers`.
-    mode : {"async", "sync"}
-        In "sync" a step ends when the averaged gradients of all workers are applied.
+    mode : {"async", "sync", "ddp", "mirrored"}
+        In "sync" a step ends when the averaged gradients of all workers are applied. The last two have no servers:
+        every step ends in an all-reduce among the workers, by PyTorch's `DistributedDataParallel` over gloo, or by
+        TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC.
     order : {"", "layer"}
         "layer": a layer's tensors are read only after those of the layer before have arrived.
     slow_worker : float
@@ -55,6 +60,8 @@ class Workload:
         Rate of single hosts, such as ``{"ps0": 100}``.
     congestion_control : str or None
         TCP's algorithm in all hosts; None keeps the machine's own.
+    bucket_mb : float
+        What is reduced together: DDP's ``bucket_cap_mb`` (MiB), the mirrored strategy's ``bytes_per_pack`` (0: all).
     buffer_ms : float
         How long a packet waits at most before a link (milliseconds).
     note : str
@@ -72,6 +79,7 @@ class Workload:
     slow_link_mbit: float | None = None
     host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
     congestion_control: str | None = None
+    bucket_mb: float = 0.0
     buffer_ms: float = 12.0
     note: str = ""
 
@@ -100,6 +108,18 @@ class Workload:
 
     def job(self) -> dict[str, Any]:
         """What `job.json` of a recorded series says."""
+        if self.mode in RANKS:
+            return {
+                "parameter_bytes": self.model_bytes,
+                "tensors": sum(len(layer.tensor_bytes) for layer in self.layers),
+                "bandwidth_mbit": self.bandwidth_mbit,
+                "compute_s": round(self.compute_s, 6),
+                "cv": self.cv,
+                "bucket_mb": self.bucket_mb,
+                "tcp": self.congestion_control or "",
+                "latency_ms": self.buffer_ms,
+                "framework": RANKS[self.mode],
+            }
         return {
             "model_bytes": self.model_bytes,
             "bandwidth_mbit": self.bandwidth_mbit,
@@ -150,7 +170,9 @@ def _problems(w: Workload) -> list[str]:
         (all(math.isfinite(t) and t >= 0 for t in times), f"times must be finite and >= 0 s, got {times}"),
         (0 < w.cv < 1, f"cv must be in (0, 1), got {w.cv}"),
         (1 <= w.parameter_servers <= 4, f"parameter_servers must be 1 to 4, got {w.parameter_servers}"),
-        (w.mode in ("async", "sync"), f"mode must be 'async' or 'sync', got {w.mode!r}"),
+        (w.mode in ("async", "sync", *RANKS), f"mode must be async, sync, {', '.join(RANKS)}, got {w.mode!r}"),
+        (w.mode != "ddp" or w.bucket_mb > 0, f"mode 'ddp' needs bucket_mb > 0, got {w.bucket_mb}"),
+        (0 <= w.bucket_mb <= 1000, f"bucket_mb must be in [0, 1000], got {w.bucket_mb}"),
         (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),
         (1 <= w.buffer_ms <= 200, f"buffer_ms must be in [1, 200], got {w.buffer_ms}"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),

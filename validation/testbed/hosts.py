@@ -1,0 +1,67 @@
+"""The processes of a cluster: one in each namespace, and what they answer."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import network
+from .workload import TestbedError
+
+
+class Host:
+    """One module as a process in a namespace, spoken to in lines of JSON."""
+
+    def __init__(self, name: str, module: str, arguments: dict[str, Any], log: Path, priority: int) -> None:
+        self.name, self.log = name, log
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                ["ip", "netns", "exec", network.PREFIX + name, sys.executable, "-m", module, json.dumps(arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=Path(__file__).parents[len(__package__.split("."))],
+                preexec_fn=lambda: network.prepare_child(priority),
+            )
+
+    def send(self, message: Any) -> None:
+        try:
+            print(json.dumps(message), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            raise TestbedError(self.epitaph()) from None
+
+    def epitaph(self) -> str:
+        lines = self.log.read_text().strip().splitlines() or ["it said nothing"]
+        return f"{self.name}: its process ended early: {lines[-1]}"
+
+
+def expect(hosts: dict[str, Host], names: set[str], limit: float) -> dict[str, dict[str, Any]]:
+    """Wait for one line from each of these hosts."""
+    answers: dict[str, dict[str, Any]] = {}
+    deadline = time.monotonic() + limit
+    with selectors.DefaultSelector() as selector:
+        for name in names:
+            selector.register(hosts[name].process.stdout, selectors.EVENT_READ, name)
+        while len(answers) < len(names):
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                silent = ", ".join(sorted(names - set(answers)))
+                raise TestbedError(f"no answer from {silent} for {limit:.0f} s; see the logs beside the results")
+            for key, _ in ready:
+                line = key.fileobj.readline()
+                if not line:
+                    hosts[key.data].process.wait(5)
+                    raise TestbedError(hosts[key.data].epitaph())
+                answers[key.data] = json.loads(line)
+                selector.unregister(key.fileobj)
+    return answers
+
+
+def write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n")

@@ -1,0 +1,150 @@
+"""Measure a data-parallel workload: for each number of ranks, rounds per second; then traces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import network
+from ..hosts import Host, expect, write
+from ..probe import process_seconds, processor_seconds
+from ..workload import RANKS, TestbedError, Workload, read_workload
+
+START_LIMIT = 180.0  # seconds for all processes to start and to meet
+FIRST, LEAST = 5, 24  # rounds that tell how long one is, and that are measured at least
+UNCOUNTED = 8  # one in so many measured rounds comes first and is not counted
+TRACED = (1, 2)  # ranks
+
+
+def measure(
+    workload_file: str | Path,
+    out: str | Path,
+    *,
+    ranks: Sequence[int] = (1, 2, 3, 4, 6, 8),
+    seconds: float = 25.0,
+    trace_rounds: int = 12,
+    priority: int = 0,
+    seed: int = 1,
+    progress: Callable[[str, float, float], None] = lambda *_: None,
+) -> list[dict[str, Any]]:
+    """
+    Measure a workload for each number of ranks, and write the series into the folder `out`.
+
+    Parameters
+    ----------
+    workload_file, out : path
+    ranks : sequence of int
+        How many ranks, run by run; each run has processes of its own.
+    seconds : float
+        Length of each run, 24 rounds at least. The first eighth is not counted.
+    trace_rounds : int
+        Rounds that all ranks trace after the runs of one and two.
+    priority : int
+        Niceness of the processes.
+    seed : int
+        Of the computation times.
+    progress : callable
+        Called with what is going on, the runs done and all.
+
+    Returns
+    -------
+    list of dict
+        The rows of `measured.json`.
+
+    Raises
+    ------
+    TestbedError
+        The machine does not allow it, or a process ended or hung.
+    """
+    workload, out = read_workload(workload_file), Path(out)
+    if workload.mode not in RANKS:
+        raise TestbedError(f"{workload_file}: mode {workload.mode!r} has servers; measure it without --ranks")
+    if problem := network.why_not():
+        raise TestbedError(problem)
+    if not ranks or not all(1 <= n <= 16 for n in ranks):
+        raise TestbedError(f"ranks must be 1 to 16, got {list(ranks)}")
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()) and not (out / "workload.json").exists():
+        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
+    for stale in out.glob("trace_n*"):
+        shutil.rmtree(stale)
+    shutil.copyfile(workload_file, out / "workload.json")
+    write(out / "job.json", workload.job())
+    rows = []
+    for done, n in enumerate(ranks):
+        progress(f"{n} rank(s)", done, len(ranks))
+        with _cluster(workload, Path(workload_file), n, out, priority, seed) as hosts:
+            rows.append(_run(hosts, seconds))
+            if n in TRACED:
+                trace = out / f"trace_n{n}"
+                trace.mkdir()
+                _train(hosts, trace_rounds, 60 + 20 * trace_rounds / rows[-1]["group_steps_per_s"], trace)
+        write(out / "measured.json", rows)
+    return rows
+
+
+@contextlib.contextmanager
+def _cluster(
+    workload: Workload, workload_file: Path, n: int, out: Path, priority: int, seed: int
+) -> Iterator[dict[str, Host]]:
+    names = [f"worker{i}" for i in range(n)]
+    logs = out / "logs"
+    logs.mkdir(exist_ok=True)
+    shared = {
+        "workload_file": str(workload_file.resolve()),
+        "addresses": [network.address(name) for name in names],
+        "seed": seed,
+    }
+    with network.cluster_network(workload, names):
+        hosts: dict[str, Host] = {}
+        try:
+            for rank, name in enumerate(names):
+                log = logs / f"{name}.log"
+                hosts[name] = Host(name, f"{__package__}.rank", {"rank": rank, **shared}, log, priority)
+            expect(hosts, set(names), START_LIMIT)
+            yield hosts
+        finally:
+            for host in hosts.values():
+                host.process.kill()
+            for host in hosts.values():
+                with contextlib.suppress(BrokenPipeError), host.process:  # closes its pipes, and waits
+                    pass
+    shutil.rmtree(logs)  # kept after an error
+
+
+def _train(hosts: dict[str, Host], rounds: int, limit: float, trace: Path | None = None) -> list[dict[str, Any]]:
+    """Let every rank train so many rounds; what each answers."""
+    for host in hosts.values():
+        host.send({"rounds": rounds, "trace": str(trace.resolve()) if trace else ""})
+    answers = expect(hosts, set(hosts), limit)
+    return [answers[name] for name in hosts]
+
+
+def _run(hosts: dict[str, Host], seconds: float) -> dict[str, Any]:
+    first = _train(hosts, FIRST, START_LIMIT)[0]["times"]
+    each = (first[-1] - first[1]) / (FIRST - 1)  # the very first makes graphs and buckets
+    rounds = max(LEAST, round(seconds / each))
+    pids = [host.process.pid for host in hosts.values()]
+    busy, every = processor_seconds()
+    own, begin = process_seconds(pids), time.time()
+    answers = _train(hosts, rounds, 60 + 10 * rounds * each)
+    busy, every = (b - a for a, b in zip((busy, every), processor_seconds(), strict=True))
+    own = (process_seconds(pids) - own) / (time.time() - begin) / (os.cpu_count() or 1)
+    took = np.diff(answers[0]["times"])[rounds // UNCOUNTED :]
+    return {
+        "workers": len(hosts),
+        "group_steps_per_s": float(1 / took.mean()),
+        "steps": len(took),
+        "standard_error": float(took.std(ddof=1) / took.mean() / len(took) ** 0.5),
+        "cpu_busy": round(busy / every, 3),
+        "cpu_busy_own": round(own, 3),
+        "late_mean_s": round(max(answer["late_mean_s"] for answer in answers), 6),
+        "round_s": [round(float(t), 4) for t in took],
+    }

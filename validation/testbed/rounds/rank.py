@@ -1,0 +1,61 @@
+"""One rank's process; started by `measure`, spoken to over its pipes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+
+from ..waits import Lateness
+from ..workload import read_workload
+
+JOBS = {"ddp": "torch_job", "mirrored": "tensorflow_job"}
+
+
+def main(workload_file: str, rank: int, addresses: list[str], seed: int) -> None:
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what frameworks print goes to the log
+    workload, lateness = read_workload(workload_file), Lateness()
+    rng = np.random.default_rng([seed, rank, len(addresses)])
+    shape = 1 / workload.cv**2
+    factor = workload.slow_worker if rank == 1 else 1.0
+
+    def wait(seconds: float) -> None:
+        lateness.wait(rng.gamma(shape, factor * seconds / shape))
+
+    job = importlib.import_module(f"{__package__}.{JOBS[workload.mode]}").Job(workload, rank, addresses, wait)
+    print(json.dumps({"ready": True}), file=channel, flush=True)
+    commands: SimpleQueue[dict] = SimpleQueue()
+    threading.Thread(target=_listen, args=(commands,), daemon=True).start()
+    while command := commands.get():
+        lateness.waits.clear()
+        times = [time.time()]
+
+        def train(times: list[float] = times) -> None:
+            job.round()
+            times.append(time.time())
+
+        if command["trace"]:
+            job.traced(train, command["rounds"], Path(command["trace"]))
+        else:
+            for _ in range(command["rounds"]):
+                train()
+        late = float(np.mean(lateness.waits or [0.0]))
+        print(json.dumps({"times": times, "late_mean_s": late}), file=channel, flush=True)
+
+
+def _listen(commands: SimpleQueue) -> None:
+    for line in sys.stdin:
+        commands.put(json.loads(line))
+    os._exit(0)  # measure is done, or gone
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))
