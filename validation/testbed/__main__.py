@@ -25,7 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("workload", help="a workload file (JSON)")
     run.add_argument("out", help="folder for the series")
     run.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
-    run.add_argument("--seconds", type=float, default=36.0, help="length of the one-worker run (default 36)")
+    run.add_argument(
+        "--seconds", type=float, default=36.0, help="length of the one-worker run, of each run of ranks (default 36)"
+    )
     run.add_argument("--trace-steps", type=int, default=12, help="steps to trace after each run (default 12)")
     run.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8], help="of a data-parallel workload")
     run.add_argument("--nice", type=int, default=0, help="niceness of the processes, -20 to 19")
@@ -72,7 +74,12 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
         }
         if read_workload(options.workload).mode in RANKS:
             rounds = measure_rounds(
-                options.workload, options.out, ranks=options.ranks, trace_rounds=options.trace_steps, **shared
+                options.workload,
+                options.out,
+                ranks=options.ranks,
+                seconds=options.seconds,
+                trace_rounds=options.trace_steps,
+                **shared,
             )
             console.print(_rounds_table(options.out, rounds))
             return
