@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from statistics import mean
 
 import click
 
@@ -13,7 +14,7 @@ from .options import DURATION
 __all__ = ["profile", "serve"]
 
 FOLDERS = {"tensorflow": "tensorflow", "torch": "pytorch"}  # in `adapters`
-TENSORFLOW_ONLY = {"untraced_steps", "style", "ps", "worker", "batch_size"}
+TENSORFLOW_ONLY = {"style", "ps", "worker", "batch_size"}
 TORCH_ONLY = {"master", "rank"}
 
 
@@ -23,7 +24,7 @@ TORCH_ONLY = {"master", "rank"}
               help="A parameter server and a worker, or two data-parallel ranks.")  # fmt: skip
 @click.option("--steps", type=int, help="To trace: one record each.  [default: 50; torch: 12]")
 @click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; torch: 5]")
-@click.option("--untraced-steps", type=int, help="TensorFlow: to time without tracing.  [default: as many as --steps]")
+@click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
 @click.option("--style", type=click.Choice(["graph", "strategy"]),
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
@@ -69,7 +70,10 @@ def profile(ctx: click.Context, model: str, framework: str, output: str, **setti
         return
     click.echo(repr(recorded))
     for untraced in recorded.throughputs:
-        traced = float(recorded.values("step_time").mean())
-        plain = 1 / untraced.steps_per_second
-        click.echo(f"\nwithout tracing a step takes {plain:.4g} s; tracing makes it {traced / plain - 1:+.0%} longer")
+        ranks, plain = untraced.workers, untraced.workers / untraced.steps_per_second
+        times = [one.round_time for one in recorded.rounds if one.ranks == ranks] or recorded.values("step_time")
+        step = "a step" if ranks == 1 else f"a step of {ranks} ranks"
+        click.echo(
+            f"\nwithout tracing {step} takes {plain:.4g} s; tracing makes it {mean(times) / plain - 1:+.0%} longer"
+        )
     click.echo(f"wrote {output}")

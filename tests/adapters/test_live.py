@@ -11,8 +11,8 @@ import pytest
 
 from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError, QueueModelWarning
 from queuemodel.adapters.live.addresses import free_addresses
+from queuemodel.adapters.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
-from queuemodel.adapters.tensorflow.live.hosts import recorded_network
 
 pytestmark = pytest.mark.live
 

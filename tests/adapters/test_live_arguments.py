@@ -6,11 +6,11 @@ from click.testing import CliRunner
 from queuemodel import Cluster, DataError, ProfilingError, QueueModelError
 from queuemodel.adapters.live.addresses import free_addresses, split_address
 from queuemodel.adapters.live.functions import function_name
+from queuemodel.adapters.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
 from queuemodel.adapters.tensorflow.children.models import BUILT_IN
 from queuemodel.adapters.tensorflow.children.serve import serve
 from queuemodel.adapters.tensorflow.live import profile_live
-from queuemodel.adapters.tensorflow.live.hosts import recorded_network
 
 
 @pytest.fixture(autouse=True)

@@ -53,8 +53,8 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
     assert Profile.load(tmp_path / "ddp.json") == profile
     runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2")]
     assert read_traces(runs, batch_size=30).rounds == profile.rounds
-    assert [kind for kind, _, _ in seen] == (["warmup"] * 3 + ["traced"] * 6) * 2
-    assert seen[-1][1:] == (18, 18)
+    assert [kind for kind, _, _ in seen] == (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 2
+    assert seen[-1][1:] == (30, 30)
     curve = predict(profile, workers=[1, 2, 4])
     assert curve.rounds_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
     assert all(curve.steps_per_second > 0)

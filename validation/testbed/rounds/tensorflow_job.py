@@ -77,19 +77,21 @@ class _TimedLayer:
         @tf.custom_gradient
         def layer(x: tf.Tensor, *tensors: tf.Tensor) -> tuple:
             def gradient(upstream: tf.Tensor) -> tuple:
-                x = self._computed(upstream, self.layer.backward_s, "backward")
-                # a factor of its own for each tensor: equal ones would be merged
-                return x, *(tf.fill(tf.shape(t), x * (1e-6 * (i + 1))) for i, t in enumerate(tensors))
+                with tf.name_scope(f"gradient_tape/{self.layer.name}"):  # TensorFlow's own name for it
+                    x = self._computed(upstream, self.layer.backward_s)
+                    # a factor of its own for each tensor: equal ones would be merged
+                    return x, *(tf.fill(tf.shape(t), x * (1e-6 * (i + 1))) for i, t in enumerate(tensors))
 
-            return self._computed(x, self.layer.forward_s, "forward"), gradient
+            with tf.name_scope(self.layer.name):
+                return self._computed(x, self.layer.forward_s), gradient
 
         return layer(x, *(variable.read_value() for variable in self.variables))
 
-    def _computed(self, x: tf.Tensor, seconds: float, which: str) -> tf.Tensor:
+    def _computed(self, x: tf.Tensor, seconds: float) -> tf.Tensor:
         def run(x: np.ndarray) -> np.ndarray:
             self.wait(seconds)
             return x
 
-        result = tf.numpy_function(run, [x], tf.float32, name=f"{self.layer.name}_{which}")
+        result = tf.numpy_function(run, [x], tf.float32, name="computed")
         result.set_shape([])
         return result

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import importlib.util
 import os
-import queue
-import socket
-import sys
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from ....checks import require_count, require_number, require_writable
+from ....checks import require_count, require_writable
 from ....errors import DataError, MissingDependencyError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses, interface_to, split_address
-from ...live.functions import function_name
-from ...live.interrupts import Interrupts
-from ...live.progress import Progress
-from ...live.scratch import empty_folder, scratch_folder
+from ...live.data_parallel import profile_ranks, ranks_settings
 from ..traces import read_traces
-from .run import Run
-
-LONGEST_RUN = 7 * 24 * 3600.0
-READING = 0.1  # of the time limit
 
 
 def profile_live(
@@ -35,6 +20,7 @@ def profile_live(
     *,
     steps: int = 12,
     warmup: int = 5,
+    untraced_steps: int | None = None,
     master: str | None = None,
     rank: int | None = None,
     time_limit: float = 600.0,
@@ -56,6 +42,9 @@ def profile_live(
         To trace, on one rank and on two. Rank 0 decides for both.
     warmup : int
         Steps before each recording; two at least, since the first ones fill the buckets anew.
+    untraced_steps : int, optional
+        Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
+        `steps` unless given; 0 for none.
     master : str, optional
         ``HOST:PORT`` at which rank 0 waits for rank 1; both on this machine unless given.
     rank : 0 or 1, optional
@@ -91,38 +80,24 @@ def profile_live(
     --------
     >>> profile = profile_live("queuemodel.adapters.pytorch.examples:mlp")  # doctest: +SKIP
     """
-    require_number(time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError)
-    settings: dict[str, Any] = {
-        "model": function_name(model),
-        "steps": require_count(steps, "steps", error=DataError),
-        "warmup": require_count(warmup, "warmup", least=2, error=DataError),
-        "until": time.monotonic() + (1 - READING) * time_limit,
-        "path": sys.path,
-    }
+    settings = ranks_settings(model, steps=steps, warmup=warmup, untraced_steps=untraced_steps, time_limit=time_limit)
     here = _ranks_here(master, rank)
     settings["master"] = master or free_addresses(1)[0]
     environment = _environment(settings["master"], alone=master is not None)
     require_writable(output)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'")
-    show = sys.stderr.isatty() if progress is None else progress
-    total = (settings["warmup"] + settings["steps"]) * (2 if 0 in here else 1)
-    inbox: queue.SimpleQueue = queue.SimpleQueue()
-    with (
-        Interrupts(wake=lambda: inbox.put((None, {}))) as interrupts,
-        scratch_folder() as folder,
-        Progress(total, show=show, on_step=on_step) as bar,
-    ):
-        kept = empty_folder(traces) if traces is not None else Path(folder, "traces")
-        run = Run(settings, Path(folder), kept, inbox=inbox, progress=bar, interrupts=interrupts)
-        run.train(here, environment)
-        if 0 not in here:
-            return None
-        bar.say("reading the traces")
-        profile = _profile(run, here)
-        if output is not None:
-            profile.save(output)
-    return profile
+    return profile_ranks(
+        f"{__package__}.rank",
+        settings,
+        lambda folders, facts: read_traces(folders, batch_size=facts["batch_size"], name=settings["model"]),
+        here=here,
+        environment=environment,
+        output=output,
+        traces=traces,
+        progress=progress,
+        on_step=on_step,
+    )
 
 
 def _ranks_here(master: str | None, rank: int | None) -> tuple[int, ...]:
@@ -141,18 +116,3 @@ def _environment(master: str, *, alone: bool) -> dict[str, str]:
     if interface := interface_to(master):
         environment["GLOO_SOCKET_IFNAME"] = interface
     return {name: value for name, value in environment.items() if name not in os.environ}
-
-
-def _profile(run: Run, here: Sequence[int]) -> Profile:
-    profile = read_traces(
-        [run.traces / "trace_n1", run.traces / "trace_n2"],
-        batch_size=run.facts["batch_size"],
-        name=run.settings["model"],
-    )
-    source = msgspec.structs.replace(
-        profile.source,
-        framework_version=run.facts["version"],
-        taken_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        hosts={f"rank:{rank}": socket.gethostname() for rank in here},
-    )
-    return msgspec.structs.replace(profile, source=source)

@@ -16,6 +16,7 @@ from ...live.functions import extend_path, imported
 from ...live.parent import attach, leave, one_line
 
 FILE = "rank{}.pt.trace.json.gz"
+KINDS = ("warmup", "steps", "untraced_steps")
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
@@ -37,9 +38,9 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         world_size=2,
         timeout=timedelta(seconds=max(1.0, settings["until"] - time.monotonic())),
     )
-    numbers = torch.tensor([settings["warmup"], settings["steps"]])
+    numbers = torch.tensor([settings[kind] for kind in KINDS])
     distributed.broadcast(numbers, 0)
-    settings["warmup"], settings["steps"] = numbers.tolist()
+    settings |= zip(KINDS, numbers.tolist(), strict=True)
     if rank == 1:
         module, step = _build(settings["model"])
     own = traces / "trace_n2" / FILE.format(rank)
@@ -83,34 +84,54 @@ def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
 def _record(
     module: Any, step: Callable[[Any], Any], path: Path, settings: dict[str, Any], say: Callable[..., None]
 ) -> int:
-    """Train, write the trace of the steps after the warm-up, and return the examples of each."""
+    """Train, write the trace of the steps after the warm-up, time others, and return the examples of each."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
     warmup, steps = settings["warmup"], settings["steps"]
     path.parent.mkdir(parents=True, exist_ok=True)
+    sizes: set[int] = set()
+
+    def train(kind: str) -> None:
+        try:
+            size = step(module)
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            raise ProfilingError(f"model {settings['model']!r}: {one_line(error)}") from None
+        if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
+            raise ProfilingError(
+                f"model {settings['model']!r}: step must return its number of examples, the same each time, "
+                f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
+            )
+        sizes.add(size)
+        say(step=kind)
+
     with profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
         record_shapes=True,
         schedule=schedule(wait=0, warmup=warmup, active=steps, repeat=1),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
     ) as profiler:
-        sizes: set[int] = set()
         for number in range(warmup + steps):
-            try:
-                size = step(module)
-            except (Exception, SystemExit) as error:
-                traceback.print_exc()
-                raise ProfilingError(f"model {settings['model']!r}: {one_line(error)}") from None
-            if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
-                raise ProfilingError(
-                    f"model {settings['model']!r}: step must return its number of examples, the same each time, "
-                    f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
-                )
-            sizes.add(size)
+            train("warmup" if number < warmup else "traced")
             profiler.step()
-            say(step="warmup" if number < warmup else "traced")
+    _finish_started()
+    start = time.perf_counter()
+    for _ in range(settings["untraced_steps"]):
+        train("untraced")
+    _finish_started()
+    if untraced := settings["untraced_steps"]:
+        ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
     return sizes.pop()
+
+
+def _finish_started() -> None:
+    """An accelerator computes beside the program."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _short(value: object) -> str:

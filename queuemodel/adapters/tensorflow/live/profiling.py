@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-import queue
 import socket
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -17,13 +14,11 @@ from ....checks import require_writable
 from ....errors import DataError
 from ....training.job import Throughput
 from ....training.profile import Profile
-from ...live.interrupts import Interrupts
-from ...live.progress import Progress
-from ...live.scratch import empty_folder, scratch_folder
+from ...live.hosts import recorded_network
+from ...live.run import ground
 from .._imports import require_installed
 from ..addresses import is_here, require_answer
 from ..reading import read_traces
-from .hosts import recorded_network
 from .outcome import EndedEarlyError, outcome
 from .plan import STYLES, Plan
 from .run import JOBS, Run
@@ -109,17 +104,10 @@ def profile_live(
     require_installed()
     for job, address in (plan.elsewhere or {}).items():
         require_answer(job, address, seconds=min(ANSWER_LIMIT, plan.time_limit))
-    show = sys.stderr.isatty() if progress is None else progress
-    inbox: queue.SimpleQueue = queue.SimpleQueue()
-    with (
-        Interrupts(wake=lambda: inbox.put((None, {}))) as interrupts,
-        scratch_folder() as folder,
-        Progress(plan.total, show=show, on_step=on_step) as bar,
-    ):
-        kept = empty_folder(traces) if traces is not None else Path(folder, "traces")
-        run = Run(plan, Path(folder), kept, inbox=inbox, progress=bar, interrupts=interrupts)
+    with ground(plan.total, traces=traces, progress=progress, on_step=on_step) as prepared:
+        run = Run(plan, prepared)
         ended = run.train()
-        bar.say("reading the traces")
+        run.progress.say("reading the traces")
         profile = _profile(run, failed=ended is not None)
         if profile is not None and output is not None:
             try:

@@ -9,14 +9,12 @@ import queue
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
 from ...live.addresses import free_addresses
-from ...live.interrupts import Interrupts
 from ...live.processes import GRACE, Child
-from ...live.progress import Progress
+from ...live.run import Ground, LiveRun, cannot_start
 from ..addresses import require_answer
 from ..reading.traces import READING_SPEED
 from .plan import STYLES, Plan
@@ -27,47 +25,34 @@ WATCH = 2.0  # seconds without news after which servers elsewhere are asked whet
 JOBS = {"ps": "parameter server", "worker": "worker"}
 
 
-class Run:
+class Run(LiveRun):
     """Starts the processes that the plan needs and follows them.
 
     Attributes
     ----------
-    facts : dict
-        What the trainer said of the job; empty until it has.
     untraced : list of float
         Seconds of each step timed without traces.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        folder: Path,
-        traces: Path,
-        *,
-        inbox: queue.SimpleQueue,
-        progress: Progress,
-        interrupts: Interrupts,
-    ) -> None:
-        self.plan, self.folder, self.traces = plan, folder, traces
-        self.inbox, self.progress, self.interrupts = inbox, progress, interrupts
-        self.children: list[Child] = []
-        self.facts: dict[str, Any] = {}
+    def __init__(self, plan: Plan, ground: Ground) -> None:
+        super().__init__(ground)
+        self.plan = plan
         self.untraced: list[float] = []
         self.traced_bytes = 0
 
     def train(self) -> BaseException | None:
         """Start the processes, follow them to the end, and leave none behind; return what ended the run early."""
         try:
-            self._follow(self._start())
+            self._follow(self._start_all())
         except (ProfilingError, KeyboardInterrupt, TimeoutError) as error:
             return error
-        except OSError as error:  # no room for logs, no memory for processes
-            return ProfilingError(f"{error.filename or 'a process'}: cannot be started: {error.strerror or error}")
+        except OSError as error:
+            return cannot_start(error)
         finally:
             self._end()
         return None
 
-    def _start(self) -> Child:
+    def _start_all(self) -> Child:
         self.progress.say("starting TensorFlow")
         self.traces.mkdir(exist_ok=True)
         module, _ = STYLES[self.plan.style]
@@ -75,7 +60,7 @@ class Run:
         here = [] if self.plan.elsewhere else ["ps"] if self.plan.style == "graph" else JOBS
         for job in here:
             options = [f"--job={job}", f"--ps={addresses['ps']}", f"--worker={addresses['worker']}", "--follow"]
-            self._child(JOBS[job], "serve", options, gpu=job == "worker")
+            self.start(JOBS[job], f"{CHILDREN}.serve", options, _environment(gpu=job == "worker"))
         settings = {
             **addresses,
             "model": self.plan.model,
@@ -91,19 +76,7 @@ class Run:
         }
         computes = self.plan.style == "graph" and not self.plan.elsewhere
         name = "worker" if computes else "coordinator"
-        return self._child(name, module, [json.dumps(settings)], gpu=computes)
-
-    def _child(self, name: str, module: str, arguments: list[str], *, gpu: bool) -> Child:
-        child = Child(
-            name,
-            f"{CHILDREN}.{module}",
-            arguments,
-            scratch=self.folder,
-            inbox=self.inbox,
-            environment=_environment(gpu=gpu),
-        )
-        self.children.append(child)
-        return child
+        return self.start(name, f"{CHILDREN}.{module}", [json.dumps(settings)], _environment(gpu=computes))
 
     def _left(self) -> float:
         """Seconds for training, so that its end and reading the traces are over by the deadline."""
@@ -164,8 +137,7 @@ class Run:
             child.ask_to_stop()
             while not child.wait(0.05) and time.monotonic() < patience and len(self.interrupts.received) == asked:
                 pass
-        for child in reversed(self.children):
-            child.kill()
+        self.kill()
         with contextlib.suppress(queue.Empty):
             while True:
                 _, message = self.inbox.get_nowait()

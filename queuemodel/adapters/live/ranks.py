@@ -1,4 +1,4 @@
-"""One live run: this machine's ranks, what they have told so far, and their end."""
+"""A live run of data-parallel ranks: one alone, then two together, on this machine or each on its own."""
 
 from __future__ import annotations
 
@@ -7,66 +7,48 @@ import json
 import queue
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ....errors import ProfilingError
-from ...live.interrupts import Interrupted, Interrupts
-from ...live.processes import Child
-from ...live.progress import Progress
+from ...errors import ProfilingError
+from .interrupts import Interrupted
+from .processes import Child
+from .run import Ground, LiveRun, cannot_start
 
 NEWS = 1.0  # seconds to wait for the cause, where one rank's failure may be due to the other's end
 
 
-class Run:
-    """Starts the ranks and follows them.
+class RanksRun(LiveRun):
+    """Starts the ranks of this machine, each the module ``rank`` with ``settings``, and follows them.
 
     Attributes
     ----------
-    facts : dict
-        What rank 0 said of the job; empty until it has.
+    untraced : dict
+        Seconds of a round without tracing, by the number of ranks; the first one's on this machine.
     """
 
-    def __init__(
-        self,
-        settings: dict[str, Any],
-        folder: Path,
-        traces: Path,
-        *,
-        inbox: queue.SimpleQueue,
-        progress: Progress,
-        interrupts: Interrupts,
-    ) -> None:
-        self.settings, self.folder, self.traces = settings, folder, traces
-        self.inbox, self.progress, self.interrupts = inbox, progress, interrupts
-        self.children: list[Child] = []
-        self.facts: dict[str, Any] = {}
-        self.doing = "starting PyTorch"
+    def __init__(self, rank: str, settings: dict[str, Any], ground: Ground) -> None:
+        super().__init__(ground)
+        self.rank, self.settings = rank, settings
+        self.untraced: dict[int, float] = {}
+        self.doing = "starting"
 
     def train(self, ranks: Sequence[int], environment: Mapping[str, str]) -> None:
         """Start the processes, follow them to the end, and leave none behind (raises ProfilingError, Interrupted)."""
         try:
             self.progress.say(self.doing)
             for rank in ranks:
-                self._start(rank, environment, self.traces if rank == ranks[0] else self.folder / "sent")
+                traces = self.traces if rank == ranks[0] else self.folder / "sent"
+                settings = {**self.settings, "rank": rank, "traces": str(traces.resolve())}
+                self.start(f"rank {rank}", self.rank, [json.dumps(settings)], environment)
             self._follow()
-        except OSError as error:  # no room for logs, no memory for processes
-            raise ProfilingError(
-                f"{error.filename or 'a process'}: cannot be started: {error.strerror or error}"
-            ) from None
+        except OSError as error:
+            raise cannot_start(error) from None
         except KeyboardInterrupt:
             signals = self.interrupts.received
             status = 128 + signals[0] if signals else 130
             raise Interrupted("interrupted; nothing is saved", None, status=status) from None
         finally:
-            for child in reversed(self.children):
-                child.kill()
-
-    def _start(self, rank: int, environment: Mapping[str, str], traces: Path) -> None:
-        settings = {**self.settings, "rank": rank, "traces": str(traces.resolve())}
-        module, arguments = f"{__package__}.rank", [json.dumps(settings)]
-        child = Child(f"rank {rank}", module, arguments, scratch=self.folder, inbox=self.inbox, environment=environment)
-        self.children.append(child)
+            self.kill()
 
     def _follow(self) -> None:
         running = set(self.children)
@@ -96,6 +78,8 @@ class Run:
             self.progress.step(message["step"])
         if "batch_size" in message:
             self.facts = message
+        if "untraced" in message:
+            self.untraced[message["ranks"]] = message["untraced"]
 
     def _failure(self, child: Child, said: str) -> ProfilingError:
         """Where the other rank was killed, that is the cause and not what this one says about it."""

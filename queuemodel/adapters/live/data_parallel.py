@@ -1,0 +1,116 @@
+"""Live profiling of data-parallel training, whatever the framework: ranks train, and their traces become a profile."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...checks import require_count, require_number
+from ...errors import DataError
+from ...training.job import Throughput
+from ...training.profile import Profile
+from .functions import function_name
+from .hosts import recorded_network
+from .ranks import RanksRun
+from .run import ground
+
+LONGEST_RUN = 7 * 24 * 3600.0
+READING = 0.1  # of the time limit
+
+#: What is trained: alone, and with another.
+RUNS = ("trace_n1", "trace_n2")
+
+
+def ranks_settings(
+    model: str | Callable[[], Any],
+    built_in: Sequence[str] = (),
+    *,
+    steps: int,
+    warmup: int,
+    untraced_steps: int | None,
+    time_limit: float,
+) -> dict[str, Any]:
+    """Check what every framework's ranks are told (raises DataError)."""
+    require_number(time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError)
+    traced = require_count(steps, "steps", error=DataError)
+    return {
+        "model": function_name(model, built_in),
+        "steps": traced,
+        "warmup": require_count(warmup, "warmup", least=2, error=DataError),
+        "untraced_steps": require_count(
+            traced if untraced_steps is None else untraced_steps, "untraced_steps", least=0, error=DataError
+        ),
+        "until": time.monotonic() + (1 - READING) * time_limit,
+        "path": sys.path,
+    }
+
+
+def profile_ranks(
+    rank: str,
+    settings: dict[str, Any],
+    read: Callable[[Sequence[Path], dict[str, Any]], Profile],
+    *,
+    here: Sequence[int],
+    environment: Mapping[str, str],
+    output: str | os.PathLike[str] | None,
+    traces: str | os.PathLike[str] | None,
+    progress: bool | None,
+    on_step: Callable[[str, int, int], None] | None,
+) -> Profile | None:
+    """Train the ranks that are ``here``; rank 0's machine reads the traces of both and makes the profile.
+
+    Parameters
+    ----------
+    rank : str
+        Module of a rank's process.
+    settings : dict
+        What `ranks_settings` checked, and what else the module needs.
+    read : function
+        From the folders of `RUNS`, and what rank 0 told of the job, to a profile.
+    here : sequence of int
+        Ranks on this machine.
+    environment : dict
+        Added to the processes' own.
+    output, traces, progress, on_step
+        As of every ``profile_live``.
+
+    Raises
+    ------
+    ProfilingError, Interrupted
+        Nothing is saved.
+    """
+    each = settings["warmup"] + settings["steps"] + settings["untraced_steps"]
+    total = each * (2 if 0 in here else 1)
+    with ground(total, traces=traces, progress=progress, on_step=on_step) as prepared:
+        run = RanksRun(rank, settings, prepared)
+        run.train(here, environment)
+        if 0 not in here:
+            return None
+        run.progress.say("reading the traces")
+        profile = read([run.traces / folder for folder in RUNS], run.facts)
+        replace = msgspec.structs.replace
+        profile = replace(
+            profile,
+            source=replace(
+                profile.source,
+                framework_version=run.facts["version"],
+                taken_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                hosts={f"rank:{one}": socket.gethostname() for one in here},
+            ),
+            cluster=replace(profile.cluster, **recorded_network()),
+            throughputs=[
+                Throughput(workers=ranks, steps_per_second=ranks / seconds)
+                for ranks, seconds in sorted(run.untraced.items())
+            ],
+        )
+        if output is not None:
+            profile.save(output)
+    return profile
