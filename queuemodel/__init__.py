@@ -12,6 +12,7 @@ from .errors import (
     QueueModelWarning,
 )
 from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
+from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .solvers import (
     AQL,
     ApproximateMVA,
@@ -86,6 +87,8 @@ __all__ = [
     "Operation",
     "Parameter",
     "PhaseType",
+    "PlacedStep",
+    "PlacementModel",
     "Plan",
     "Profile",
     "ProfilingError",
@@ -109,6 +112,7 @@ __all__ = [
     "barrier_time",
     "bottleneck_switches",
     "fit",
+    "fit_placements",
     "geometric_bounds",
     "knee_throughput",
     "knee_width",
@@ -118,6 +122,7 @@ __all__ = [
     "proportional_bounds",
     "queue_length_variance",
     "read_jmva",
+    "read_placements",
     "read_throughputs",
     "saturation_population",
     "sensitivity",

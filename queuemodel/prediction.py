@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from .checks import require_choice, require_seed, require_share
 from .errors import ModelError
+from .placements import PlacedStep, fit_placements, read_placements
+from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit_rounds
 from .strategies.half import NUMBERS, own_scv
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
@@ -36,7 +38,7 @@ SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded"}
 
 
 def predict(
-    data: Profile | Sequence[Throughput],
+    data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
     *,
     workers: int | Iterable[int] = range(1, 33),
     strategy: Strategy | None = None,
@@ -51,13 +53,15 @@ def predict(
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
+    gpus_per_node: int | None = None,
     **changes: Any,
 ) -> ThroughputCurve:
     """Predict throughput against the number of workers.
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput
+    data : Profile, or sequence of Throughput or of PlacedStep
+        A worker of the latter is a GPU.
     workers : iterable of int
     strategy : str, optional
         How the job trains: ``"async-ps"``, asynchronously on parameter servers; ``"sync-ps"``, ``"bounded-staleness"``,
@@ -87,6 +91,8 @@ def predict(
         Results of a round of sync-ps that it does not wait for.
     staleness_bound : int, optional
         Steps that a worker may be ahead of the slowest: bounded-staleness.
+    gpus_per_node : int, optional
+        Of a job measured by placement (`fit_placements`), which needs ``batch_size`` too where several were measured.
     **changes
         What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`.
 
@@ -102,13 +108,27 @@ def predict(
     require_network(congestion_control, buffer, where="predict: ")
     changes |= {"congestion_control": congestion_control, "buffer": buffer}
     changes = {name: value for name, value in changes.items() if value is not None}
+    numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
+    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
+        others = {
+            "strategy": strategy not in (None, "all-reduce"), "method": method != "auto", "form": form != "links",
+            "throughputs": bool(throughputs), **{name: number is not None for name, number in numbers.items()},
+            **{name: name != "batch_size" for name in changes},
+        }  # fmt: skip
+        if asked_too := next((name for name, so in others.items() if so), None):
+            raise ModelError(f"predict: {asked_too} does not apply to a job measured by placement; leave it out")
+        return fit_placements(cast("Sequence[PlacedStep]", data)).throughput(
+            counts, gpus_per_node=gpus_per_node, batch_size=changes.get("batch_size"), confidence=confidence, seed=seed
+        )
+    data = cast("Profile | Sequence[Throughput]", data)
+    if gpus_per_node is not None:
+        raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
     rounds_only = isinstance(data, Profile) and not (data.steps or data.throughputs or throughputs)
     if rounds_only and strategy != "all-reduce":
         raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
-    numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
     joint: Literal["all-reduce", "sync-ps"] = "all-reduce" if strategy == "all-reduce" else "sync-ps"
@@ -195,6 +215,8 @@ def _simulated(
     return trace_curve(profile, untraced=untraced, **asked, **changes)
 
 
-def load(path: str | os.PathLike[str]) -> Profile | list[Throughput]:
-    """Read a profile (JSON) or measured throughputs (a file whose name ends in .csv)."""
-    return read_throughputs(path) if Path(path).suffix.lower() == ".csv" else Profile.load(path)
+def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
+    """Read a profile (JSON), or measured throughputs or step times by placement (a file whose name ends in .csv)."""
+    if Path(path).suffix.lower() != ".csv":
+        return Profile.load(path)
+    return read_placements(path) if holds_placements(path) else read_throughputs(path)

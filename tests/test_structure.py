@@ -22,6 +22,7 @@ LAYERS = [
     {"data"},
     {"traces", "scheduling"},
     {"strategies"},
+    {"placements"},
     {"prediction"},
     {"plotting", "adapters"},
     {"cli", "__main__", "__init__"},

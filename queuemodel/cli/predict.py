@@ -53,6 +53,7 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
                          help="Of the network: separate links and update, or one server station."),
             click.option("--throughputs", type=click.Path(dir_okay=False), help="CSV of throughputs to fit too."),
             click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
+            click.option("--gpus-per-node", type=COUNT, help="Step times by placement: GPUs of a node."),
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
             click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
             click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
@@ -90,7 +91,8 @@ def _curve(
 def predict(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
-    PROFILE is a profile's JSON, or a CSV with the columns workers,steps_per_second[,parameter_servers].
+    PROFILE is a profile's JSON, or a CSV with the columns workers,steps_per_second[,parameter_servers], or with
+    nodes,gpus,batch_size,step_time[,gpus_per_node]; a worker is a GPU then.
 
     \b
     Examples:
@@ -98,6 +100,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s --format json
       queuemodel predict throughputs.csv --workers 1:16
       queuemodel predict throughputs.csv --strategy all-reduce
+      queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4 --workers 1:64
     """
     require_writable(plot, suffixes=PICTURES)
     curve = _curve(**options)

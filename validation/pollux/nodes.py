@@ -18,6 +18,7 @@ from queuemodel import RoundModel, Throughput
 from queuemodel.training.prior import RoundPrior, round_prior
 
 from ..prior import NO_JOB
+from .placements import applications, far_of, fit_near, predicted, single
 
 
 def jobs(folder: Path) -> Iterator[dict[int, float]]:
@@ -54,7 +55,13 @@ def main() -> None:
     forms = {"learnt": learnt, "learnt, costs of any size for every law": replace(learnt, growing_cost=None)}
     for name, prior in {**forms, "ring, bandwidth": None}.items():
         error = np.abs(errors(folder, prior))
-        print(f"{name}: {error.mean():.1%}, 95th percentile {np.quantile(error, 0.95):.1%}, {len(error)} measurements")
+        _print(name, error)
+    joint = [predicted(fit_near(points), far_of(points)) for points in map(single, applications().values())]
+    _print("all batch sizes of an application together", np.abs(np.concatenate(joint)))
+
+
+def _print(name: str, error: np.ndarray) -> None:
+    print(f"{name}: {error.mean():.1%}, 95th percentile {np.quantile(error, 0.95):.1%}, {len(error)} measurements")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+"""The law's parameters from measured placements: all batch sizes of a job share them.
+
+That is what makes few placements enough: where the batch is large the all-reduce hides and stragglers show, where it is
+small the all-reduce shows. Least squares of logarithms, robust (pseudo-Huber), with a prior for what the measurements
+do not tell (maximum a posteriori); uncertainty by the normal approximation there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..errors import FitError, ModelError
+from .law import PARAMETERS, step_time
+from .measured import PlacedStep
+from .model import Alone, PlacementModel
+
+#: Means and standard deviations (assumed). The all-reduce times are relative to the fastest step on one GPU.
+PRIOR = {
+    "forward": (np.log(0.5), 1.0),  # a backward pass takes twice as long as a forward pass
+    "straggling": (np.log(0.03), 0.7),
+    "across": (0.0, 3.0),
+    "inside": (np.log(0.1), 1.5),
+    "sharing": (0.25, 0.25),
+    "growth": (0.3, 0.15),  # as large as the differences between jobs of one cluster (docs/explanation/placements)
+}
+
+#: Relative error of a measurement, and how many measurements that assumption is worth.
+ERROR, ASSUMED = 0.05, 5
+
+
+def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
+    """Fit how a data-parallel step depends on nodes, GPUs and batch size (`queuemodel.placements.law`).
+
+    Parameters
+    ----------
+    measured : iterable of PlacedStep
+        Some on one GPU; batch sizes on more GPUs must lie among theirs.
+
+    Raises
+    ------
+    FitError
+        When nothing was measured on one GPU, or a batch size lies outside what was.
+    ModelError
+        For what is no PlacedStep.
+    """
+    points = tuple(measured)
+    for point in points:
+        if not isinstance(point, PlacedStep):
+            raise ModelError(f"fit_placements: expected PlacedSteps, got {type(point).__name__}")
+    alone = _alone(points)
+    many = [point for point in points if point.gpus > 1]
+    for point in many:
+        if not alone.covers(point.batch_size):
+            raise FitError(
+                f"fit_placements: {point.gpus} GPUs were measured with a batch of {point.batch_size}, one GPU with "
+                f"{alone.span}; measure one GPU with that batch too"
+            )
+    mean, spread = np.array([PRIOR[name] for name in PARAMETERS]).T
+    mean = mean + np.log(alone.step_time.min()) * np.isin(PARAMETERS, ("across", "inside"))
+    mode, precision, error = _most_likely(many, alone, mean, spread)
+    return PlacementModel(points, alone, mode, np.linalg.inv(precision), spread, error)
+
+
+def _alone(points: Sequence[PlacedStep]) -> Alone:
+    times: dict[int, list[float]] = {}
+    for point in points:
+        if point.gpus == 1:
+            times.setdefault(point.batch_size, []).append(point.step_time)
+    if not times:
+        raise FitError("fit_placements: at least one step on one GPU must be measured, got none")
+    sizes = sorted(times)
+    return Alone(np.array(sizes), np.array([np.exp(np.log(times[size]).mean()) for size in sizes]))
+
+
+def _most_likely(
+    many: Sequence[PlacedStep], alone: Alone, mean: np.ndarray, spread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The posterior's mode, its precision there, and the relative error of a measurement."""
+    from scipy.optimize import least_squares
+
+    nodes, gpus, fullest, batch = np.array(
+        [(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in many], dtype=int
+    ).reshape(-1, 4).T  # fmt: skip
+    compute = alone.at(batch)
+    logs = np.log([p.step_time for p in many])
+
+    def off(parameters: np.ndarray) -> np.ndarray:
+        return np.asarray(logs - np.log(step_time(parameters, compute, nodes, gpus, fullest)))
+
+    def residuals(parameters: np.ndarray, error: float) -> np.ndarray:
+        x = off(parameters) / error
+        robust = np.sign(x) * np.sqrt(2.0 * (np.sqrt(1.0 + x**2) - 1.0))
+        return np.concatenate([robust, (parameters - mean) / spread])
+
+    start, error = mean, ERROR
+    for _ in range(2):
+        found = least_squares(residuals, start, args=(error,))
+        start = found.x
+        x2 = off(start) ** 2
+        weight = 1.0 / np.sqrt(1.0 + x2 / error**2)
+        error = float(np.sqrt((ASSUMED * ERROR**2 + weight @ x2) / (ASSUMED + len(x2))))
+    return found.x, found.jac.T @ found.jac, error

@@ -1,0 +1,232 @@
+"""The fitted law of a data-parallel job's step on nodes of several GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_count, require_seed, require_share
+from ..errors import ModelError
+from ..results import Result
+from ..training import Parameter, ThroughputCurve
+from ..training.curve import require_workers
+from .law import PARAMETERS, step_time
+from .measured import MOST_EXAMPLES, MOST_GPUS, PlacedStep
+
+DRAWS = 400
+
+#: A parameter of which the measurements leave less than this share of the prior's spread open is told by them.
+TOLD = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """Steps on one GPU, shape (n,), by increasing batch size; linear between them."""
+
+    batch_size: np.ndarray
+    step_time: np.ndarray
+
+    @property
+    def span(self) -> str:
+        """The batch sizes, for messages."""
+        first, last = self.batch_size[[0, -1]]
+        return f"{first}" if first == last else f"{first} to {last}"
+
+    def covers(self, batch_size: int) -> bool:
+        """Whether it lies among those measured."""
+        return bool(self.batch_size[0] <= batch_size <= self.batch_size[-1])
+
+    def at(self, batch_size: np.ndarray | int) -> np.ndarray:
+        """Seconds."""
+        return np.asarray(np.interp(batch_size, self.batch_size, self.step_time))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacementModel(Result):
+    """How long a synchronous data-parallel step takes, by nodes, GPUs and batch size.
+
+    Made by `fit_placements`; a worker of its curves is a GPU.
+
+    Attributes
+    ----------
+    measured : tuple of PlacedStep
+    alone : Alone
+        Steps on one GPU.
+    mode, covariance : ndarray, shapes (6,), (6, 6)
+        The parameters of `queuemodel.placements.law`, and how sure they are.
+    prior_spread : ndarray, shape (6,)
+        Standard deviations before anything was measured.
+    error : float
+        Relative error of a measurement, what the law misses included.
+    """
+
+    measured: tuple[PlacedStep, ...]
+    alone: Alone
+    mode: np.ndarray
+    covariance: np.ndarray
+    prior_spread: np.ndarray
+    error: float
+
+    @property
+    def profiled_nodes(self) -> int:
+        """The most nodes that were measured."""
+        return max(point.nodes for point in self.measured)
+
+    @cached_property
+    def note(self) -> str:
+        """What this fit cannot know."""
+        told = self._told()
+        unknown = [
+            why
+            for name, why in (
+                ("inside", "the all-reduce inside a node"),
+                ("sharing", "how the GPUs of a node share its link"),
+                ("growth", "how the all-reduce grows beyond two nodes"),
+            )
+            if not told[name]
+        ]
+        return f"assumed rather than measured: {', '.join(unknown)}" if unknown else ""
+
+    def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
+        """Seconds of a step.
+
+        Parameters
+        ----------
+        nodes, gpus : int
+        batch_size : int
+            Examples per GPU and step.
+        gpus_per_node : int, optional
+            On the node that has most of them; as even as can be, unless given.
+
+        Raises
+        ------
+        ModelError
+            For a placement that cannot be, a batch size outside those of one GPU, or several nodes of which none was
+            measured.
+        """
+        placed = PlacedStep(
+            nodes=nodes, gpus=gpus, batch_size=batch_size, step_time=1.0, gpus_per_node=gpus_per_node or 0
+        )
+        compute = self._compute(batch_size, placed.nodes)
+        shape = np.array([[placed.nodes], [placed.gpus], [placed.gpus_per_node]])
+        return float(step_time(self.mode, compute, *shape)[0])
+
+    def throughput(
+        self,
+        gpus: int | Iterable[int] = range(1, 33),
+        *,
+        gpus_per_node: int | None = None,
+        batch_size: int | None = None,
+        confidence: float = 0.9,
+        seed: int = 0,
+    ) -> ThroughputCurve:
+        """Predict throughput against the number of GPUs, on as few nodes as they fit.
+
+        Parameters
+        ----------
+        gpus : iterable of int
+            Increasing.
+        gpus_per_node : int, optional
+            As many as the fullest measured node has, unless given.
+        batch_size : int, optional
+            Examples per GPU and step; may be left out where only one was measured.
+        confidence : float
+            Probability of the interval, which covers the fit's uncertainty and that of a measurement.
+        seed : int
+
+        Raises
+        ------
+        ModelError
+            As `step_time`.
+        """
+        N = require_workers(gpus)
+        require_share(confidence, "throughput: confidence", open_ended=True)
+        g = require_count(
+            max(point.gpus_per_node for point in self.measured) if gpus_per_node is None else gpus_per_node,
+            "throughput: gpus_per_node", most=MOST_GPUS,
+        )  # fmt: skip
+        size = self._batch_size(batch_size)
+        k, fullest = -(-N // g), np.minimum(N, g)
+        compute = self._compute(size, int(k.max()))
+        rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
+        draws = rng.multivariate_normal(self.mode, self.covariance, size=DRAWS)
+        spread = np.exp(self.error * rng.standard_normal((DRAWS, 1)))
+        X = N / step_time(self.mode, compute, k, N, fullest)
+        tail = (1.0 - confidence) / 2
+        lower, upper = np.quantile(N / (spread * step_time(draws, compute, k, N, fullest)), [tail, 1.0 - tail], axis=0)
+        return ThroughputCurve(
+            workers=N,
+            steps_per_second=X,
+            lower=np.minimum(lower, X),
+            upper=np.maximum(upper, X),
+            single=float(1.0 / compute),
+            batch_size=size,
+            parameter_servers=0,
+            confidence=confidence,
+            profiled_workers=max(point.gpus for point in self.measured),
+            measured=tuple(
+                (p.gpus, p.gpus / p.step_time)
+                for p in sorted(self.measured, key=lambda p: p.gpus)
+                if (p.batch_size, p.nodes, p.gpus_per_node) == (size, -(-p.gpus // g), min(p.gpus, g))
+            ),
+            method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
+            note=self.note,
+            synchronous=True,
+        )
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        forward, straggling, across, inside, sharing, growth = self.mode
+        share = 1.0 / (1.0 + np.exp(-forward))
+        error, told = dict(zip(PARAMETERS, np.sqrt(np.diag(self.covariance)), strict=True)), self._told()
+        rows = (
+            ("forward share", share, "", "forward", share * (1 - share), "of a step's computation, before gradients"),
+            ("straggling", np.exp(straggling), "", "straggling", None, "spread of a GPU's step, relative to its mean"),
+            ("all-reduce, two nodes", np.exp(across), "s", "across", None, "one GPU each, hidden or not"),
+            ("all-reduce, one node", np.exp(inside), "s", "inside", None, "two GPUs"),
+            ("sharing of a link", sharing, "", "sharing", 1.0, "exponent of the GPUs on a node"),
+            ("growth with nodes", growth, "", "growth", 1.0, "exponent of the nodes"),
+        )
+        return tuple(
+            Parameter(
+                name, float(value), unit, standard_error=float(error[key] * (value if scale is None else scale)),
+                origin="measured" if told[key] else "assumed", identified=told[key], note=note,
+            )
+            for name, value, unit, key, scale, note in rows
+        )  # fmt: skip
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """What was measured, and what the fit cannot know."""
+        return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")
+
+    def _told(self) -> dict[str, bool]:
+        narrowed = np.sqrt(np.diag(self.covariance)) < TOLD * self.prior_spread
+        return dict(zip(PARAMETERS, narrowed.tolist(), strict=True))
+
+    def _batch_size(self, batch_size: int | None) -> int:
+        sizes = {point.batch_size for point in self.measured}
+        if batch_size is None and len(sizes) > 1:
+            raise ModelError(
+                f"throughput: batch_size must be given, since {len(sizes)} were measured ({self.alone.span})"
+            )
+        (only, *_) = sizes
+        return only if batch_size is None else batch_size
+
+    def _compute(self, batch_size: int, nodes: int) -> np.ndarray:
+        require_count(batch_size, "batch_size", most=MOST_EXAMPLES)
+        if not self.alone.covers(batch_size):
+            raise ModelError(f"batch_size: one GPU was measured with {self.alone.span} examples, got {batch_size}")
+        if nodes > 1 and self.profiled_nodes == 1:
+            raise ModelError(
+                f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
+            )
+        return self.alone.at(batch_size)

@@ -1,0 +1,197 @@
+"""Steps by placement: the law against its parts, fits against what made the data, forecasts against measurements."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.placements import law
+from queuemodel.prediction import predict
+from validation.pollux.placements import applications, covered, far_of, fit_near, left_out, predicted, single
+
+#: Forward share a third, no straggling, 0.4 s between two nodes, 0.05 s in one, shared link, growth.
+TRUE = np.array([np.log(0.5), -20.0, np.log(0.4), np.log(0.05), 0.2, 0.3])
+SIZES = {8: 0.1, 16: 0.2, 64: 0.8, 256: 3.2}
+NEAR = [(1, 1, 1), (1, 2, 2), (1, 4, 4), (2, 2, 1), (2, 4, 2), (2, 8, 4), (2, 5, 4)]
+
+
+def seconds(placements, compute, parameters=TRUE):
+    nodes, gpus, fullest = np.array(placements).T
+    return law.step_time(np.asarray(parameters), np.full(len(gpus), compute), nodes, gpus, fullest)
+
+
+def table(parameters=TRUE, *, placements=NEAR, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        qm.PlacedStep(
+            nodes=k, gpus=n, gpus_per_node=g, batch_size=size, step_time=float(t * np.exp(noise * rng.normal()))
+        )
+        for size, compute in SIZES.items()
+        for (k, n, g), t in zip(placements, seconds(placements, compute, parameters), strict=True)
+    ]
+
+
+def test_where_nothing_hides_the_parts_add_up():
+    """Without computation after the forward pass a step is that and a ring's all-reduce."""
+    all_forward = np.array([40.0, -20.0, np.log(0.4), np.log(0.05), 0.5, 0.0])
+    assert seconds([(2, 2, 1), (1, 2, 2), (1, 4, 4)], 1.0, all_forward) == pytest.approx([1.4, 1.05, 1.075])
+    assert seconds([(2, 8, 4)], 1.0, all_forward) == pytest.approx([1 + 0.4 * 1.75 * 2])
+    assert seconds([(16, 16, 1)], 1.0, np.append(all_forward[:5], 0.5)) == pytest.approx([1 + 0.4 * 8**0.5])
+
+
+def test_the_longer_of_backward_pass_and_all_reduce_decides():
+    no_forward = np.array([-40.0, -20.0, np.log(0.4), np.log(0.05), 0.0, 0.3])
+    assert seconds([(2, 2, 1)], 40.0, no_forward) == pytest.approx(40.0, rel=1e-6)
+    assert seconds([(2, 2, 1)], 0.004, no_forward) == pytest.approx(0.4, rel=1e-6)
+
+
+def test_stragglers_are_the_largest_of_normal_numbers():
+    """Mean of the larger of two: 1/sqrt(pi); of three: 3/(2 sqrt(pi)) (textbooks)."""
+    slow = np.array([0.0, np.log(0.1), -30.0, -30.0, 0.0, 0.0])
+    assert seconds([(1, 1, 1), (1, 2, 2), (1, 3, 3)], 1.0, slow) == pytest.approx(
+        [1.0, 1 + 0.1 / np.sqrt(np.pi), 1 + 0.15 / np.sqrt(np.pi)], rel=1e-9
+    )
+
+
+@settings(max_examples=6, deadline=None)
+@given(unit=st.floats(1e-3, 1e3), examples=st.integers(2, 7))
+def test_units_do_not_matter(unit, examples):
+    points = table(noise=0.03)
+    scaled = [
+        qm.PlacedStep(
+            nodes=p.nodes, gpus=p.gpus, gpus_per_node=p.gpus_per_node, batch_size=p.batch_size * examples,
+            step_time=p.step_time * unit,
+        )
+        for p in points
+    ]  # fmt: skip
+    asked = {"nodes": 8, "gpus": 24}
+    one = qm.fit_placements(points).step_time(batch_size=16, **asked)
+    assert qm.fit_placements(scaled).step_time(batch_size=16 * examples, **asked) == pytest.approx(one * unit, rel=1e-3)
+
+
+def test_what_made_the_data_is_found():
+    points = table(placements=[*NEAR, (4, 4, 1), (8, 8, 1), (8, 32, 4)])
+    model = qm.fit_placements(points)
+    found = {parameter.name: parameter.value for parameter in model.parameters}
+    assert found["all-reduce, two nodes"] == pytest.approx(0.4, rel=0.03)
+    assert found["all-reduce, one node"] == pytest.approx(0.05, rel=0.2)
+    assert found["growth with nodes"] == pytest.approx(0.3, abs=0.02)
+    assert found["sharing of a link"] == pytest.approx(0.2, abs=0.03)
+    assert found["forward share"] == pytest.approx(1 / 3, abs=0.05)
+    assert all(p.identified for p in model.parameters if p.name != "straggling")
+    for k, n, g, size in [(3, 12, 4, 16), (16, 16, 1, 8), (16, 64, 4, 32)]:
+        truth = seconds([(k, n, g)], 0.0125 * size)[0]
+        assert model.step_time(nodes=k, gpus=n, gpus_per_node=g, batch_size=size) == pytest.approx(truth, rel=0.02)
+
+
+def test_two_nodes_do_not_tell_growth_and_the_fit_says_so():
+    model = qm.fit_placements(table())
+    (growth,) = [p for p in model.parameters if p.name == "growth with nodes"]
+    assert not growth.identified
+    assert growth.origin == "assumed"
+    assert "beyond two nodes" in model.note
+    curve = model.throughput([2, 16, 64], gpus_per_node=1, batch_size=8)
+    width = np.log(curve.upper / curve.lower)
+    assert (np.diff(width) > 0).all()
+    more = qm.fit_placements(table(placements=[*NEAR, (8, 8, 1)]))
+    assert "beyond two nodes" not in more.note
+    later = more.throughput([64], gpus_per_node=1, batch_size=8)
+    assert np.log(later.upper / later.lower)[0] < 0.7 * width[-1]
+
+
+def test_intervals_cover_what_the_prior_draws():
+    """Jobs from the prior, measured on two nodes with 5 % of noise, on 8 and 16 nodes."""
+    rng = np.random.default_rng(1)
+    inside = []
+    for seed in range(50):
+        parameters = [
+            rng.normal(np.log(0.5), 1.0), rng.normal(np.log(0.03), 0.7), np.log(0.1) + rng.normal(0, 1),
+            np.log(0.01) + rng.normal(0, 1.5), rng.normal(0.25, 0.25), rng.normal(0.3, 0.15),
+        ]  # fmt: skip
+        model = qm.fit_placements(table(parameters, noise=0.05, seed=seed))
+        curve = model.throughput([8, 16], gpus_per_node=1, batch_size=16)
+        truth = seconds([(8, 8, 1), (16, 16, 1)], 0.2, parameters) * np.exp(0.05 * rng.normal(size=2))
+        x = curve.workers / truth
+        inside += [(curve.lower <= x) & (x <= curve.upper)]
+    assert 0.8 <= np.mean(inside) <= 0.97
+
+
+@pytest.fixture(scope="module")
+def pollux():
+    return applications()
+
+
+def test_nodes_of_one_gpu_in_the_pollux_traces(pollux):
+    """From 1 and 2 nodes to 6, 8, 12 and 16, without the application in what chose the growth (docs/explanation)."""
+    points = {name: single(own) for name, own in pollux.items()}
+    models, far = {n: fit_near(own) for n, own in points.items()}, {n: far_of(own) for n, own in points.items()}
+    errors = np.abs(np.concatenate([predicted(models[name], far[name]) for name in far]))
+    assert len(errors) == 192
+    assert errors.mean() < 0.09
+    assert np.abs(np.concatenate(list(left_out(models, far).values()))).mean() < 0.1
+    wrong = {n: dataclasses.replace(m, mode=np.append(m.mode[:5], 0.4)) for n, m in models.items()}
+    assert np.abs(np.concatenate([predicted(wrong[name], far[name]) for name in far])).mean() > 0.11
+
+
+def test_all_placements_in_the_pollux_traces(pollux):
+    models, far = {n: fit_near(own) for n, own in pollux.items()}, {n: far_of(own) for n, own in pollux.items()}
+    errors = np.abs(np.concatenate([predicted(models[name], far[name]) for name in far]))
+    assert len(errors) == 1561
+    assert errors.mean() < 0.13
+    assert np.mean([covered(models[name], far[name]) for name in far]) >= 0.85
+
+
+def test_a_curve_says_what_it_is_of():
+    model = qm.fit_placements(table())
+    curve = model.throughput([1, 2, 4, 8], batch_size=8)
+    assert curve.single == pytest.approx(10.0)
+    assert list(curve.measured) == sorted(
+        (p.gpus, p.gpus / p.step_time)
+        for p in table()
+        if (p.batch_size, p.nodes, p.gpus) in [(8, 1, 1), (8, 1, 2), (8, 1, 4), (8, 2, 5), (8, 2, 8)]
+    )
+    assert curve.steps_per_second == pytest.approx([x for n, x in curve.measured if n != 5], rel=0.02)
+    assert curve.rounds_per_second[-1] == pytest.approx(1 / model.step_time(nodes=2, gpus=8, batch_size=8), rel=1e-12)
+    assert curve.to_json() == predict(table(), workers=[1, 2, 4, 8], batch_size=8).to_json()
+
+
+def test_a_table_is_read_or_refused_in_one_line(tmp_path):
+    path = tmp_path / "placements.csv"
+    path.write_text("nodes,gpus,batch_size,step_time,gpus_per_node\n1,1,8,0.1,\n2,5,8,0.4,4\n")
+    assert [p.gpus_per_node for p in qm.read_placements(path)] == [1, 4]
+    for row, said in {
+        "2,1,8,0.1,": "line 2: gpus must be a whole number of at least 2, got 1",
+        "2,4,8,0.1,1": "line 2: gpus_per_node must be a whole number of at least 2, got 1",
+        "2,4,8,0.1,4": "line 2: gpus_per_node must be at most 3, got 4",
+        "1,1,8,0,": "line 2: step_time must be finite and > 0 seconds, got 0.0",
+        "1,1,0,1,": "line 2: batch_size must be a whole number of at least 1, got 0",
+    }.items():
+        path.write_text(f"nodes,gpus,batch_size,step_time,gpus_per_node\n{row}\n")
+        with pytest.raises(qm.DataError, match=said):
+            qm.read_placements(path)
+
+
+def test_questions_without_an_answer_are_refused():
+    points = table()
+    with pytest.raises(qm.FitError, match="at least one step on one GPU"):
+        qm.fit_placements([p for p in points if p.gpus > 1])
+    with pytest.raises(qm.FitError, match="2 GPUs were measured with a batch of 256, one GPU with 8 to 64"):
+        qm.fit_placements([p for p in points if p.gpus > 1 or p.batch_size < 256])
+    with pytest.raises(qm.ModelError, match="expected PlacedSteps, got dict"):
+        qm.fit_placements([{}])
+    model = qm.fit_placements(points)
+    with pytest.raises(qm.ModelError, match=r"batch_size must be given, since 4 were measured \(8 to 256\)"):
+        model.throughput([1])
+    with pytest.raises(qm.ModelError, match="one GPU was measured with 8 to 256 examples, got 257"):
+        model.throughput([1], batch_size=257)
+    one_node = qm.fit_placements([p for p in points if p.nodes == 1])
+    with pytest.raises(qm.ModelError, match="nodes: 2 were asked for, but only one was measured"):
+        one_node.throughput([8], batch_size=8)
+    assert one_node.throughput([4], batch_size=8).at(4) == pytest.approx(4 / seconds([(1, 4, 4)], 0.1)[0], rel=0.05)
+    with pytest.raises(qm.ModelError, match="predict: bandwidth does not apply to a job measured by placement"):
+        predict(points, bandwidth=1e9)
+    with pytest.raises(qm.ModelError, match="predict: gpus_per_node is for a job measured by placement"):
+        predict([qm.Throughput(workers=1, steps_per_second=1.0)], gpus_per_node=4)
