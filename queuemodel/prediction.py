@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -14,6 +14,7 @@ from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit_rounds
 from .strategies.half import NUMBERS, own_scv
+from .strategies.round_changes import RoundChanges
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
 from .training.calibration import untraced_throughput
 from .training.curve import require_workers
@@ -30,7 +31,7 @@ Strategy = Literal[
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 #: What-ifs of all-reduce alone, and those that it has not.
-OF_ALL_REDUCE = {"latency", "bucket_bytes", "collective"}
+OF_ALL_REDUCE = {one.name for one in fields(RoundChanges)} - {"bandwidth", "batch_size", "accelerator_speed"}
 OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *TOLD}
 
 #: How the simulation calls the strategies that it knows.

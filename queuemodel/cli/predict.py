@@ -11,6 +11,8 @@ import click
 from ..checks import require_writable
 from ..prediction import STRATEGIES, load
 from ..prediction import predict as predict_curve
+from ..strategies import SCHEMES
+from ..strategies.round_changes import COLLECTIVES
 from ..training import ThroughputCurve, read_throughputs
 from ..training import plan as plan_workers
 from .options import (
@@ -57,6 +59,13 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
             click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
             click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
+            click.option("--scheme", type=click.Choice(list(SCHEMES)), help="All-reduce: how gradients are sent."),
+            click.option("--collective", type=click.Choice(list(COLLECTIVES)), help="All-reduce: another algorithm."),
+            click.option("--accumulation", type=COUNT, help="All-reduce: steps of a rank between two reductions."),
+            click.option("--ranks-per-node", type=COUNT, help="All-reduce: ranks that share a node's link."),
+            click.option("--inside-bandwidth", type=BANDWIDTH, help="All-reduce: between ranks of a node."),
+            click.option("--nodes-per-rack", type=COUNT, help="All-reduce: with --oversubscription."),
+            click.option("--oversubscription", type=POSITIVE, help="All-reduce: a rack's nodes over its link up."),
             CONGESTION_CONTROL,
             BUFFER,
             click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),

@@ -11,6 +11,7 @@ a topology that share their bandwidth max-min fairly (`execute`), so that formul
     exchange  algorithms by which equal nodes exchange pieces: rings and recursive ones
     trees     algorithms along trees: the double binary tree; multitree and hoplite beside it
     servers   algorithms through servers: parameter servers, BytePS' split
+    placement several ranks on a node, racks under a core that carries less than all of them
 """
 
 from .exchange import HalvingDoubling, Hierarchical, RecursiveDoubling, Ring
@@ -18,6 +19,7 @@ from .execution import execute
 from .hoplite import Hoplite
 from .link import Link
 from .multitree import MultiTree
+from .placement import InRacks, OnNodes
 from .schedule import Algorithm, Schedule, Transfer
 from .servers import ParameterServers, SplitServers
 from .topology import Topology, complete, fat_tree, full_bisection, mesh, ring, torus
@@ -29,8 +31,10 @@ __all__ = [
     "HalvingDoubling",
     "Hierarchical",
     "Hoplite",
+    "InRacks",
     "Link",
     "MultiTree",
+    "OnNodes",
     "ParameterServers",
     "RecursiveDoubling",
     "Ring",

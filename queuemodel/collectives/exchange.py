@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..checks import require_count
+from ..errors import ModelError
 from .link import Link, Size
-from .schedule import Schedule, Transfer
+from .schedule import Algorithm, Schedule, Transfer
 
 Rounds = tuple[tuple[Transfer, ...], ...]
 
@@ -100,11 +101,14 @@ class Hierarchical:
         Costs between two ranks of a node.
     cards : int, default 1
         Network cards of a node; its ranks' rings share them.
+    between : Algorithm, default Ring()
+        Between the nodes.
     """
 
     ranks_per_node: int
     inside: Link
     cards: int = field(default=1, kw_only=True)
+    between: Algorithm = field(default_factory=Ring, kw_only=True)
 
     def __post_init__(self) -> None:
         require_count(self.ranks_per_node, "hierarchical: ranks_per_node")
@@ -114,10 +118,12 @@ class Hierarchical:
         """A ring inside a node of V bytes, and rings between ``nodes`` nodes of V/g bytes that share the cards."""
         g = self.ranks_per_node
         shared = Link(link.bandwidth * self.cards / g, latency=link.latency, reduction_time=link.reduction_time)
-        return Ring().time(message_bytes, g, self.inside) + Ring().time(message_bytes / g, nodes, shared)
+        return Ring().time(message_bytes, g, self.inside) + self.between.time(message_bytes / g, nodes, shared)
 
     def schedule(self, nodes: int) -> Schedule:
-        """Ranks are numbered node by node; N g pieces."""
+        """Ranks are numbered node by node; N g pieces; of rings only."""
+        if not isinstance(self.between, Ring):
+            raise ModelError("hierarchical: the schedule is that of rings between nodes; ask for its time only")
         N, g = require_count(nodes, "hierarchical: nodes"), self.ranks_per_node
         local = [range(i * N, (i + 1) * N) for i in range(g)]
         inside = [range(node * g, (node + 1) * g) for node in range(N)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -72,11 +73,9 @@ class Schedule:
     rounds: tuple[tuple[Transfer, ...], ...]
     result: int = 0
     blocking: bool = False
-    after: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "result", self.result or len(self.sizes))
+        object.__setattr__(self, "result", self.result or len(self.sizes))
         if abs(sum(self.sizes[: self.result]) - 1.0) > 1e-9:
             raise ModelError(f"schedule: sizes must add up to 1, got {sum(self.sizes[: self.result])!r}")
         for transfer in self.transfers:
@@ -86,7 +85,6 @@ class Schedule:
             pieces = (*transfer.pieces, *transfer.into)
             if not transfer.pieces or not all(0 <= piece < len(self.sizes) for piece in pieces):
                 raise ModelError(f"schedule: pieces must be some of {len(self.sizes)}, got {pieces}")
-        put(self, "after", self._dependencies())
 
     @property
     def transfers(self) -> tuple[Transfer, ...]:
@@ -107,7 +105,8 @@ class Schedule:
                 held[t.destination, list(t.places)] = value + (held[t.destination, list(t.places)] if t.reduce else 0)
         return held[: self.workers, : self.result]
 
-    def _dependencies(self) -> tuple[tuple[int, ...], ...]:
+    @cached_property
+    def after(self) -> tuple[tuple[int, ...], ...]:
         """For each transfer, the transfers whose end it waits for."""
         brought: dict[tuple[int, int], list[int]] = {}
         before: dict[tuple[int, int], int] = {}

@@ -117,7 +117,7 @@ def _grid(rows: int, columns: int, *, wrap: bool) -> Topology:
 
 
 def fat_tree(nodes: int, *, nodes_per_rack: int, oversubscription: float = 1.0) -> Topology:
-    """Racks under one core: each rack's link up carries its nodes' bandwidth divided by ``oversubscription``.
+    """Racks under one core: each rack's link up carries a full rack's bandwidth divided by ``oversubscription``.
 
     Raises
     ------
@@ -130,5 +130,5 @@ def fat_tree(nodes: int, *, nodes_per_rack: int, oversubscription: float = 1.0) 
     racks = -(-n // per)
     down = [(i, n + i // per) for i in range(n)]
     up = [(n + r, n + racks) for r in range(racks)]
-    capacities = [1.0] * n + [min(per, n - r * per) / over for r in range(racks)]
+    capacities = [1.0] * n + [per / over] * racks
     return _undirected(n, down + up, f"{n} nodes in racks of {per}, {over:g} to 1", capacities)

@@ -1,10 +1,11 @@
 """Ways of training: what a step of each computes, sends and waits for.
 
     rounds      how long a synchronous round takes: buckets behind one another on the network, ranks behind the slowest
-    buckets     how gradients are put together
+    schemes     how gradients are put together, cut, ordered and sent: the frameworks' rules as values
     round_fit   what recorded rounds tell: computation, its spread, and what the network carries
     group       the rounds of so many ranks: their time, where it goes, how sure it is
-    all_reduce  the fitted model of data-parallel training, its what-ifs and its curve
+    all_reduce  the fitted model of data-parallel training and its curve
+    round_changes  its what-ifs
     half        the strategies on parameter servers in which results or workers wait for others, by name and number
     half_synchronous, half_asynchronous  their rules around the closed network: rounds, and what lies before them
     meeting     what it costs to fetch and to push together
@@ -19,12 +20,17 @@ from .half import HalfSynchronous
 from .order_statistics import order_statistic
 from .round_fit import FittedRounds, fit_rounds
 from .rounds import round_time
+from .schemes import SCHEMES, Buckets, Fusion, Slices
 from .staleness import staleness
 
 __all__ = [
+    "SCHEMES",
     "AllReduceModel",
+    "Buckets",
     "FittedRounds",
+    "Fusion",
     "HalfSynchronous",
+    "Slices",
     "fit_rounds",
     "order_statistic",
     "round_time",

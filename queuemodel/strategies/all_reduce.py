@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..checks import require_count, require_number, require_share
+from ..checks import require_share
 from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
-from ..training.bandwidth import transfer_time
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
-from .buckets import bucket_ends
 from .group import Group, Network, Parts
+from .round_changes import RoundChanges
 from .round_fit import FittedRounds
 from .rounds import slowest_of
+from .schemes import Buckets, Scheme
 
 #: Relative error beyond the recorded ranks: 1 % root mean square over docs/validation's two series, taken as more for
 #: what two nodes do not show of a network; and of tracing, at those ranks.
@@ -30,8 +30,14 @@ MODEL_ERROR, TRACING_ERROR = 0.03, 0.01
 #: Relative error of computation known from one round only (assumed).
 ONE_ROUND = 0.05
 
+#: Fewer recorded computations than this leave their spread open by a quarter.
+FEW_ROUNDS = 9
+
 #: Groups drawn for a prediction.
 SAMPLES = 200
+
+#: Rounds drawn where several steps make one.
+ACCUMULATED = 240
 
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
@@ -46,52 +52,44 @@ class AllReduceModel(Result):
     Attributes
     ----------
     fitted : FittedRounds
-    collective : Algorithm
-    changes : dict
+    changes : RoundChanges
         What differs from the profiled machines, as given to `what_if`.
     """
 
     fitted: FittedRounds
-    collective: Algorithm = field(default_factory=Ring)
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: RoundChanges = field(default_factory=RoundChanges)
 
     @property
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
         job = self.fitted.job
         fields = {name: getattr(job, name) for name in Job.__struct_fields__}
-        return Job(**fields | {"batch_size": self.changes.get("batch_size", job.batch_size)})
+        return Job(**fields | {"batch_size": self.changes.batch_size or job.batch_size})
 
     @cached_property
-    def bandwidth(self) -> float:
-        """Bytes per second that a node's link carries."""
-        fitted, asked = self.fitted, self.changes.get("bandwidth")
-        if asked is None or asked == fitted.nominal:
-            return fitted.bandwidth
-        seconds = np.array(1.0 / fitted.bandwidth)
-        return float(1.0 / transfer_time(seconds, 1.0, nominal=fitted.nominal, bandwidth=asked))
+    def network(self) -> Network:
+        """What a node's link carries."""
+        return self.changes.network(self.fitted)
 
-    @property
-    def latency(self) -> float:
-        """Seconds per message."""
-        return float(self.changes.get("latency", self.fitted.latency))
+    @cached_property
+    def scheme(self) -> Scheme:
+        """How gradients are put together and sent."""
+        return self.changes.way(self.fitted)
+
+    @cached_property
+    def collective(self) -> Algorithm:
+        """How ranks combine them."""
+        return self.changes.algorithm()
 
     @property
     def slowness(self) -> float:
         """How much longer computation takes than when profiled."""
-        batch = self.changes.get("batch_size", self.fitted.job.batch_size) / self.fitted.job.batch_size
-        return float(batch / self.changes.get("accelerator_speed", 1.0))
+        return self.changes.slowness(self.fitted)
 
-    @cached_property
-    def buckets(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes of each bucket (b,) and when one rank had it (m, b), in seconds."""
-        fitted, cap = self.fitted, self.changes.get("bucket_bytes")
-        if cap is None:
-            return fitted.bucket_bytes, fitted.ready
-        sizes, moments = fitted.gradients
-        last = bucket_ends(sizes, cap)
-        spread = (fitted.computed / fitted.computed.mean())[:, None]
-        return np.add.reduceat(sizes, [0, *(last[:-1] + 1)]), moments[last] * spread
+    @property
+    def steps_per_round(self) -> int:
+        """Of each rank, between two reductions."""
+        return self.changes.accumulation or 1
 
     def throughput(
         self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0
@@ -117,16 +115,16 @@ class AllReduceModel(Result):
         counts = require_workers(workers)
         require_share(confidence, "throughput: confidence", open_ended=True)
         every = np.union1d(counts, 1)
-        at, z = np.searchsorted(every, counts), normal_quantile(confidence)
-        fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness)
+        at, z, k = np.searchsorted(every, counts), normal_quantile(confidence), self.steps_per_round
+        fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)
         parts, low, high = self._rounds(every, compute, seed)
         T, network, latency, stragglers, wire, messages = parts
         beyond = (every > fitted.ranks) | bool(self.changes)
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
-        X = every / T
+        X = k * every / T
         added = np.stack([network, latency, stragglers], axis=-1)
         busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
-        first = float(self.buckets[1][:, 0].mean()) * self.slowness if self.buckets[1].size else 0.0
+        first = self._first(compute)
         least = np.where(every > 1, np.maximum(first + wire, compute), T)
         most = T[0] + wire + messages + stragglers
         main = int(added[-1].argmax())
@@ -138,56 +136,64 @@ class AllReduceModel(Result):
             single=float(X[0]),
             batch_size=self.job.batch_size,
             parameter_servers=0,
+            workers_per_node=self.changes.ranks_per_node or 1,
             dataset_size=self.job.dataset_size,
             confidence=confidence,
             stations=PLACES,
             utilization=np.minimum(busy / T[:, None], 1.0)[at],
-            residence_time=added[at],
-            think_time=(T - added.sum(axis=-1))[at],
-            bound_lower=np.minimum(every / most, X)[at],
-            bound_upper=np.maximum(every / least, X)[at],
+            residence_time=added[at] / k,
+            think_time=(T - added.sum(axis=-1))[at] / k,
+            bound_lower=np.minimum(k * every / most, X)[at],
+            bound_upper=np.maximum(k * every / least, X)[at],
             saturation_workers=math.inf,
             bottleneck=PLACES[main] if added[-1, main] > compute else "compute",
             profiled_workers=0 if self.changes else fitted.ranks,
-            method=f"all-reduce ({type(self.collective).__name__.lower()}, max-plus recursion over recorded rounds)",
+            method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
             synchronous=True,
+            steps_per_round=k * counts if k > 1 else np.empty(0),
         )
+
+    @property
+    def _algorithm(self) -> str:
+        return type(self.changes.collective or Ring()).__name__.lower()
+
+    def _first(self, compute: float) -> float:
+        """Seconds of a round before the network can have anything to do."""
+        ready = self.changes.pieces(self.fitted)[1]
+        if self.scheme.crosses or not ready.size:
+            return 0.0
+        return float(ready[:, 0].mean()) * self.slowness + compute * (1 - 1 / self.steps_per_round)
 
     def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
-        fitted, network = self.fitted, Network(self.bandwidth, self.latency)
-        sizes, ready = self.buckets
-        rows = np.column_stack([ready, fitted.computed]) * self.slowness
-        sampling = ONE_ROUND
-        if len(rows) > 1:
-            sampling = float(fitted.computed.std(ddof=1) / fitted.computed.mean() / len(rows) ** 0.5)
+        fitted = self.fitted
+        sizes, ready = self.changes.pieces(fitted)
+        rows = _accumulated(np.column_stack([ready, fitted.computed]), self.steps_per_round, seed) * self.slowness
         sure = ranks[np.unique(np.geomspace(1, len(ranks), 40).astype(int) - 1)].tolist()  # smooth between these
         found, errors = [], []
         drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed)
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
-            group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, fitted.at_once, fitted.tail)
+            group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, self.scheme, fitted.tail)
             if n == 1:
                 alone = fitted.alone + compute - float(fitted.computed.mean())
                 found.append(Parts(alone, 0.0, 0.0, 0.0, 0.0, 0.0))
             else:
-                found.append(group.parts(network, compute))
+                found.append(group.parts(self.network, compute))
             if n in sure:
-                errors.append(group.spread(network, fitted.covariance, sampling))
+                errors.append(group.spread(self.network, fitted.covariance, self._sampling(found[-1], compute)))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high
 
-    def what_if(
-        self,
-        *,
-        bandwidth: float | None = None,
-        latency: float | None = None,
-        batch_size: int | None = None,
-        accelerator_speed: float | None = None,
-        bucket_bytes: float | None = None,
-        collective: Algorithm | None = None,
-    ) -> AllReduceModel:
-        """The model of the same job on other machines, or with other buckets; told against the profile.
+    def _sampling(self, parts: Parts, compute: float) -> float:
+        """Relative error of the slowest rank's computation, as few rounds tell its mean and its spread."""
+        computed, few = self.fitted.computed, len(self.fitted.computed) < 2
+        mean = ONE_ROUND if few else float(computed.std(ddof=1) / computed.mean() / len(computed) ** 0.5)
+        spread = 0.0 if few else (2 * (len(computed) - 1)) ** -0.5  # of a standard deviation, normal law
+        return float(np.hypot(mean, spread * parts.stragglers / compute))
+
+    def what_if(self, **changes: Any) -> AllReduceModel:
+        """The model of the same job on other machines, or that sends in another way; told against the profile.
 
         Parameters
         ----------
@@ -199,43 +205,50 @@ class AllReduceModel(Result):
             Examples per step and rank; computation is taken as proportional to it.
         accelerator_speed : float
             2 halves the computation's time.
+        accumulation : int
+            Steps of each rank between two reductions (`no_sync`); computation of the first ones is that of the last.
+        scheme : {"ddp", "horovod", "tf-ring", "p3", "bytescheduler"} or Scheme
+            How gradients are put together, cut and ordered (`queuemodel.strategies.SCHEMES`).
         bucket_bytes : float
-            Cap of a bucket, filled in the order in which gradients are ready; the first has 1 MiB at most.
-        collective : Algorithm
-            Instead of the ring.
+            The scheme's cap of a bucket, fused message or slice; ``"ddp"`` unless another scheme is asked for.
+        collective : str or Algorithm
+            Instead of the ring; a name of `COLLECTIVES`, or a value of `queuemodel.collectives`.
+        ranks_per_node : int
+            Ranks on each node, which share its link; the curve goes on counting ranks.
+        inside_bandwidth : float
+            Bytes per second between two ranks of a node, with ``ranks_per_node``.
+        nodes_per_rack : int
+        oversubscription : float
+            Bandwidth of a rack's nodes over that of its link up, with ``nodes_per_rack``.
 
         Raises
         ------
         ModelError
-            When a value is not finite and > 0, or the profile has no gradients to fill buckets with.
+            For a change that is not among these, a value that makes no sense, or what the profile does not tell.
         """
-        asked = {
-            "bandwidth": bandwidth,
-            "latency": latency,
-            "accelerator_speed": accelerator_speed,
-            "bucket_bytes": bucket_bytes,
-        }
-        checked: dict[str, Any] = {
-            name: require_number(value, f"what_if: {name}", positive=name != "latency", largest=1e15)
-            for name, value in asked.items()
-            if value is not None
-        }
-        if batch_size is not None:
-            checked["batch_size"] = require_count(batch_size, "what_if: batch_size", most=2**62)
-        if bucket_bytes is not None and not self.fitted.gradients[0].size:
-            raise ModelError("what_if: bucket_bytes needs recorded gradients; record with record_shapes=True")
-        return replace(self, collective=collective or self.collective, changes=self.changes | checked)
+        known = {one.name for one in fields(RoundChanges)}
+        if other := sorted(set(changes) - known):
+            raise ModelError(f"what_if: {other[0]} is no change of all-reduce; ask for {', '.join(sorted(known))}")
+        changed = replace(self, changes=self.changes.and_also(**changes))
+        _ = changed.scheme  # refuses what the profile does not tell
+        return changed
 
     @property
     def note(self) -> str:
         """What the profile cannot know."""
-        known = "" if self.fitted.latency_known else "latency is assumed: two nodes hardly tell it from bandwidth; "
-        return f"{known}{self.fitted.ranks} nodes do not show a network's core (oversubscription)"
+        notes = []
+        if not self.fitted.latency_known and self.changes.latency is None:
+            notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
+        if len(self.fitted.computed) < FEW_ROUNDS:
+            notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
+        if self.changes.oversubscription is None:
+            notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
+        return "; ".join(notes)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        fitted, slower = self.fitted, self.slowness
+        fitted, slower, (bandwidth, latency) = self.fitted, self.slowness, self.network
         spread = np.sqrt(np.diag(fitted.covariance))
         computed = fitted.computed * slower
         few = len(computed) < 2
@@ -248,13 +261,16 @@ class AllReduceModel(Result):
                 "straggler spread", 0.0 if few else float(computed.std(ddof=1) / computed.mean()), "-",
                 identified=not few, note="standard deviation of a rank's computation over its mean",
             ),
-            Parameter("effective bandwidth", self.bandwidth, "B/s", standard_error=self.bandwidth * float(spread[0])),
+            Parameter("effective bandwidth", bandwidth, "B/s", standard_error=bandwidth * float(spread[0])),
             Parameter(
-                "latency", self.latency, "s/message", standard_error=self.latency * float(spread[1]),
+                "latency", latency, "s/message", standard_error=latency * float(spread[1]),
                 origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
                 note="" if fitted.latency_known else "two nodes hardly tell it from bandwidth",
             ),
-            Parameter("oversubscription", 1.0, "-", origin="assumed", identified=False, note="needs several racks"),
+            Parameter(
+                "oversubscription", self.changes.oversubscription or 1.0, "-", origin="assumed", identified=False,
+                note="needs several racks",
+            ),
         )  # fmt: skip
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -263,8 +279,18 @@ class AllReduceModel(Result):
 
     def caption(self) -> str:
         """Job, buckets, and what the fit cannot know."""
-        sizes, _ = self.buckets
+        sizes = self.scheme.units(self.changes.pieces(self.fitted)[0])
+        at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         return (
-            f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s), "
-            f"{self.fitted.at_once} at once; {self.note}"
+            f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s){at_once}; "
+            f"{self.note}"
         )
+
+
+def _accumulated(rows: np.ndarray, steps: int, seed: int) -> np.ndarray:
+    """Rows (m, p + 1) of when a rank had each piece, and had computed, after ``steps`` - 1 steps of its own."""
+    if steps == 1:
+        return rows
+    rng = np.random.default_rng(seed)
+    before = rows[rng.integers(len(rows), size=(ACCUMULATED, steps - 1)), -1].sum(axis=1)
+    return rows[np.arange(ACCUMULATED) % len(rows)] + before[:, None]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..collectives import Algorithm, Link
-from .rounds import round_time
+from .schemes import Cost, Scheme
 
 
 class Network(NamedTuple):
@@ -35,35 +35,38 @@ class Group:
 
     Attributes
     ----------
-    nodes : int
-    bucket_bytes : ndarray, shape (b,)
-    ready, computed : ndarray, shape (samples, b) and (samples,)
-        When the slowest rank had each bucket, and had computed (s).
+    ranks : int
+    sizes : ndarray, shape (p,)
+        Bytes of the pieces that the scheme is given: buckets as recorded, or gradients.
+    ready, computed : ndarray, shape (samples, p) and (samples,)
+        When the slowest rank had each piece, and had computed (s).
     collective : Algorithm
-    at_once : int
-        Buckets under way together.
+    scheme : Scheme
     tail : float
         Seconds after the last of it.
     """
 
-    nodes: int
-    bucket_bytes: np.ndarray
+    ranks: int
+    sizes: np.ndarray
     ready: np.ndarray
     computed: np.ndarray
     collective: Algorithm
-    at_once: int
+    scheme: Scheme
     tail: float
 
-    def costs(self, network: Network) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds of each bucket that need bandwidth, and that do not, shape (b,)."""
+    def cost(self, network: Network) -> Cost:
+        """Seconds of messages that need bandwidth, and that do not."""
         wire, slow = Link(network.bandwidth), Link(network.bandwidth, latency=network.latency)
-        work = self.collective.time(self.bucket_bytes, self.nodes, wire)
-        return work, np.maximum(self.collective.time(self.bucket_bytes, self.nodes, slow) - work, 0.0)
+
+        def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            work = self.collective.time(sizes, self.ranks, wire)
+            return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0)
+
+        return seconds
 
     def mean_time(self, network: Network, *, slower: float = 1.0) -> float:
         """Seconds of a round when computation takes ``slower`` times as long."""
-        work, wait = self.costs(network)
-        ends = round_time(slower * self.ready, slower * self.computed, work, wait, at_once=self.at_once)
+        ends = self.scheme.time(self.sizes, slower * self.ready, slower * self.computed, self.cost(network))
         return float(ends.mean()) + self.tail
 
     def parts(self, network: Network, compute: float) -> Parts:
@@ -74,7 +77,7 @@ class Group:
         time = self.mean_time(network)
         at_best = self.mean_time(network._replace(latency=0.0))
         slowest = float(self.computed.mean())
-        work, wait = self.costs(network)
+        work, wait = self.cost(network)(self.scheme.units(self.sizes))
         return Parts(
             time,
             max(at_best - slowest - self.tail, 0.0),

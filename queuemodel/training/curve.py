@@ -37,6 +37,8 @@ class ThroughputCurve(Result):
     batch_size : int
         Examples per step.
     parameter_servers : int
+    workers_per_node : int
+        Workers that share a machine.
     dataset_size : int or None
         Examples per epoch, when known.
     stations : tuple of str
@@ -76,6 +78,7 @@ class ThroughputCurve(Result):
     single: float
     batch_size: int = 1
     parameter_servers: int = 1
+    workers_per_node: int = 1
     dataset_size: int | None = None
     confidence: float = 0.9
     stations: tuple[str, ...] = ()
@@ -98,6 +101,11 @@ class ThroughputCurve(Result):
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """Machines: those of the workers, and the parameter servers."""
+        return -(-self.workers // self.workers_per_node) + self.parameter_servers
 
     @property
     def examples_per_second(self) -> np.ndarray:
@@ -203,6 +211,7 @@ class ThroughputCurve(Result):
             "bottleneck": self.bottleneck or None,
             "saturation_workers": self.saturation_workers if np.isfinite(self.saturation_workers) else None,
             "parameter_servers": self.parameter_servers,
+            "nodes": self.nodes.tolist(),
             "batch_size": self.batch_size,
             "profiled_workers": self.profiled_workers,
             "prior_share": self.prior_share.tolist(),

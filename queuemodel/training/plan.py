@@ -145,7 +145,7 @@ def plan(
         return examples / (x * curve.batch_size)
 
     def cost(x: np.ndarray) -> np.ndarray:
-        return time(x) / 3600 * price * (curve.workers + curve.parameter_servers)
+        return time(x) / 3600 * price * curve.nodes
 
     def efficiency(x: np.ndarray) -> np.ndarray:
         return x / (curve.workers * curve.single)

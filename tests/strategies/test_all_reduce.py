@@ -1,6 +1,7 @@
 """Data-parallel training: from traces of one and two ranks to measurements of up to eight, and from made rounds."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
-from queuemodel.strategies import AllReduceModel, all_reduce, fit_rounds, round_time
+from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"
@@ -43,7 +44,7 @@ def test_without_the_networks_share_the_measurements_are_missed(job):
     profile, measured = job
     model = AllReduceModel(fit_rounds(profile))
     fast = model.what_if(bandwidth=1e12).throughput([8]).rounds_per_second[0]
-    twice = model.what_if(bandwidth=2 * model.bandwidth).throughput([8]).rounds_per_second[0]
+    twice = model.what_if(bandwidth=2 * model.network.bandwidth).throughput([8]).rounds_per_second[0]
     assert fast > 1.2 * measured[8]
     assert twice > 1.1 * measured[8]
 
@@ -189,3 +190,90 @@ def test_a_profile_keeps_its_rounds(job, tmp_path):
 def test_rounds_that_make_no_sense_are_refused(change, match):
     with pytest.raises(qm.DataError, match=match):
         Round(**{"rank": 0, "ranks": 2, "number": 1, "round_time": 1.0, "computed": 0.9} | change)
+
+
+def test_other_ways_to_send_and_other_places(job):
+    """Each in the direction in which it must go, and by how much where that is known."""
+    model = AllReduceModel(fit_rounds(job[0]))
+
+    def at(workers: int = 8, **changes):
+        return model.what_if(**changes).throughput([workers]).rounds_per_second[0]
+
+    assert at(scheme="tf-ring") < at(scheme="ddp")  # one pack overlaps nothing
+    alone = Ring().time(float(model.fitted.bucket_bytes.sum()), 8, Link(model.network.bandwidth))
+    added = 1 / at(scheme="tf-ring", latency=0.0) - 1 / at(scheme="tf-ring", latency=0.0, bandwidth=1e14)
+    assert added == pytest.approx(alone, rel=0.01)
+    assert at(scheme="p3") > at(scheme="horovod")  # what overtakes hides behind the next forward pass
+    assert at(scheme="horovod") > at(scheme=Fusion(cycle=2.0))
+    assert at(nodes_per_rack=8, oversubscription=64.0) == at()  # one rack
+    assert at(nodes_per_rack=4, oversubscription=4.0) == at()  # a ring crosses the core once
+    assert at(nodes_per_rack=4, oversubscription=8.0) == pytest.approx(at(nodes_per_rack=2, oversubscription=4.0))
+    slow = {"nodes_per_rack": 4, "oversubscription": 4.0, "collective": "halving-doubling"}
+    assert at(**slow) < 0.8 * at(collective="halving-doubling")
+    inside = {"ranks_per_node": 4, "inside_bandwidth": 1e12}
+    assert at(4, **inside) > at(4)
+    assert at(8, **inside) == pytest.approx(at(2), rel=0.1)  # two nodes: as many bytes between them, more stragglers
+
+
+def test_several_steps_between_two_reductions(job):
+    """What accumulates computes as long as before and sends as much once; the curve counts steps and rounds."""
+    model = AllReduceModel(fit_rounds(job[0]))
+    one, four = (model.what_if(accumulation=k).throughput([1, 8]) for k in (1, 4))
+    assert one.steps_per_second == pytest.approx(model.throughput([1, 8]).steps_per_second)
+    np.testing.assert_allclose(four.steps_per_second, four.rounds_per_second * 4 * four.workers)
+    computed = model.fitted.computed.mean()
+    added = np.diff(1 / four.rounds_per_second)[0] / np.diff(1 / one.rounds_per_second)[0]
+    assert 0.7 < added < 1.3  # the network's part of a round
+    assert 1 / four.rounds_per_second[0] == pytest.approx(1 / one.rounds_per_second[0] + 3 * computed)
+    total = four.think_time + four.residence_time.sum(axis=1)
+    np.testing.assert_allclose(total, four.workers / four.steps_per_second, rtol=1e-6)
+
+
+def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
+    model = AllReduceModel(fit_rounds(job[0]))
+    notes = model.note
+    assert "latency" in notes
+    assert "oversubscription" in notes
+    told = model.what_if(latency=1e-4, nodes_per_rack=16, oversubscription=2.0)
+    assert told.note == ""
+    fitted = replace(model.fitted, computed=model.fitted.computed[:4], ready=model.fitted.ready[:4])
+    few = AllReduceModel(fitted)
+    assert "stragglers" in few.note
+
+    def width(one):
+        curve = one.throughput([8])
+        return float(np.log(curve.upper / curve.lower)[0])
+
+    assert width(few) > width(model)
+    vague = replace(model.fitted, covariance=model.fitted.covariance * 4)
+    assert width(AllReduceModel(vague)) > width(model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"ranks_per_node": 4}, "needs inside_bandwidth"),
+        ({"inside_bandwidth": 1e9}, "needs ranks_per_node"),
+        ({"nodes_per_rack": 4}, "both nodes_per_rack and oversubscription"),
+        ({"accumulation": 0}, "accumulation must be"),
+        ({"scheme": "dpp"}, "scheme must be one of ddp"),
+        ({"collective": "rng"}, "collective must be one of ring"),
+        ({"collective": 3}, "collective must be one of ring"),
+        ({"workers": 3}, "workers is no change of all-reduce"),
+        ({"latency": -1.0}, "latency"),
+        ({"oversubscription": 0.0, "nodes_per_rack": 3}, "oversubscription"),
+    ],
+)
+def test_what_ifs_that_make_no_sense_are_refused(job, changes, match):
+    with pytest.raises(qm.ModelError, match=match) as error:
+        AllReduceModel(fit_rounds(job[0])).what_if(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_nodes_that_several_ranks_share_are_paid_once(job):
+    model = AllReduceModel(fit_rounds(job[0])).what_if(ranks_per_node=4, inside_bandwidth=1e10)
+    curve = model.throughput([1, 4, 6, 8])
+    assert curve.nodes.tolist() == [1, 1, 2, 2]
+    (choice,) = qm.plan(curve, epochs=1, dataset_size=1000, price_per_node_hour=2.0).choices
+    assert choice.workers == 4
+    assert choice.cost == pytest.approx(2.0 * choice.time / 3600)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.strategies.buckets import bucket_ends
 from queuemodel.strategies.rounds import round_time, slowest_of
+from queuemodel.strategies.schemes import Buckets
 
 seconds = st.floats(0.0, 2.0)
 buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)
@@ -107,9 +107,9 @@ def test_few_recorded_rounds_do_not_bound_the_slowest_of_many():
 
 def test_buckets_are_closed_when_the_cap_is_reached():
     sizes = np.array([0.5, 0.6, 3.0, 10.0, 20.0, 1.0]) * 2**20
-    assert bucket_ends(sizes, 25 * 2**20).tolist() == [1, 4, 5]
-    assert bucket_ends(sizes, 1.0).tolist() == [0, 1, 2, 3, 4, 5]
-    assert bucket_ends(sizes, 1e12).tolist() == [1, 5]
+    assert Buckets().ends(sizes).tolist() == [1, 4, 5]
+    assert Buckets(cap=1.0).ends(sizes).tolist() == [0, 1, 2, 3, 4, 5]
+    assert Buckets(cap=1e12).ends(sizes).tolist() == [1, 5]
 
 
 def test_the_last_bucket_alone_takes_its_own_work_and_latency():

@@ -1,0 +1,154 @@
+"""How gradients travel: each framework's rule against a simulation that goes event by event, and its laws."""
+
+import heapq
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.strategies import SCHEMES, Buckets, Fusion, Slices, round_time
+
+seconds = st.floats(0.0, 3.0)
+pieces = st.lists(st.tuples(seconds, st.floats(0.05, 4.0)), min_size=1, max_size=9)
+WORK, WAIT = 0.3, 0.05
+
+
+def cost(sizes):
+    """Seconds of messages: 0.3 per byte, and 0.05 that need no bandwidth."""
+    return WORK * sizes, np.full(len(sizes), WAIT)
+
+
+def split(rows):
+    ready, sizes = np.array(rows).T
+    return np.sort(ready)[None], sizes
+
+
+def in_cycles_by_hand(ready, sizes, cap, cycle):
+    """A background thread that wakes up, sends all it finds, and sleeps for what is left of its cycle."""
+    woke, ends, todo = 0.5 * cycle, {}, list(range(len(sizes)))
+    while todo:
+        found = [i for i in todo if ready[i] <= woke]
+        now, message = woke, []
+        for i in [*found, None]:
+            if message and (i is None or sum(sizes[j] for j in message) + sizes[i] > cap):
+                now += WORK * sum(sizes[j] for j in message) + WAIT
+                ends |= dict.fromkeys(message, now)
+                message = []
+            if i is not None:
+                message.append(i)
+        todo = todo[len(found) :]
+        woke = max(woke + cycle, now)
+    return np.array([ends[i] for i in range(len(sizes))])
+
+
+def by_priority_by_hand(ready, sizes, cap, credit):
+    """Slices on a heap; the network is given the most urgent one whenever credit is left."""
+    counts = [max(1, math.ceil(size / cap)) for size in sizes]
+    heap, coming, under_way = [], list(range(len(sizes))), []
+    now, free, ends = 0.0, 0.0, np.zeros(len(sizes))
+    while heap or coming:
+        while coming and ready[coming[0]] <= now:
+            i = coming.pop(0)
+            for part in range(counts[i]):
+                heapq.heappush(heap, (-i, part, sizes[i] / counts[i]))
+        under_way = [one for one in under_way if one[0] > now]
+        if heap and (not under_way or sum(size for _, size in under_way) + heap[0][2] <= credit * (1 + 1e-12)):
+            i, _, size = heapq.heappop(heap)
+            free = max(free, now + WAIT) + WORK * size
+            under_way.append((free, size))
+            ends[-i] = max(ends[-i], free)
+            continue
+        now = min([*(end for end, _ in under_way), *(ready[i] for i in coming[:1])])
+    return ends
+
+
+@given(pieces, st.floats(0.1, 8.0), st.floats(0.01, 1.0))
+def test_fusion_is_a_thread_that_sends_all_it_finds(rows, cap, cycle):
+    ready, sizes = split(rows)
+    begin, end = Fusion(cap, cycle).transit(sizes, ready, cost)
+    truth = in_cycles_by_hand(ready[0], sizes, cap, cycle)
+    np.testing.assert_allclose(end[0], truth, rtol=1e-9)
+    assert np.all(begin >= ready - 1e-12)
+    assert not np.allclose(end[0], in_cycles_by_hand(ready[0], 1.02 * sizes, 1.02 * cap, cycle), rtol=1e-9)
+
+
+@given(pieces, st.floats(0.1, 5.0), st.floats(0.1, 5.0))
+def test_slices_overtake_what_is_not_handed_over(rows, cap, credit):
+    ready, sizes = split(rows)
+    scheme = Slices(cap, credit)
+    _, end = scheme.transit(sizes, ready, cost)
+    np.testing.assert_allclose(end[0], by_priority_by_hand(ready[0], sizes, cap, credit), rtol=1e-9)
+    assert scheme.units(sizes).sum() == pytest.approx(sizes.sum())
+    assert np.all(scheme.units(sizes) <= cap * (1 + 1e-12))
+
+
+@given(pieces, st.floats(0.1, 5.0), st.integers(1, 3))
+def test_buckets_end_when_their_recursion_says(rows, cap, at_once):
+    ready, sizes = split(rows)
+    scheme = Buckets(cap, 0.1, at_once)
+    begin, end = scheme.transit(sizes, ready, cost)
+    assert end.max() == pytest.approx(float(scheme.time(sizes, ready, np.zeros(1), cost)[0]))
+    last = scheme.ends(sizes)
+    assert np.all(begin[:, last] >= ready[:, last])
+    assert np.all(end >= begin + WAIT)
+    work, wait = cost(scheme.units(sizes))
+    assert end.max() == pytest.approx(float(round_time(ready[:, last], np.zeros(1), work, wait, at_once=at_once)[0]))
+
+
+def test_one_message_of_everything_is_the_same_for_all():
+    """Where all is ready at once and goes in one piece, only the wait for a cycle differs."""
+    ready, sizes, computed = np.ones((2, 3)), np.array([1.0, 2.0, 3.0]), np.ones(2)
+    whole = 1.0 + WORK * 6 + WAIT
+    assert SCHEMES["tf-ring"].time(sizes, ready, computed, cost) == pytest.approx(whole)
+    assert Fusion(10.0, 0.0).time(sizes, ready, computed, cost) == pytest.approx(whole)
+    waits = Fusion(10.0, 0.4).time(sizes, ready, computed, cost) - whole  # cycles began at 0.1 s and at 0.3 s
+    assert waits == pytest.approx([0.3, 0.1])
+
+
+def test_what_the_next_forward_pass_needs_first_hides_the_rest():
+    """Two layers by hand: the upper one's gradient goes on while the forward pass goes through the lower one."""
+    sizes, ready, computed = np.array([4.0, 1.0]), np.array([[1.0, 2.0]]), np.array([2.0])
+    sliced = Slices(cap=1.0, credit=1.0)
+    ends = sliced.transit(sizes, ready, lambda sizes: (1.0 * sizes, 0.0 * sizes))[1]
+    assert ends.tolist() == [[6.0, 3.0]]  # one slice, then the lower layer, then the other three
+    # the forward pass takes 1 s, all of it in the lower layer, whose gradient is ready a second after the upper one's
+    assert sliced.time(sizes, ready, computed, lambda sizes: (1.0 * sizes, 0.0 * sizes)) == pytest.approx(6.0 - 1.0)
+    assert Buckets(0, at_once=1).time(sizes, ready, computed, lambda s: (1.0 * s, 0.0 * s)) == pytest.approx(6.0)
+
+
+@given(pieces)
+def test_laws_of_rounds(rows):
+    ready, sizes = split(rows)
+    computed = ready[:, -1]
+    whole = float(WORK * sizes.sum())
+    for scheme in SCHEMES.values():
+        taken = float(scheme.time(sizes, ready, computed, cost)[0])
+        assert taken >= max(float(computed[0]), whole) * (1 - 1e-9)
+        assert float(scheme.time(sizes, ready, computed + 100, cost)[0]) == pytest.approx(float(computed[0]) + 100)
+        if not isinstance(scheme, Fusion):  # where dearer messages fuse more, they may be through earlier
+            dearer = float(scheme.time(sizes, ready, computed, lambda s: (1.02 * WORK * s, cost(s)[1]))[0])
+            assert dearer >= taken * (1 - 1e-9)
+
+
+def test_nothing_to_send_is_computation():
+    for scheme in SCHEMES.values():
+        assert scheme.time(np.empty(0), np.empty((2, 0)), np.array([1.0, 2.0]), cost).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Slices(0, 1), "slices: cap"),
+        (lambda: Slices(1, float("nan")), "credit"),
+        (lambda: Fusion(cycle=-1), "fusion: cycle"),
+        (lambda: Buckets(cap=-1), "buckets: cap"),
+        (lambda: Buckets(at_once=0), "at_once"),
+        (lambda: Slices(1, 1).units(np.array([1e9])), "more than 100,000"),
+    ],
+)
+def test_refusals(make, match):
+    with pytest.raises(qm.ModelError, match=match):
+        make()
