@@ -14,7 +14,7 @@ HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, comput
 
 
 def steps_of(shares, phases, count=300):
-    """Steps whose tensors, one on each server, and whose computation vary: where everything repeats, phases never mix."""
+    """Steps that vary, of one tensor on each server: where everything repeats, phases never mix."""
     rng = np.random.default_rng(1)
     drawn = rng.gamma([11, 4, 11], 1 / np.array([11, 4, 11]), (count, 3))
     every, servers = [], range(len(shares))
