@@ -17,7 +17,7 @@ LAYERS = [
     {"results"},
     {"network"},
     {"solvers"},
-    {"collectives"},
+    {"collectives", "descent"},
     {"training"},
     {"data"},
     {"traces", "scheduling"},

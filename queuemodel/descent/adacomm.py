@@ -1,0 +1,114 @@
+"""ADACOMM: fewer averagings at first, more as the loss falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import require_count, require_number
+from .compressors import WORD
+from .local import average
+from .strategy import Moment, Sent, State, Strategy, per_worker, sent
+
+
+@dataclass(frozen=True)
+class AdaComm(Strategy):
+    """Local SGD whose number of local steps follows the loss (Wang and Joshi, MLSys 2019).
+
+    At the first averaging after every ``interval`` seconds, ceil(sqrt(eta_0 F / (eta F_0)) initial_steps) local steps
+    are chosen, from the loss F; when that is not less than before, half of what it was (as we recall the paper's rule).
+
+    Attributes
+    ----------
+    initial_steps : int
+    interval : float
+        Seconds (about 60 in the paper) by the clock of the run.
+    """
+
+    initial_steps: int = 16
+    interval: float = 60.0
+
+    def __post_init__(self) -> None:
+        require_count(self.initial_steps, "AdaComm: initial_steps", least=1)
+        require_number(self.interval, "AdaComm: interval", unit="seconds", positive=True)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x, runs = per_worker(start, workers), len(start)
+        return {
+            "x": x,
+            "anchor": start[:, None].copy(),
+            "moved": np.zeros_like(x),
+            "local_steps": np.full(runs, self.initial_steps),
+            "since": np.zeros(runs, int),
+            "decided": np.zeros(runs),
+            "first_loss": np.full(runs, np.nan),
+            "first_rate": np.zeros(1),
+        }
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        if moment.number == 0:
+            state["first_loss"], state["first_rate"][0] = moment.loss(state["anchor"][:, 0]), moment.rate
+        state["moved"] += moment.rate * gradients
+        state["since"] += 1
+        np.subtract(state["anchor"], state["moved"], out=state["x"])
+        meet = state["since"] >= state["local_steps"]
+        average(state, meet)
+        state["since"][meet] = 0
+        due = meet & (moment.time - state["decided"] >= self.interval)
+        if due.any():
+            self._decide(state, due, moment)
+        bits = WORD * gradients.shape[-1] * meet
+        return sent(len(gradients), bits, bits, met=meet)
+
+    def _decide(self, state: State, due: np.ndarray, moment: Moment) -> None:
+        share = moment.loss(state["anchor"][:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
+        wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
+        before = state["local_steps"]
+        chosen = np.where(wanted < before, wanted, np.ceil(before / 2))
+        state["local_steps"] = np.where(due, np.maximum(chosen, 1), before).astype(int)
+        state["decided"] = np.where(due, moment.time, state["decided"])
+
+
+def best_local_steps(
+    *, loss_gap: float, delay: float, learning_rate: float, smoothness: float, variance: float, time: float
+) -> float:
+    """
+    Local steps that make ADACOMM's bound after ``time`` seconds least: sqrt(2 (F_1 - F_inf) D / (eta^3 L^2 sigma^2 T)).
+
+    Parameters
+    ----------
+    loss_gap : float
+        F_1 - F_inf, loss at the start above the least.
+    delay : float
+        Seconds of an averaging, D.
+    learning_rate, smoothness, variance : float
+        eta, L, and sigma^2 of a worker's gradient.
+    time : float
+        Seconds of training, T.
+    """
+    return float(np.sqrt(2 * loss_gap * delay / (learning_rate**3 * smoothness**2 * variance * time)))
+
+
+def error_bound(
+    local_steps: float,
+    *,
+    workers: int,
+    step: float,
+    loss_gap: float,
+    delay: float,
+    learning_rate: float,
+    smoothness: float,
+    variance: float,
+    time: float,
+) -> float:
+    """
+    Bound of the mean squared gradient after ``time`` seconds of local SGD (Wang and Joshi, MLSys 2019, Theorem 1).
+
+    2 gap / (eta T) (step + delay / local_steps) + eta L sigma^2 / n + eta^2 L^2 sigma^2 (local_steps - 1), for
+    learning rates with eta L + (eta L local_steps)^2 <= 1; ``step`` is seconds of computation, the others are those of
+    `best_local_steps`.
+    """
+    eta, L = learning_rate, smoothness
+    optimization = 2 * loss_gap / (eta * time) * (step + delay / local_steps)
+    return optimization + eta * L * variance / workers + (eta * L) ** 2 * variance * (local_steps - 1)

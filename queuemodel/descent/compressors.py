@@ -1,0 +1,178 @@
+"""Compressors: what is sent instead of a vector, and how many bits that takes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import require_count, require_share
+from ..errors import ModelError
+
+WORD = 32  # bits of a number that is sent as it is
+
+
+class Compressor(ABC):
+    """C(v) of vectors of shape (S, ..., d); ``unbiased`` when its expectation is v."""
+
+    unbiased = False
+
+    @abstractmethod
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        """What the receiver makes of it, shape (S, ..., d); each run S draws from its own generator."""
+
+    @abstractmethod
+    def bits(self, dimension: int) -> float:
+        """Bits of one message."""
+
+    @abstractmethod
+    def variance(self, dimension: int) -> float:
+        """A bound of E|C(v) - v|^2 / |v|^2."""
+
+    def contract(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        """C(v), an unbiased one divided by 1 + its variance: then less than |v|^2 is lost, as error feedback needs."""
+        told = self.compress(v, rngs)
+        return told / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else told
+
+
+@dataclass(frozen=True)
+class Identity(Compressor):
+    """Nothing is lost."""
+
+    unbiased = True
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        return v
+
+    def bits(self, dimension: int) -> float:
+        return WORD * dimension
+
+    def variance(self, dimension: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class TopK(Compressor):
+    """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018)."""
+
+    share: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_some(self.share, "TopK")
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        k = kept(self.share, v.shape[-1])
+        chosen = np.argpartition(np.abs(v), -k, axis=-1)[..., -k:]
+        sent = np.zeros_like(v)
+        np.put_along_axis(sent, chosen, np.take_along_axis(v, chosen, axis=-1), axis=-1)
+        return sent
+
+    def bits(self, dimension: int) -> float:
+        return kept(self.share, dimension) * (WORD + math.ceil(math.log2(max(dimension, 2))))
+
+    def variance(self, dimension: int) -> float:
+        return 1 - kept(self.share, dimension) / dimension
+
+
+@dataclass(frozen=True)
+class RandomK(Compressor):
+    """A random share of the coordinates; their indices follow from a seed that is sent.
+
+    ``unbiased``: scaled up by d/k, so that its expectation is right; else as they are, for error feedback.
+    """
+
+    share: float = 0.01
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        require_some(self.share, "RandomK")
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        d = v.shape[-1]
+        k = kept(self.share, d)
+        chosen = np.argpartition(np.stack([rng.random(v.shape[1:]) for rng in rngs]), k - 1, axis=-1)[..., :k]
+        sent = np.zeros_like(v)
+        values = np.take_along_axis(v, chosen, axis=-1)
+        np.put_along_axis(sent, chosen, values * v.dtype.type(d / k) if self.unbiased else values, axis=-1)
+        return sent
+
+    def bits(self, dimension: int) -> float:
+        return WORD * (kept(self.share, dimension) + 1)
+
+    def variance(self, dimension: int) -> float:
+        k = kept(self.share, dimension)
+        return dimension / k - 1 if self.unbiased else 1 - k / dimension
+
+
+@dataclass(frozen=True)
+class QSGD(Compressor):
+    """Random rounding of |v_i| / |v| to multiples of 1/levels, with signs (Alistarh et al., NeurIPS 2017)."""
+
+    levels: int = 4
+    unbiased = True
+
+    def __post_init__(self) -> None:
+        require_count(self.levels, "QSGD: levels", least=1)
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
+        return quantize(v, u, self.levels)
+
+    def bits(self, dimension: int) -> float:
+        return float(qsgd_bits(dimension, self.levels))
+
+    def variance(self, dimension: int) -> float:
+        return min(dimension / self.levels**2, math.sqrt(dimension) / self.levels)
+
+
+@dataclass(frozen=True)
+class BlockSign(Compressor):
+    """Signs, times the mean absolute value of each block (Bernstein et al., ICML 2018; Zheng et al., NeurIPS 2019)."""
+
+    blocks: int = 1
+
+    def __post_init__(self) -> None:
+        require_count(self.blocks, "BlockSign: blocks", least=1)
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        return np.concatenate(
+            [
+                np.abs(b).mean(axis=-1, keepdims=True) * np.sign(b)
+                for b in np.array_split(v, self.blocks, axis=-1)
+                if b.size
+            ],
+            axis=-1,
+        )
+
+    def bits(self, dimension: int) -> float:
+        return dimension + WORD * min(self.blocks, dimension)
+
+    def variance(self, dimension: int) -> float:
+        longest = math.ceil(dimension / self.blocks)
+        return 1 - 1 / longest  # |v|_1^2 >= |v|^2 in each block
+
+
+def quantize(v: np.ndarray, u: np.ndarray, levels: int | np.ndarray) -> np.ndarray:
+    """Random rounding of ``v`` to its norm over so many levels, decided by uniform numbers ``u`` of its shape."""
+    norm = np.linalg.norm(v, axis=-1, keepdims=True)
+    scaled = np.abs(v) * np.divide(levels, norm, out=np.zeros_like(norm), where=norm > 0)
+    whole = np.floor(scaled + u)
+    return (np.sign(v) * whole * (norm / levels)).astype(v.dtype)
+
+
+def qsgd_bits(dimension: int, levels: float | np.ndarray) -> np.ndarray:
+    """Bits of one message of so many levels: a level and a sign for each coordinate, and the norm."""
+    return dimension * np.ceil(np.log2(np.add(levels, 1))) + dimension + WORD
+
+
+def kept(share: float, dimension: int) -> int:
+    """How many coordinates are kept, at least one."""
+    return max(1, round(share * dimension))
+
+
+def require_some(share: float, name: str) -> None:
+    """A share above 0."""
+    if not require_share(share, f"{name}: share"):
+        raise ModelError(f"{name}: share must be above 0, got {share!r}")

@@ -1,0 +1,203 @@
+"""The one loop that runs every strategy on every problem, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import require_count, require_number, require_seed
+from ..errors import ModelError
+from .descent import Descent
+from .problem import Problem, require_problem
+from .strategy import Moment, Sent, State, Strategy
+from .waiting import ServerSGD
+
+#: Seconds of a transfer of so many bits up and down for each worker, arrays of shape (S,).
+Transfer = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def no_time(up: np.ndarray, down: np.ndarray) -> np.ndarray:
+    """A network that takes no time."""
+    return np.zeros_like(up)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a step costs in seconds.
+
+    Attributes
+    ----------
+    step : float
+        Mean seconds of a worker's gradient.
+    cv : float
+        Its coefficient of variation (gamma distributed); 1 is exponential.
+    transfer : callable
+        Bits up and down for each worker, arrays of shape (S,), to the seconds of a meeting.
+    """
+
+    step: float = 1.0
+    cv: float = 0.0
+    transfer: Transfer = no_time
+
+    def __post_init__(self) -> None:
+        require_number(self.step, "Clock: step", unit="seconds")
+        require_number(self.cv, "Clock: cv")
+
+    def durations(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        """Seconds of so many gradients."""
+        if not self.cv:
+            return np.full(shape, float(self.step))
+        return self.step * self.cv**2 * rng.gamma(1 / self.cv**2, size=shape)
+
+
+def descend(
+    problem: Problem,
+    strategy: Strategy,
+    *,
+    workers: int,
+    steps: int,
+    learning_rate: float | Callable[[int], float],
+    seeds: int | Sequence[int] = 8,
+    record: int = 100,
+    clock: Clock | None = None,
+) -> Descent:
+    """
+    Train: run a strategy on a problem, for several seeds side by side.
+
+    Parameters
+    ----------
+    problem : Problem
+    strategy : Strategy
+        `ServerSGD` counts single gradients as steps, all others steps of all workers.
+    workers : int
+    steps : int
+    learning_rate : float or callable
+        Or a function of the step.
+    seeds : int or sequence of int
+        That many, or these; a seed's run is the same whichever others run beside it, but for rounding.
+    record : int
+        At how many steps the loss is looked at, the first and the last included.
+    clock : Clock, optional
+        What computation and transfers take; a second each, and nothing.
+
+    Returns
+    -------
+    Descent
+        Losses by step, time and bits sent. A run that diverges has infinite losses from then on.
+
+    Raises
+    ------
+    ModelError
+        For a senseless argument, or shares of another number of workers.
+
+    Examples
+    --------
+    >>> from queuemodel.descent import LocalSGD, descend, make_problem
+    >>> run = descend(make_problem("least-squares"), LocalSGD(8), workers=4, steps=400, learning_rate=0.02, seeds=4)
+    >>> bool(run.losses[:, -1].mean() < 0.1 * run.losses[:, 0].mean())
+    True
+    """
+    n = require_count(workers, "descend: workers", least=1)
+    require_count(steps, "descend: steps", least=1)
+    record = min(require_count(record, "descend: record", least=2), steps + 1)
+    if not isinstance(strategy, Strategy):
+        raise ModelError(f"descend: strategy must be a Strategy such as LocalSGD(8), got {type(strategy).__name__}")
+    if (shares := len(require_problem(problem).shares)) not in (0, n):
+        raise ModelError(f"descend: the problem is split among {shares} workers, got {n}; split it again")
+    rate = learning_rate if callable(learning_rate) else _constant(learning_rate)
+    seeds = range(require_count(seeds, "descend: seeds", least=1)) if isinstance(seeds, int) else seeds
+    chosen = [require_seed(seed, "descend: seed") for seed in seeds]
+    rngs, timers, starts = ([np.random.default_rng([seed, use]) for seed in chosen] for use in range(3))
+    state = strategy.begin(np.stack([problem.start(rng) for rng in starts]), n)
+    clock = clock or Clock()
+    run = _Run(problem, strategy, clock, n, rate, rngs, timers, state)
+    marks = np.unique(np.linspace(0, steps, record).round().astype(int))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return run.all(steps, marks, chosen)
+
+
+def _constant(rate: float) -> Callable[[int], float]:
+    require_number(rate, "descend: learning_rate", positive=True)
+    return lambda _: rate
+
+
+@dataclass
+class _Run:
+    """What the loop carries along."""
+
+    problem: Problem
+    strategy: Strategy
+    clock: Clock
+    workers: int
+    rate: Callable[[int], float]
+    rngs: list[np.random.Generator]
+    timers: list[np.random.Generator]
+    state: State
+
+    def all(self, steps: int, marks: np.ndarray, seeds: list[int]) -> Descent:
+        runs = len(seeds)
+        step = self._one_by_one(self.strategy, steps) if isinstance(self.strategy, ServerSGD) else self._together()
+        time, up, down = np.zeros((runs, len(marks))), np.zeros((runs, len(marks))), np.zeros((runs, len(marks)))
+        losses = np.zeros((runs, len(marks)))
+        losses[:, 0] = self._loss()
+        row, now, total_up, total_down = 1, np.zeros(runs), np.zeros(runs), np.zeros(runs)
+        for k in range(steps):
+            now, sent = step(Moment(k, self.rate(k), self.rngs, now, self.problem.loss))
+            total_up, total_down = total_up + sent.up, total_down + sent.down
+            if k + 1 == marks[row]:
+                time[:, row], up[:, row], down[:, row], losses[:, row] = now, total_up, total_down, self._loss()
+                row += 1
+        staleness = self.state["staleness"] / steps if "staleness" in self.state else np.zeros(runs)
+        model = self.strategy.model(self.state)
+        return Descent(self.strategy, tuple(seeds), self.workers, marks, time, losses, up, down, model, staleness)
+
+    def _loss(self) -> np.ndarray:
+        losses = self.problem.loss(self.strategy.model(self.state))
+        return np.where(np.isfinite(losses), losses, np.inf)
+
+    def _together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+        """A step of all workers; those who meet wait for the slowest, and for the transfer."""
+        every = np.arange(self.workers)
+        clocks = np.zeros((len(self.rngs), self.workers))
+        arrival = np.zeros(len(self.rngs))  # of what was sent ahead
+
+        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+            nonlocal clocks, arrival
+            x = self.state["x"]
+            if self.strategy.exact and self.problem.shares:
+                gradients = self.problem.worker_gradients(x[:, 0])
+            else:
+                gradients = self.problem.sampled_gradients(x, every, self.rngs)
+            sent = self.strategy.update(self.state, gradients, moment)
+            clocks = clocks + np.stack([self.clock.durations(timer, (self.workers,)) for timer in self.timers])
+            if sent.met.any():
+                ready = clocks.max(axis=1)
+                takes = self.clock.transfer(sent.up, sent.down)
+                go = np.maximum(ready, arrival) if sent.ahead else ready + takes
+                clocks = np.where(sent.met[:, None], go[:, None], clocks)
+                arrival = np.where(sent.met, go + takes, arrival)
+            return clocks.max(axis=1), sent
+
+        return step
+
+    def _one_by_one(self, strategy: ServerSGD, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+        """A gradient of one worker, in the order in which they complete."""
+        orders = [strategy.make_order(self.workers, steps, self.clock.durations, timer) for timer in self.timers]
+        times = np.stack([order.times[:steps] for order in orders])
+        workers = np.stack([order.workers[:steps] for order in orders])
+        if workers.shape[1] < steps or workers.max() >= self.workers:
+            raise ModelError(
+                f"descend: the order has {workers.shape[1]} gradients of workers up to {workers.max()}, "
+                f"but {steps} of {self.workers} workers are asked for"
+            )
+        runs = np.arange(len(orders))
+
+        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+            chosen = workers[:, moment.number]
+            x = self.state["copies"][runs, chosen][:, None]
+            gradients = self.problem.sampled_gradients(x, chosen[:, None], self.rngs)
+            return times[:, moment.number], strategy.complete(self.state, gradients, chosen, moment)
+
+        return step

@@ -1,0 +1,85 @@
+"""What a way of training is, seen from the loss: where gradients are taken, what becomes of them, what is sent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .compressors import WORD
+
+#: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
+State = dict[str, np.ndarray]
+
+
+class Sent(NamedTuple):
+    """What a step sent, for each of S runs.
+
+    Attributes
+    ----------
+    up, down : ndarray, shape (S,)
+        Bits that a worker sent and received, mean over the workers.
+    met : ndarray of bool, shape (S,)
+        Whether the workers waited for each other, and for the transfer.
+    ahead : bool
+        The transfer goes on beside the next steps, and is waited for at the next meeting.
+    """
+
+    up: np.ndarray
+    down: np.ndarray
+    met: np.ndarray
+    ahead: bool = False
+
+
+class Moment(NamedTuple):
+    """When a step is taken: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
+
+    number: int
+    rate: float
+    rngs: list[np.random.Generator]
+    time: np.ndarray
+    loss: Callable[[np.ndarray], np.ndarray]
+
+
+class Strategy(ABC):
+    """A way of training. Values are frozen; what changes is in the `State`."""
+
+    #: Gradients are those of all examples of a worker's share, not of a mini-batch.
+    exact = False
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        """The state before the first step; ``start`` has shape (S, d)."""
+        return {"x": start[:, None].copy()}
+
+    @abstractmethod
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        """One step of every worker: change the state by gradients of shape (S, n, d), which may be overwritten."""
+
+    def model(self, state: State) -> np.ndarray:
+        """The parameters that training has reached, shape (S, d)."""
+        return state["x"].mean(axis=1)
+
+
+def per_worker(start: np.ndarray, workers: int) -> np.ndarray:
+    """A copy of the start for each worker, shape (S, n, d)."""
+    return np.repeat(start[:, None], workers, axis=1)
+
+
+def sent(
+    runs: int, up: float | np.ndarray, down: float | np.ndarray, *, met: bool | np.ndarray = True, ahead: bool = False
+) -> Sent:
+    """What every run sent: numbers, or arrays of shape (S,)."""
+    up, down, met = (np.broadcast_to(value, (runs,)) for value in (up, down, met))
+    return Sent(up, down, met, ahead)
+
+
+def whole(runs: int, dimension: int, *, ahead: bool = False) -> Sent:
+    """All parameters both ways, uncompressed."""
+    return sent(runs, WORD * dimension, WORD * dimension, ahead=ahead)
+
+
+def nothing(runs: int) -> Sent:
+    """A step that every worker takes alone."""
+    return sent(runs, 0.0, 0.0, met=False)

@@ -1,0 +1,96 @@
+"""Gradients against differences, minima against theory, sampling against the whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuemodel import ModelError
+from queuemodel.descent import LeastSquares, LogisticRegression, make_problem, split
+from queuemodel.descent.data import KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_is_the_derivative_of_the_loss(kind):
+    problem = make_problem(kind, examples=60, features=4, seed=3)
+    rng = np.random.default_rng(0)
+    x = problem.start(rng) + 0.3 * rng.normal(size=problem.dimension)
+    step = 1e-5 * np.eye(problem.dimension)
+    differences = (problem.loss(x + step) - problem.loss(x - step)) / 2e-5
+    np.testing.assert_allclose(problem.gradient(x), differences, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampled_gradients_are_unbiased_with_the_variance_said(kind):
+    problem = make_problem(kind, examples=80, features=5, batch_size=4, seed=1)
+    x = problem.start(np.random.default_rng(5)) + 0.1
+    drawn = problem.sampled_gradients(x[None, None], np.arange(4000), [np.random.default_rng(2)])[0]
+    variance = problem.gradient_variance(x) / problem.batch_size
+    miss = drawn.mean(axis=0) - problem.gradient(x)
+    assert np.linalg.norm(miss) < 4 * np.sqrt(variance / len(drawn))
+    assert drawn.var(axis=0).sum() == pytest.approx(variance, rel=0.1)
+
+
+def test_minima():
+    squares = make_problem("least-squares")
+    np.testing.assert_allclose(squares.gradient(squares.optimum), 0, atol=1e-12)
+    logistic = make_problem("logistic")
+    np.testing.assert_allclose(logistic.gradient(logistic.optimum), 0, atol=1e-6)
+    rng = np.random.default_rng(0)
+    assert (logistic.loss(logistic.optimum + 0.1 * rng.normal(size=(50, logistic.dimension))) > logistic.minimum).all()
+    sigmoid = make_problem("sigmoid")
+    assert sigmoid.minimum == pytest.approx(0, abs=1e-10)
+
+
+def test_two_classes_are_the_logistic_loss_of_the_difference():
+    A, y = np.array([[1.0, 2.0], [-1.0, 0.5]]), np.array([0, 1])
+    problem = LogisticRegression(A, y)
+    x = np.array([0.3, -0.2, 0.1, 0.7])
+    w = x.reshape(2, 2) @ [-1, 1]
+    expected = np.log1p(np.exp(-np.array([-1, 1]) * (A @ w))).mean()
+    assert problem.loss(x) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(1, 12), st.sampled_from([0.05, 0.5, 5.0, np.inf]), st.integers(0, 50))
+def test_split_gives_every_example_to_one_worker(workers, concentration, seed):
+    problem = split(make_problem("logistic", examples=40), workers, concentration=concentration, seed=seed)
+    np.testing.assert_array_equal(np.sort(np.concatenate(problem.shares)), np.arange(40))
+    sizes = [len(share) for share in problem.shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_small_concentration_separates_classes():
+    def purity(concentration):
+        problem = split(make_problem("logistic", examples=400), 4, concentration=concentration)
+        return np.mean([max(np.bincount(problem.targets[s], minlength=2)) / len(s) for s in problem.shares])
+
+    assert purity(0.05) > 0.8 > 0.65 > purity(np.inf)
+
+
+def test_workers_draw_from_their_own_share():
+    problem = split(make_problem("least-squares", examples=64, features=3), 4, concentration=0.1)
+    x = np.ones(3)
+    exact = problem.worker_gradients(x)
+    drawn = np.mean(
+        [problem.sampled_gradients(x[None, None], np.arange(4), [np.random.default_rng(i)])[0] for i in range(3000)],
+        axis=0,
+    )
+    distance = np.linalg.norm(drawn[:, None] - exact[None], axis=-1)
+    assert (distance.argmin(axis=1) == np.arange(4)).all()
+    assert np.diag(distance).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"features": np.ones((3, 2))}, "shape"),
+        ({"features": np.full((4, 2), np.nan)}, "finite"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"shares": (np.array([0, 9]),)}, "share of worker 0"),
+        ({"shares": (np.array([], int),)}, "share of worker 0"),
+        ({"regularization": -1.0}, "regularization"),
+    ],
+)
+def test_what_is_no_problem_is_refused(change, words):
+    with pytest.raises(ModelError, match=words):
+        LeastSquares(**{"features": np.ones((4, 2)), "targets": np.ones(4)} | change)

@@ -1,0 +1,96 @@
+"""Simulated time and staleness, against order statistics and the queueing laws."""
+
+import numpy as np
+import pytest
+
+from queuemodel.descent import (
+    Clock,
+    LocalSGD,
+    Order,
+    OverlapLocalSGD,
+    ServerSGD,
+    SynchronousSGD,
+    descend,
+    make_problem,
+)
+from queuemodel.strategies import order_statistic
+
+PROBLEM = make_problem("least-squares", examples=50, features=3)
+EXPONENTIAL = Clock(1.0, 1.0)
+
+
+def seconds(strategy, *, workers=8, steps=2500, clock=EXPONENTIAL, seeds=2):
+    done = descend(
+        PROBLEM, strategy, workers=workers, steps=steps, learning_rate=1e-3, seeds=seeds, clock=clock, record=2
+    )
+    return done.times[:, -1].mean() / steps, done
+
+
+def harmonic(n):
+    return sum(1 / i for i in range(1, n + 1))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (ServerSGD("k-sync", 4), 0.6345 / 4),  # (H_8 - H_4) / mu for each four gradients
+        (ServerSGD("k-sync", 8), harmonic(8) / 8),
+        (ServerSGD("k-batch-sync", 4), 1 / 8),
+        (ServerSGD("k-batch-async", 4), 1 / 8),
+        (ServerSGD(), 1 / 8),
+    ],
+)
+def test_runtimes_of_dutta_and_others(strategy, expected):
+    assert seconds(strategy, steps=6_000)[0] == pytest.approx(expected, rel=0.04)
+
+
+def test_rounds_wait_for_the_slowest_mean():
+    one = seconds(SynchronousSGD(), workers=4)[0]
+    assert one == pytest.approx(harmonic(4), rel=0.03)
+    eight = seconds(LocalSGD(8), workers=4)[0]
+    assert 1 < eight < 0.75 * one
+
+
+def test_overlap_hides_the_transfer():
+    def slow(up, down):
+        return np.full(len(up), 3.0)
+
+    clock = Clock(1.0, 0.0, slow)
+    assert seconds(LocalSGD(2), clock=clock)[0] == pytest.approx(1 + 3 / 2)
+    assert seconds(OverlapLocalSGD(2), clock=clock)[0] == pytest.approx(3 / 2, rel=1e-2)  # max(c, T / tau)
+    assert seconds(OverlapLocalSGD(4), clock=clock)[0] == pytest.approx(1, rel=1e-2)
+
+
+@pytest.mark.parametrize("cv", [0.0, 0.4, 1.0])
+def test_asynchronous_staleness_is_that_of_little(cv):
+    """Each gradient sees the updates of the n - 1 others: mean staleness n - 1 whatever the law."""
+    done = seconds(ServerSGD(), clock=Clock(1.0, cv))[1]
+    assert done.staleness.mean() == pytest.approx(7, rel=0.02)
+
+
+def test_waiting_bounds_staleness():
+    wide = seconds(ServerSGD("bounded-staleness", staleness_bound=50))[1]
+    tight = seconds(ServerSGD("bounded-staleness"), workers=4)[1]
+    assert wide.times[:, -1].mean() < tight.times[:, -1].mean()
+    assert tight.times[:, -1].mean() / 625 == pytest.approx(harmonic(4), rel=0.05)  # a barrier after every step
+
+
+def test_a_barrier_of_any_law_is_an_order_statistic():
+    clock = Clock(1.0, 0.5)
+    rng = np.random.default_rng(0)
+    expected = clock.durations(rng, (200_000, 4)).max(axis=1).mean()
+    assert seconds(SynchronousSGD(), workers=4, clock=clock)[0] == pytest.approx(expected, rel=0.02)
+    assert callable(order_statistic)
+
+
+def test_an_order_that_was_given_is_followed():
+    """Two workers in turns: each gradient is taken on parameters one update old; one worker's is not."""
+
+    def turns(workers, gradients, rng):
+        return Order(np.arange(1.0, gradients + 1), np.arange(gradients) % workers)
+
+    done = descend(PROBLEM, ServerSGD(order=turns), workers=2, steps=200, learning_rate=0.05, seeds=2)
+    np.testing.assert_allclose(done.staleness, (2 * 0.5 + 198) / 200, rtol=0.01)
+    assert done.times[0, -1] == 200
+    alone = descend(PROBLEM, ServerSGD(order=turns), workers=1, steps=200, learning_rate=0.05, seeds=2)
+    assert not np.allclose(alone.losses, done.losses, rtol=1e-3)
