@@ -1,4 +1,4 @@
-"""``queuemodel import-trace``: recorded TensorFlow traces to a profile."""
+"""``queuemodel import-trace``: recorded traces to a profile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..adapters import pytorch
+from ..adapters import pytorch, tensorflow
 from ..checks import require_writable
 from ..errors import DataError
 from ..training.job import TOLD
@@ -29,8 +29,9 @@ def import_trace(
 ) -> None:
     """Make a profile from recorded traces.
 
-    Of TensorFlow: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of PyTorch: a folder for each
-    run of the job, with a *.pt.trace.json[.gz] of each rank; one node's run tells the computation, two nodes' the
+    Of TensorFlow's parameter servers: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of
+    data-parallel training: a folder for each run of the job, with a file of each rank, PyTorch's *.pt.trace.json[.gz]
+    or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the computation, two nodes' the
     network.
 
     \b
@@ -39,18 +40,21 @@ def import_trace(
       queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o profile.json
     """
     require_writable(output)
+    whole = None if parameter_bytes is None else round(parameter_bytes)
+    servers = {"--workers": workers, **{f"--{name.replace('_', '-')}": job[name] for name in TOLD}}
+    of_ranks = {name: value for name, value in job.items() if name not in TOLD}
     if any(pytorch.is_trace(folder) for folder in folders):
-        network = {f"--{name.replace('_', '-')}": job.pop(name) for name in TOLD}
-        given = {"--parameter-bytes": parameter_bytes, "--workers": workers, **network}
-        if wrong := [name for name, value in given.items() if value is not None]:
-            raise DataError(f"{wrong[0]}: PyTorch's traces tell that themselves, or need it not; leave it out")
-        profile = pytorch.read_traces(folders, **job)
+        _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
+        profile = pytorch.read_traces(folders, **of_ranks)
+    elif len(folders) > 1 or tensorflow.is_mirrored(folders[0]):
+        _refuse(servers, "traces of data-parallel training")
+        profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **of_ranks)
     else:
-        if len(folders) > 1:
-            raise DataError(f"{folders[1]}: TensorFlow's traces of a job are one folder; give only that")
-        from ..adapters.tensorflow import read_traces
-
-        whole = None if parameter_bytes is None else round(parameter_bytes)
-        profile = read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
+        profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     click.echo(repr(profile))
+
+
+def _refuse(given: dict[str, object], traces: str) -> None:
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise DataError(f"{wrong[0]}: {traces} tell that themselves, or need it not; leave it out")

@@ -13,17 +13,24 @@ from .options import DURATION
 
 __all__ = ["profile", "serve"]
 
-FOLDERS = {"tensorflow": "tensorflow", "torch": "pytorch"}  # in `adapters`
-TENSORFLOW_ONLY = {"style", "ps", "worker", "batch_size"}
-TORCH_ONLY = {"master", "rank"}
+SERVERS, RANKS = "async-ps", "all-reduce"
+
+#: Where in `adapters` each is, and the options that only some have.
+LIVE = {
+    ("tensorflow", SERVERS): ("tensorflow.live", {"style", "ps", "worker", "batch_size"}),
+    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size"}),
+    ("torch", RANKS): ("pytorch.live", {"master", "rank"}),
+}
 
 
 @click.command()
 @click.argument("model")
 @click.option("--framework", type=click.Choice(["tensorflow", "torch"]), default="tensorflow", show_default=True,
-              help="A parameter server and a worker, or two data-parallel ranks.")  # fmt: skip
-@click.option("--steps", type=int, help="To trace: one record each.  [default: 50; torch: 12]")
-@click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; torch: 5]")
+              help="Which one trains.")  # fmt: skip
+@click.option("--strategy", type=click.Choice([SERVERS, RANKS]),
+              help="A parameter server and a worker, or two ranks. [default: async-ps; torch: all-reduce]")  # fmt: skip
+@click.option("--steps", type=int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
+@click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
 @click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
 @click.option("--style", type=click.Choice(["graph", "strategy"]),
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
@@ -37,12 +44,15 @@ TORCH_ONLY = {"master", "rank"}
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="profile.json", show_default=True)
 @click.pass_context
-def profile(ctx: click.Context, model: str, framework: str, output: str, **settings: object) -> None:
+def profile(
+    ctx: click.Context, model: str, framework: str, strategy: str | None, output: str, **settings: object
+) -> None:
     """Train MODEL for a short while on this machine, or on two, and record where its time goes.
 
     MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
     batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
-    this machine, unless --ps and --worker or the environment's TF_CONFIG say where they run. For PyTorch it returns a
+    this machine, unless --ps and --worker or the environment's TF_CONFIG say where they run. With --strategy all-reduce
+    rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, both on this machine. For PyTorch it returns a
     module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
     ranks with DistributedDataParallel over gloo, both on this machine unless --master and --rank are given.
 
@@ -50,16 +60,22 @@ def profile(ctx: click.Context, model: str, framework: str, output: str, **setti
     Examples:
       queuemodel profile mlp --steps 30 -o mlp.json
       queuemodel profile train:make_model --style strategy --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
+      queuemodel profile mlp --strategy all-reduce -o mirrored.json
       queuemodel profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o ddp.json
       queuemodel profile --framework torch train:make --master 10.0.0.5:2222 --rank 0 -o ddp.json
     """
     from ..adapters.live.interrupts import Interrupted
 
+    chosen = (framework, strategy or (RANKS if framework == "torch" else SERVERS))
+    if chosen not in LIVE:
+        raise DataError(f"--strategy: {strategy} is not for --framework {framework}; leave it out")
+    place, own = LIVE[chosen]
     given = {name: value for name, value in settings.items() if value is not None}
-    other = TENSORFLOW_ONLY if framework == "torch" else TORCH_ONLY
-    if wrong := sorted(other & set(given)):
-        raise DataError(f"--{wrong[0].replace('_', '-')}: not for --framework {framework}; leave it out")
-    live = importlib.import_module(f"..adapters.{FOLDERS[framework]}.live", __package__)
+    others = set().union(*(options for _, options in LIVE.values())) - own
+    if wrong := sorted(others & set(given)):
+        kind = f"--framework {framework}" + (f" --strategy {strategy}" if strategy else "")
+        raise DataError(f"--{wrong[0].replace('_', '-')}: not for {kind}; leave it out")
+    live = importlib.import_module(f"..adapters.{place}", __package__)
     try:
         recorded = live.profile_live(model, output=output, **given)
     except Interrupted as interrupt:

@@ -37,8 +37,7 @@ class RanksRun(LiveRun):
         try:
             self.progress.say(self.doing)
             for rank in ranks:
-                traces = self.traces if rank == ranks[0] else self.folder / "sent"
-                settings = {**self.settings, "rank": rank, "traces": str(traces.resolve())}
+                settings = {**self.settings, "rank": rank, "traces": str(self.traces.resolve())}
                 self.start(f"rank {rank}", self.rank, [json.dumps(settings)], environment)
             self._follow()
         except OSError as error:

@@ -10,7 +10,6 @@ import gzip
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import msgspec
 from ...errors import DataError
 from ...files import read_bytes
 from ...training.rounds import Bucket, Gradient, Round
+from ..runs import RankTrace
 
 #: Bytes of an element, by its type's names in traces.
 ELEMENT_BYTES = {
@@ -50,17 +50,6 @@ class Trace(msgspec.Struct):
 
     traceEvents: list[Event]
     distributedInfo: dict[str, Any] = {}
-
-
-@dataclass(frozen=True)
-class RankTrace:
-    """What one file holds."""
-
-    where: str
-    rank: int
-    ranks: int
-    backend: str
-    rounds: list[Round]
 
 
 def read_rank(path: Path) -> RankTrace:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
-from .chrome import RankTrace, read_rank
+from ..runs import RankTrace, require_different, whole_run
+from .chrome import read_rank
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 
@@ -49,9 +49,7 @@ def read_traces(
         When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
     """
     runs = [_read_run(Path(folder)) for folder in folders]
-    ranks = [run[0].ranks for run in runs]
-    if len(set(ranks)) < len(ranks):
-        raise DataError(f"{folders[-1]}: each folder must be a run with another number of ranks, got {ranks}")
+    ranks = require_different(folders, runs)
     gradients = [_gradient_bytes(run) for run in runs]
     for folder, sizes in zip(folders, gradients, strict=True):
         if sizes != gradients[0]:
@@ -80,20 +78,7 @@ def _read_run(folder: Path) -> list[RankTrace]:
     paths = sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
     if not paths:
         raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
-    traces = sorted((read_rank(path) for path in paths), key=lambda trace: trace.rank)
-    for one, other in itertools.pairwise(traces):
-        if one.rank == other.rank:
-            raise DataError(f"{other.where}: rank {other.rank} again, as in {one.where}; remove the copy")
-    if [trace.rank for trace in traces] != list(range(traces[0].ranks)) or len({t.ranks for t in traces}) > 1:
-        present = ", ".join(str(trace.rank) for trace in traces)
-        raise DataError(f"{folder}: the files of all {traces[0].ranks} ranks are needed, got those of {present}")
-    numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
-    if not numbers:
-        raise DataError(f"{folder}: the ranks recorded no step in common")
-    return [
-        RankTrace(t.where, t.rank, t.ranks, t.backend, [one for one in t.rounds if one.number in numbers])
-        for t in traces
-    ]
+    return whole_run(folder, [read_rank(path) for path in paths])
 
 
 def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:

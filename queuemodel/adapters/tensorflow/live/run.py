@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import sys
 import time
@@ -16,6 +15,7 @@ from ...live.addresses import free_addresses
 from ...live.processes import GRACE, Child
 from ...live.run import Ground, LiveRun, cannot_start
 from ..addresses import require_answer
+from ..environment import child_environment
 from ..reading.traces import READING_SPEED
 from .plan import STYLES, Plan
 
@@ -60,7 +60,7 @@ class Run(LiveRun):
         here = [] if self.plan.elsewhere else ["ps"] if self.plan.style == "graph" else JOBS
         for job in here:
             options = [f"--job={job}", f"--ps={addresses['ps']}", f"--worker={addresses['worker']}", "--follow"]
-            self.start(JOBS[job], f"{CHILDREN}.serve", options, _environment(gpu=job == "worker"))
+            self.start(JOBS[job], f"{CHILDREN}.serve", options, child_environment(gpu=job == "worker"))
         settings = {
             **addresses,
             "model": self.plan.model,
@@ -76,7 +76,7 @@ class Run(LiveRun):
         }
         computes = self.plan.style == "graph" and not self.plan.elsewhere
         name = "worker" if computes else "coordinator"
-        return self.start(name, f"{CHILDREN}.{module}", [json.dumps(settings)], _environment(gpu=computes))
+        return self.start(name, f"{CHILDREN}.{module}", [json.dumps(settings)], child_environment(gpu=computes))
 
     def _left(self) -> float:
         """Seconds for training, so that its end and reading the traces are over by the deadline."""
@@ -142,16 +142,3 @@ class Run(LiveRun):
             while True:
                 _, message = self.inbox.get_nowait()
                 self._note(message or {})
-
-
-def _environment(*, gpu: bool) -> dict[str, str]:
-    environment = {
-        "TF_CONFIG": "{}",  # the servers are those that the settings name
-        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
-        "KERAS_BACKEND": "tensorflow",
-    }
-    for name in ("no_proxy", "NO_PROXY"):  # gRPC would ask a proxy for the loopback address
-        environment[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1,localhost"]))
-    if not gpu:
-        environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    return environment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,26 +44,30 @@ class Event(NamedTuple):
         return value if isinstance(value, int) else 0
 
 
-def read_events(path: Path) -> Iterator[Event]:
-    """The host's events of interest; raises `DataError` for what is no such file."""
+def read_events(
+    path: Path, *, names: Collection[str] = (PROCESS, START, DONE, ALLOCATION), marks: str = ""
+) -> Iterator[Event]:
+    """The host's kernels, events with one of these names, and those with the stat ``marks``.
+
+    Raises `DataError` for what is no such file.
+    """
     space = _decode(path)
     began = 0
     for plane in space.planes:
-        names = {key: value.name for key, value in plane.stat_metadata.items()}
+        stat_names = {key: value.name for key, value in plane.stat_metadata.items()}
         for stat in plane.stats:
-            if names.get(stat.metadata_id) == "profile_start_time":
+            if stat_names.get(stat.metadata_id) == "profile_start_time":
                 began = stat.uint64_value or stat.int64_value
     for plane in space.planes:
         if plane.name.startswith("/host:CPU"):
-            yield from _of_plane(plane, began)
+            yield from _of_plane(plane, began, names, marks)
 
 
-def _of_plane(plane: Any, began: int) -> Iterator[Event]:
+def _of_plane(plane: Any, began: int, wanted_names: Collection[str], marks: str) -> Iterator[Event]:
     stat_names = {key: value.name for key, value in plane.stat_metadata.items()}
     names = {key: value.name for key, value in plane.event_metadata.items()}
-    wanted = {
-        key for key, name in names.items() if name in (PROCESS, START, DONE, ALLOCATION) or KERNEL.fullmatch(name)
-    }
+    wanted = {key for key, name in names.items() if name in wanted_names or KERNEL.fullmatch(name)}
+    marking = {key for key, name in stat_names.items() if name == marks}
 
     def value(stat: Any) -> Any:
         kind = stat.WhichOneof("value")
@@ -71,7 +75,7 @@ def _of_plane(plane: Any, began: int) -> Iterator[Event]:
 
     for line in plane.lines:
         for event in line.events:
-            if event.metadata_id in wanted:
+            if event.metadata_id in wanted or any(stat.metadata_id in marking for stat in event.stats):
                 start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
                 absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
                 yield Event(

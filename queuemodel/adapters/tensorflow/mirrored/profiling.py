@@ -1,0 +1,103 @@
+"""`profile_live`: from a model to the profile of its data-parallel training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ....checks import require_count, require_writable
+from ....errors import DataError
+from ....training.profile import Profile
+from ...live.addresses import free_addresses
+from ...live.data_parallel import profile_ranks, ranks_settings
+from .._imports import require_installed
+from ..children.models import BUILT_IN
+from ..environment import child_environment
+from ..reading import read_mirrored
+
+RANKS = (0, 1)
+
+
+def profile_live(
+    model: str | Callable[[], Any],
+    *,
+    steps: int = 12,
+    warmup: int = 5,
+    untraced_steps: int | None = None,
+    time_limit: float = 600.0,
+    batch_size: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+    traces: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    on_step: Callable[[str, int, int], None] | None = None,
+) -> Profile | None:
+    """
+    Train on one rank, then on two with `MultiWorkerMirroredStrategy` on this machine, and record where the time goes.
+
+    Parameters
+    ----------
+    model : str or function
+        As for parameter servers (`tensorflow.live.profile_live`); each rank trains on all of the data set.
+    steps : int
+        To trace, on one rank and on two.
+    warmup : int
+        Steps before each recording; two at least.
+    untraced_steps : int, optional
+        Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
+        `steps` unless given; 0 for none.
+    time_limit : float
+        Seconds for everything.
+    batch_size : int, optional
+        Examples per step and rank; the data set's own unless given.
+    output : path, optional
+        Where to save the profile.
+    traces : path, optional
+        A folder, new or empty, that keeps the recorded traces.
+    progress : bool, optional
+        A progress bar on standard error; where that is a terminal unless given.
+    on_step : function, optional
+        Called with what is going on, the steps done and all steps.
+
+    Raises
+    ------
+    DataError
+        An argument that cannot be used, or an output that cannot be written (before anything starts).
+    MissingDependencyError
+        Without TensorFlow.
+    ProfilingError
+        The model or a rank fails, or the time is over; nothing is saved.
+    Interrupted
+        Ctrl-C, SIGTERM or SIGHUP; likewise.
+
+    Examples
+    --------
+    >>> profile = profile_live("mlp")  # doctest: +SKIP
+    """
+    settings = ranks_settings(
+        model, tuple(BUILT_IN), steps=steps, warmup=warmup, untraced_steps=untraced_steps, time_limit=time_limit
+    )
+    settings["batch_size"] = None if batch_size is None else require_count(batch_size, "batch_size", error=DataError)
+    settings["addresses"] = free_addresses(len(RANKS))
+    require_writable(output)
+    require_installed()
+
+    def read(folders: Sequence[Path], facts: dict[str, Any]) -> Profile:
+        known = {key: facts[key] for key in ("batch_size", "parameter_bytes", "dataset_size")}
+        profile = read_mirrored(folders, name=facts["name"], **known)
+        return msgspec.structs.replace(profile, job=msgspec.structs.replace(profile.job, tensors=facts["tensors"]))
+
+    return profile_ranks(
+        f"{__package__}.rank",
+        settings,
+        read,
+        here=RANKS,
+        environment=child_environment(gpu=False),  # two ranks on one accelerator would be no two nodes
+        output=output,
+        traces=traces,
+        progress=progress,
+        on_step=on_step,
+    )

@@ -1,0 +1,109 @@
+"""One rank's process; TensorFlow is loaded here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ....errors import ProfilingError
+from ...live.functions import extend_path
+from ...live.parent import attach, cannot_write, leave
+from ..children.models import function_of
+from ..children.training_task import TrainingTask, load
+
+FILE = "rank{}.xplane.pb"
+
+
+def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
+    extend_path(settings["path"])
+    function_of(settings["model"])  # before TensorFlow takes its seconds
+    rank, traces = settings["rank"], Path(settings["traces"])
+    os.environ["TF_CONFIG"] = json.dumps(
+        {"cluster": {"worker": settings["addresses"]}, "task": {"type": "worker", "index": rank}}
+    )
+    import tensorflow as tf
+
+    say(doing="connecting the ranks")
+    communication = tf.distribute.experimental
+    ring = communication.CommunicationOptions(implementation=communication.CommunicationImplementation.RING)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
+    say(doing="building the model")
+    if rank == 0:  # the other one waits meanwhile, so that it takes no time from this one
+        task = load(settings["model"], batch_size=settings["batch_size"])
+        say(**task.facts(settings["model"]), version=tf.__version__)
+        _record(task, tf.distribute.get_strategy(), 1, traces / "trace_n1" / FILE.format(0), settings, say)
+    _meet(strategy)
+    with strategy.scope():
+        task = load(settings["model"], batch_size=settings["batch_size"])
+        task.model.optimizer.build(task.model.trainable_variables)
+    _record(task, strategy, 2, traces / "trace_n2" / FILE.format(rank), settings, say)
+    _meet(strategy)  # nobody leaves before all are done
+    return strategy, task
+
+
+def _meet(strategy: Any) -> None:
+    import tensorflow as tf
+
+    def one() -> Any:
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
+
+    tf.function(lambda: strategy.run(one))()
+
+
+def _record(
+    task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Callable[..., None]
+) -> None:
+    """Train, write the recording of the steps after the warm-up, and time others."""
+    import keras
+    import tensorflow as tf
+
+    model, batches = task.model, iter(task.dataset)
+
+    def train(batch: Any) -> None:
+        for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
+            part.set_shape(first.shape)  # all batches are of one size
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply(gradients, model.trainable_variables)
+
+    step = tf.function(lambda batch: strategy.run(train, args=(batch,)), autograph=False, jit_compile=False)
+
+    def run(kind: str) -> None:
+        step(next(batches))
+        say(step=kind)
+
+    for _ in range(settings["warmup"]):
+        run("warmup")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".partial")
+    tf.profiler.experimental.start(str(scratch))
+    for number in range(settings["steps"]):
+        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+            run("traced")
+    tf.profiler.experimental.stop()
+    try:
+        (recorded,) = scratch.rglob("*.xplane.pb")
+        os.replace(recorded, path)
+        shutil.rmtree(scratch)
+    except ValueError:
+        raise ProfilingError(f"{path}: TensorFlow recorded nothing; is the disk full?") from None
+    except OSError as error:
+        raise cannot_write(path.parent, error) from None
+    start = time.perf_counter()
+    for _ in range(settings["untraced_steps"]):
+        run("untraced")
+    if untraced := settings["untraced_steps"]:
+        say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
+
+
+if __name__ == "__main__":
+    say = attach()
+    leave(say, lambda: main(json.loads(sys.argv[1]), say))

@@ -1,0 +1,138 @@
+"""One rank's part of every step of data-parallel training, from its ``*.xplane.pb`` file.
+
+Found by experiment with TensorFlow 2.21 on CPUs, `MultiWorkerMirroredStrategy` with the ring:
+
+- a step is an event with ``step_num``, as `tf.profiler.experimental.Trace` and Keras' TensorBoard callback mark it;
+- a pack of gradients is one asynchronous ``CollectiveReduceV2``: ``ExecutorState::ProcessAsync::Start`` once its input
+  is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, ``::Done``;
+- packs go one after the other: where the Start of one follows the Done of another at once, it had to wait, and when it
+  was ready is not recorded: when the last operation of the backward pass had ended before that Done, at the latest;
+- that has an ``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order;
+- ``CollectiveExecutor::CompleteParams`` has the ``group_size``, on one rank;
+- ``MemoryAllocation`` on the ring's thread: buffers for what is received and added, a chunk of the pack each (for
+  chunks of 256 KiB and more). Over all ranks they make the pack ``group_size - 1`` times;
+- operations of the backward pass are named ``gradient_tape/...``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ....errors import DataError
+from .xplane_events import ALLOCATION, DONE, START, Event, read_events
+
+GROUP = "CollectiveExecutor::CompleteParams"
+REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
+BACKWARD = "gradient_tape/"
+AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it.
+
+    ``key`` counts the step's reductions, the same on all ranks and in all steps.
+    """
+
+    key: int
+    ready: int
+    begin: int
+    end: int
+    buffers: int
+
+
+@dataclass
+class RankStep:
+    """One step of one rank (ns)."""
+
+    number: int
+    start: int
+    end: int
+    computed: int = 0
+    reductions: list[Reduction] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RankRecording:
+    """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
+
+    path: Path
+    ranks: int
+    steps: list[RankStep]
+
+
+def read_rank(path: Path) -> RankRecording:
+    """Read one rank's file.
+
+    Raises
+    ------
+    DataError
+        One line that says what the file lacks.
+    """
+    names = (START, DONE, ALLOCATION, GROUP)
+    events = sorted(read_events(path, names=names, marks="step_num"), key=lambda event: (event.start, -event.end))
+    marks = [event for event in events if "step_num" in event.stats]
+    if not marks:
+        raise DataError(
+            f"{path}: no step is marked in it; train each step within "
+            "tf.profiler.experimental.Trace('train', step_num=i, _r=1), as Keras' TensorBoard callback does"
+        )
+    if len({event.number("step_num") for event in marks}) < len(marks):
+        raise DataError(f"{path}: two steps have the same step_num; give each step of the recording its own")
+    starts = [mark.start for mark in marks]
+    inside: list[list[Event]] = [[] for _ in marks]
+    for event in events:
+        index = bisect_right(starts, event.start) - 1
+        if index >= 0 and event.start < marks[index].end:
+            inside[index].append(event)
+    sizes = {event.number("group_size") for event in events if event.name == GROUP}
+    steps = [_step(mark, own) for mark, own in zip(marks, inside, strict=True)]
+    for one, following in itertools.pairwise(steps):
+        one.end = max(one.end, following.start)
+    return RankRecording(path, max(sizes, default=1), steps)
+
+
+def _step(mark: Event, events: Sequence[Event]) -> RankStep:
+    backward = [event.end for event in events if event.name.startswith(BACKWARD)]
+    kernels = backward or [event.end for event in events if _is_kernel(event)]
+    reductions = _reductions(events, sorted(kernels)) if kernels else []
+    computed = max(backward, default=0) or max((one.ready for one in reductions), default=mark.end)
+    return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions)
+
+
+def _is_kernel(event: Event) -> bool:
+    operation = event.name.rpartition(":")[2]
+    return ":" in event.name and "::" not in event.name and operation not in REDUCE
+
+
+def _reductions(events: Sequence[Event], kernels: Sequence[int]) -> list[Reduction]:
+    """All-reduces in the order in which they were asked for; ``kernels``: when operations ended (increasing)."""
+    begun: dict[str, list[int]] = defaultdict(list)
+    ended: dict[str, list[int]] = defaultdict(list)
+    ran: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.name in (START, DONE) and event.text("kernel_type") in REDUCE:
+            (begun if event.name == START else ended)[event.text("name")].append(event.start)
+        elif event.name.endswith(tuple(f":{kind}" for kind in REDUCE)):
+            ran[event.name.rpartition(":")[0]].append(event)
+    whole = [together for name in begun for together in zip(begun[name], ended[name], ran[name], strict=False)]
+    keys = sorted(thread.number("instance_key") for *_, thread in whole)
+    found: list[Reduction] = []
+    for asked, done, thread in sorted(whole, key=lambda one: one[:2]):
+        before = max((one.end for one in found if one.end <= asked), default=0)
+        ready = asked
+        if 0 <= asked - before < AT_ONCE:
+            last = bisect_right(kernels, before)
+            ready = max(kernels[last - 1] if last else asked, found[-1].ready)
+        buffers = sum(
+            event.number("requested_bytes")
+            for event in events
+            if event.name == ALLOCATION and event.thread == thread.thread and thread.start <= event.start <= thread.end
+        )
+        found.append(Reduction(keys.index(thread.number("instance_key")), ready, thread.start, done, buffers))
+    return found

@@ -1,0 +1,151 @@
+"""TensorFlow's MultiWorkerMirroredStrategy: recorded runs are read to the byte, incomplete ones refused in one line."""
+
+import gzip
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.adapters.live.addresses import free_addresses
+from queuemodel.adapters.tensorflow import is_mirrored, read_mirrored
+from queuemodel.cli import main
+from queuemodel.prediction import predict
+from queuemodel.strategies import fit_rounds
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
+
+DATA = Path(__file__).parent.parent / "data"
+TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
+TRUTH = json.loads((TINY / "job.json").read_text())
+MLP_BYTES = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
+
+
+def tiny(*runs, parameter_bytes=TRUTH["parameter_bytes"]):
+    return read_mirrored([TINY / run for run in runs], batch_size=8, parameter_bytes=parameter_bytes)
+
+
+def two(profile):
+    return [one for one in profile.rounds if one.ranks == 2]
+
+
+def test_one_pack_is_known_to_the_byte_and_starts_after_the_backward_pass():
+    profile = read_mirrored([MLP / "trace_n2"], batch_size=64)
+    assert [(one.rank, one.number) for one in profile.rounds] == [(r, n) for r in (0, 1) for n in range(8)]
+    assert profile.job.parameter_bytes == MLP_BYTES
+    for one in profile.rounds:
+        (pack,) = one.buckets
+        assert pack.bytes == MLP_BYTES
+        assert one.computed <= pack.ready <= pack.begin < pack.end <= one.round_time
+
+
+def test_packs_too_small_to_be_noted_share_the_parameters():
+    """Two layers: packs of 204,000 and 40,000 bytes, the second of which waits for the first."""
+    profile = tiny("trace_n1", "trace_n2")
+    assert sorted({(one.ranks, one.rank) for one in profile.rounds}) == [(1, 0), (2, 0), (2, 1)]
+    for one in two(profile):
+        first, second = one.buckets
+        assert first.bytes + second.bytes == TRUTH["parameter_bytes"]
+        assert first.bytes == pytest.approx(204_000, rel=0.1)
+        assert first.ready <= first.begin < first.end <= second.begin < second.end
+        assert second.ready <= first.end  # it was ready while it waited, not when it began
+    computed = [one.computed for one in profile.rounds]
+    assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
+
+
+def test_the_link_that_carried_the_packs_is_found():
+    profile = tiny("trace_n1", "trace_n2")
+    fitted = fit_rounds(profile)
+    assert (
+        0.75 < fitted.bandwidth / (TRUTH["bandwidth_mbit"] * 125_000) < 0.97
+    )  # headers, and a latency that is assumed
+    assert fitted.at_once == 1
+    curve = predict(profile, workers=[1, 2, 3])
+    for ranks in (1, 2):
+        recorded = 1 / np.mean([one.round_time for one in profile.rounds if one.ranks == ranks])
+        assert curve.at(ranks) / ranks == pytest.approx(recorded, rel=0.03)
+
+
+def test_half_the_bytes_are_noticed():
+    whole, half = (
+        fit_rounds(tiny("trace_n2", parameter_bytes=size)).bandwidth
+        for size in (TRUTH["parameter_bytes"], TRUTH["parameter_bytes"] // 2)
+    )
+    assert half == pytest.approx(whole / 2, rel=0.02)
+
+
+def refused(folders, match, **known):
+    with pytest.raises(qm.DataError, match=match) as caught:
+        read_mirrored(folders, batch_size=8, **known)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_run_lacks_is_said(tmp_path):
+    refused([TINY / "trace_n2"], r"2 of 2 packs are too small .* \(--parameter-bytes\)")
+    refused([MLP / "trace_n2", TINY / "trace_n2"], "another number of ranks", parameter_bytes=MLP_BYTES + 8)
+    refused([TINY / "trace_n1"], "no all-reduce among two ranks", parameter_bytes=1000)
+    refused([tmp_path / "no"], "no such folder")
+    refused([DATA / "alexnet-60" / "trace"], "RunMetadata are one folder")
+    refused([DATA / "xplane-1ps"], "no step is marked in it")
+    shutil.copy(MLP / "trace_n2" / "rank1.xplane.pb.gz", tmp_path)
+    refused([tmp_path], "a file of each rank is needed, got 1 of (2|more)")
+    for rank in (0, 2):
+        shutil.copy(MLP / "trace_n2" / "rank0.xplane.pb.gz", tmp_path / f"rank{rank}.xplane.pb.gz")
+    refused([tmp_path], "a file of each rank is needed, got 3 of 2")
+    (tmp_path / "rank0.xplane.pb.gz").write_bytes(gzip.compress(b"\xff" * 100))
+    refused([tmp_path], "not an XSpace proto")
+
+
+def test_a_folder_of_ranks_is_told_from_one_of_servers():
+    assert is_mirrored(MLP / "trace_n2")
+    assert not is_mirrored(DATA / "xplane-1ps")
+    assert not is_mirrored(DATA / "alexnet-60" / "trace")
+
+
+def command(*words):
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return ended.value.code
+
+
+def test_the_command_reads_both_runs(tmp_path, capsys):
+    target = tmp_path / "p.json"
+    read = ["import-trace", TINY / "trace_n1", TINY / "trace_n2", "--batch-size", 8, "-o", target]
+    assert command(*read, "--parameter-bytes", "244kB") == 0
+    assert "12 rounds of 2 rank(s)" in capsys.readouterr().out
+    assert qm.Profile.load(target).cluster.workers == 2
+    assert command(*read, "--workers", 2) != 0
+    assert "--workers: traces of data-parallel training tell that" in capsys.readouterr().err
+
+
+@pytest.mark.live
+def test_one_rank_and_two_on_this_machine(family, tmp_path):
+    from queuemodel.adapters.tensorflow.mirrored import profile_live
+
+    profile = profile_live("mlp", steps=4, warmup=2, batch_size=16, output=tmp_path / "p.json", time_limit=120)
+    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * 4)
+    assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
+    assert {bucket.bytes for one in two(profile) for bucket in one.buckets} == {MLP_BYTES}
+    assert [point.workers for point in profile.throughputs] == [1, 2]
+    assert qm.Profile.load(tmp_path / "p.json") == profile
+
+
+@pytest.mark.live
+def test_a_users_mistake_is_one_line(family):
+    from queuemodel.adapters.tensorflow.mirrored import profile_live
+
+    with pytest.raises(qm.ProfilingError, match="no module named 'no_such_module'"):
+        profile_live("no_such_module:f", time_limit=60)
+
+
+def test_options_of_servers_are_refused(capsys):
+    for options, said in (
+        (["--strategy", "all-reduce", "--ps", free_addresses(1)[0]], "--ps: not for --framework tensorflow --strategy"),
+        (["--strategy", "async-ps", "--framework", "torch"], "--strategy: async-ps is not for --framework torch"),
+    ):
+        assert command("profile", "mlp", *options) != 0
+        assert said in capsys.readouterr().err
