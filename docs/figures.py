@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from queuemodel.drawing import COLORS, finish
 from queuemodel.prediction import predict
 
 IMAGES = Path(__file__).parent / "images"
+CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergence.json"
 
 #: Of one measured throughput, from a minute's run (queuemodel/data/README.md: 2 to 4 %).
 NOISE = 0.04
@@ -95,7 +97,21 @@ def all_reduce() -> Axes:
     return plotting.plot_step_time(predict(example_profile("ddp-alexnet-40"), workers=range(1, 13)))
 
 
+def convergence() -> Axes:
+    """MLPerf's graph attention network: fitted to two batch sizes, and what the larger ones needed."""
+    (points,) = (one["points"] for one in json.loads(CONVERGENCE.read_text()) if one["benchmark"] == "rgat")
+    ax = qm.fit_convergence([(point["batch_size"], point["values"]) for point in points[:2]]).plot(
+        largest=points[-1]["batch_size"]
+    )
+    later = [(point["batch_size"], float(np.mean(point["values"]))) for point in points[2:]]
+    ax.plot(*zip(*later, strict=True), "o", markerfacecolor="white", color="black", label="not fitted", zorder=4)
+    ax.set_ylabel("epochs until the target")
+    finish(ax, legend="upper left")
+    return ax
+
+
 FIGURES = {
+    "convergence": convergence,
     "all-reduce": all_reduce,
     "readme": readme,
     "step-time": step_time,

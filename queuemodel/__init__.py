@@ -1,6 +1,7 @@
 """Throughput of distributed training against node count, from a short profile and a closed queueing network."""
 
 from ._version import __version__
+from .convergence import Convergence, fit_convergence
 from .errors import (
     DataError,
     ExtrapolationWarning,
@@ -71,6 +72,7 @@ __all__ = [
     "BottleneckSwitch",
     "Bounds",
     "Cluster",
+    "Convergence",
     "Convolution",
     "DataError",
     "ExactMVA",
@@ -112,6 +114,7 @@ __all__ = [
     "barrier_time",
     "bottleneck_switches",
     "fit",
+    "fit_convergence",
     "fit_placements",
     "geometric_bounds",
     "knee_throughput",

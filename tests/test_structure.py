@@ -15,7 +15,7 @@ LAYERS = [
     {"checks", "compiled", "files", "rows", "units"},
     {"drawing"},
     {"results"},
-    {"network"},
+    {"convergence", "network"},
     {"solvers"},
     {"collectives", "descent"},
     {"training"},

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..errors import FitError, ModelError
+from .alone import Alone, steps_alone
 from .law import PARAMETERS, step_time
 from .measured import PlacedStep
-from .model import Alone, PlacementModel
+from .model import PlacementModel
 
 #: Means and standard deviations (assumed). The all-reduce times are relative to the fastest step on one GPU.
 PRIOR = {
@@ -49,7 +50,7 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
     for point in points:
         if not isinstance(point, PlacedStep):
             raise ModelError(f"fit_placements: expected PlacedSteps, got {type(point).__name__}")
-    alone = _alone(points)
+    alone = steps_alone(points)
     many = [point for point in points if point.gpus > 1]
     for point in many:
         if not alone.covers(point.batch_size):
@@ -61,17 +62,6 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
     mean = mean + np.log(alone.step_time.min()) * np.isin(PARAMETERS, ("across", "inside"))
     mode, precision, error = _most_likely(many, alone, mean, spread)
     return PlacementModel(points, alone, mode, np.linalg.inv(precision), spread, error)
-
-
-def _alone(points: Sequence[PlacedStep]) -> Alone:
-    times: dict[int, list[float]] = {}
-    for point in points:
-        if point.gpus == 1:
-            times.setdefault(point.batch_size, []).append(point.step_time)
-    if not times:
-        raise FitError("fit_placements: at least one step on one GPU must be measured, got none")
-    sizes = sorted(times)
-    return Alone(np.array(sizes), np.array([np.exp(np.log(times[size]).mean()) for size in sizes]))
 
 
 def _most_likely(

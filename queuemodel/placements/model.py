@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..results import Result
 from ..training import Parameter, ThroughputCurve
 from ..training.curve import require_workers
+from .alone import Alone
 from .law import PARAMETERS, step_time
 from .measured import MOST_EXAMPLES, MOST_GPUS, PlacedStep
 
@@ -21,28 +22,6 @@ DRAWS = 400
 
 #: A parameter of which the measurements leave less than this share of the prior's spread open is told by them.
 TOLD = 0.7
-
-
-@dataclass(frozen=True, eq=False)
-class Alone:
-    """Steps on one GPU, shape (n,), by increasing batch size; linear between them."""
-
-    batch_size: np.ndarray
-    step_time: np.ndarray
-
-    @property
-    def span(self) -> str:
-        """The batch sizes, for messages."""
-        first, last = self.batch_size[[0, -1]]
-        return f"{first}" if first == last else f"{first} to {last}"
-
-    def covers(self, batch_size: int) -> bool:
-        """Whether it lies among those measured."""
-        return bool(self.batch_size[0] <= batch_size <= self.batch_size[-1])
-
-    def at(self, batch_size: np.ndarray | int) -> np.ndarray:
-        """Seconds."""
-        return np.asarray(np.interp(batch_size, self.batch_size, self.step_time))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,202 @@
+"""Examples until the target at any batch size, from seeds at a few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..checks import require_count, require_number, require_share
+from ..errors import FitError, ModelError
+from ..results import Result
+from .critical_batch import CriticalBatch
+from .figures import plot_convergence
+from .prior import ConvergencePrior, convergence_prior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Relative spread between seeds, and how many seeds that assumption is worth at each batch size.
+SEED_SPREAD, ASSUMED_SEEDS = 0.05, 2
+MOST_EXAMPLES = 10**15
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Convergence(Result):
+    """How many examples a training job needs to reach its target, by batch size.
+
+    Made by `fit_convergence`. Batch sizes are those of a whole step, all workers' together.
+
+    Attributes
+    ----------
+    batch_size : ndarray of int, shape (n,)
+        Measured, increasing.
+    seeds : ndarray of int, shape (n,)
+        How often each was measured.
+    measured : ndarray, shape (n,)
+        Mean examples (or epochs: the unit of what was given) until the target.
+    seed_spread : ndarray, shape (n,)
+        Relative standard deviation between seeds.
+    prior : ConvergencePrior
+    """
+
+    batch_size: np.ndarray
+    seeds: np.ndarray
+    measured: np.ndarray
+    seed_spread: np.ndarray
+    prior: ConvergencePrior
+
+    @cached_property
+    def _posterior(self) -> CriticalBatch:
+        return CriticalBatch(self.batch_size, np.log(self.measured), self.seed_spread / np.sqrt(self.seeds), self.prior)
+
+    @property
+    def critical_batch(self) -> float:
+        """Where examples have doubled and steps are twice the fewest (posterior median)."""
+        return float(self._posterior.critical(np.array([0.5]))[0])
+
+    def critical_interval(self, confidence: float = 0.9) -> tuple[float, float]:
+        """An interval that holds the critical batch with this probability."""
+        low, high = self._posterior.critical(_tails(confidence))
+        return float(low), float(high)
+
+    @overload
+    def examples(self, batch_size: int) -> float: ...
+    @overload
+    def examples(self, batch_size: npt.ArrayLike) -> np.ndarray: ...
+    def examples(self, batch_size: Any) -> float | np.ndarray:
+        """Examples until the target (posterior median), in the unit of what was measured.
+
+        Parameters
+        ----------
+        batch_size : int, or array of them
+            Of a whole step: workers times examples per worker.
+
+        Returns
+        -------
+        float, or ndarray of the same shape
+
+        Raises
+        ------
+        ModelError
+            When a batch size is no whole number of at least 1.
+        """
+        sizes = _sizes(batch_size)
+        return _as_asked(self._posterior.quantiles(sizes.ravel(), np.array([0.5]))[0], sizes)
+
+    def interval(self, batch_size: Any, confidence: float = 0.9) -> tuple[Any, Any]:
+        """Between which examples the mean of as many seeds as were measured lies with this probability.
+
+        Parameters
+        ----------
+        batch_size : int, or array of them
+        confidence : float
+
+        Returns
+        -------
+        lower, upper : float, or ndarrays of the same shape
+        """
+        sizes = _sizes(batch_size)
+        error = float(np.sqrt(np.mean(self.seed_spread**2) / self.seeds.mean()))
+        lower, upper = self._posterior.quantiles(sizes.ravel(), _tails(confidence), error=error)
+        return _as_asked(lower, sizes), _as_asked(upper, sizes)
+
+    def steps(self, batch_size: Any) -> Any:
+        """Steps until the target: examples over the batch size; of no use where epochs were given."""
+        return self.examples(batch_size) / np.asarray(batch_size)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per measured batch size."""
+        lower, upper = self.interval(self.batch_size)
+        columns = {
+            "batch_size": self.batch_size, "seeds": self.seeds, "measured": self.measured,
+            "fitted": self.examples(self.batch_size), "lower": lower, "upper": upper,
+        }  # fmt: skip
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+        ]
+
+    def caption(self) -> str:
+        """The critical batch."""
+        low, high = self.critical_interval()
+        return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90%)"
+
+    def plot(self, *, ax: Axes | None = None, largest: int | None = None) -> Axes:
+        """Draw examples against batch size, see `plot_convergence`."""
+        return plot_convergence(self, ax=ax, largest=largest)
+
+
+def fit_convergence(
+    measured: Iterable[tuple[int, Sequence[float]]], *, prior: ConvergencePrior | None = None
+) -> Convergence:
+    """Fit how many examples training needs to reach a target, by batch size.
+
+    The law is E = E_min (1 + B / B_crit) (S. McCandlish et al., 2018), with a smooth deviation from it, so that the
+    fit comes close to what was measured. Where few batch sizes were measured, the answer rests on what critical
+    batches were like on public benchmarks, and its interval is wide.
+
+    Parameters
+    ----------
+    measured : iterable of (batch_size, examples)
+        Batch size of a whole step, and the examples until the target with each seed; epochs will do, if all are.
+    prior : ConvergencePrior, optional
+        That of the package unless given.
+
+    Returns
+    -------
+    Convergence
+
+    Raises
+    ------
+    FitError
+        When nothing was measured.
+    ModelError
+        When a batch size is no whole number, or the examples are no positive numbers.
+
+    Examples
+    --------
+    >>> fitted = fit_convergence([(256, [1.00e6, 1.04e6]), (1024, [1.21e6]), (4096, [1.98e6, 2.02e6])])
+    >>> print(f"{fitted.examples(8192):.2e}")
+    2.98e+06
+    """
+    seeds: dict[int, list[float]] = {}
+    for pair in measured:
+        try:
+            size, values = pair
+            values = list(values)
+        except (TypeError, ValueError):
+            raise ModelError(f"fit_convergence: expected (batch_size, [examples, ...]), got {str(pair)[:80]}") from None
+        size = require_count(size, "fit_convergence: batch_size", most=MOST_EXAMPLES)
+        where = f"fit_convergence: batch size {size}: examples"
+        numbers = [require_number(value, where, positive=True, largest=1e30) for value in values]
+        if not numbers:
+            raise ModelError(f"{where} of at least one seed are needed, got none")
+        seeds.setdefault(size, []).extend(numbers)
+    if not seeds:
+        raise FitError("fit_convergence: at least one batch size must be measured, got none")
+    sizes = sorted(seeds)
+    count = np.array([len(seeds[size]) for size in sizes])
+    mean = np.array([np.mean(seeds[size]) for size in sizes])
+    squares = np.array([np.var(seeds[size]) * len(seeds[size]) for size in sizes]) / mean**2
+    spread = np.sqrt((squares + ASSUMED_SEEDS * SEED_SPREAD**2) / (count - 1 + ASSUMED_SEEDS))
+    return Convergence(np.array(sizes), count, mean, spread, prior or convergence_prior())
+
+
+def _tails(confidence: float) -> np.ndarray:
+    tail = (1.0 - require_share(confidence, "interval: confidence", open_ended=True)) / 2
+    return np.array([tail, 1.0 - tail])
+
+
+def _sizes(batch_size: Any) -> np.ndarray:
+    sizes = np.asarray(batch_size)
+    for size in sizes.ravel().tolist():
+        require_count(size, "batch_size", most=MOST_EXAMPLES)
+    return sizes.astype(float)
+
+
+def _as_asked(values: np.ndarray, sizes: np.ndarray) -> Any:
+    return float(values[0]) if sizes.ndim == 0 else values.reshape(sizes.shape)

@@ -1,0 +1,48 @@
+"""What critical batches were like on public benchmarks.
+
+The numbers are in convergence_prior.json beside this module, with their sources; ``python -m validation.convergence
+--learn`` makes them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+#: Chance that a job is unlike the benchmarks, and how many times wider critical batches spread then (assumed).
+STRAY, STRAY_SPREAD = 0.1, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConvergencePrior:
+    """Distributions over jobs.
+
+    Attributes
+    ----------
+    centre, spread : float
+        Mean and standard deviation of the logarithm of the critical batch, in smallest measured batches.
+    deviations : dict
+        Relative standard deviations of what the law misses, and the share of jobs with each.
+    """
+
+    centre: float
+    spread: float
+    deviations: dict[float, float]
+
+    def log_density(self, log_ratio: np.ndarray) -> np.ndarray:
+        """Of the logarithm of the critical batch in smallest batches, up to a constant."""
+        x = (log_ratio - self.centre) / self.spread
+        wide = np.exp(-0.5 * (x / STRAY_SPREAD) ** 2) / STRAY_SPREAD
+        return np.asarray(np.log((1.0 - STRAY) * np.exp(-0.5 * x**2) + STRAY * wide))
+
+
+@cache
+def convergence_prior() -> ConvergencePrior:
+    """The prior that comes with the package."""
+    told = json.loads((resources.files(__package__) / "convergence_prior.json").read_text(encoding="utf-8"))
+    deviations = {float(value): share for value, share in told["deviations"].items()}
+    return ConvergencePrior(told["centre"], told["spread"], deviations)
