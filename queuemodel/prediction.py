@@ -16,9 +16,9 @@ from .strategies import AllReduceModel, HalfSynchronous, fit_rounds
 from .strategies.half import NUMBERS, own_scv
 from .strategies.round_changes import RoundChanges
 from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
-from .training.calibration import untraced_throughput
 from .training.curve import require_workers
 from .training.job import TOLD, CongestionControl, require_network
+from .training.throughputs import traced_throughput
 
 Method = Literal["auto", "mva", "trace"]
 #: Changes that the simulation knows too.
@@ -44,7 +44,7 @@ def predict(
     workers: int | Iterable[int] = range(1, 33),
     strategy: Strategy | None = None,
     method: Method = "auto",
-    throughputs: Sequence[Throughput] = (),
+    throughputs: Sequence[Throughput | Profile] = (),
     form: Literal["links", "single"] = "links",
     confidence: float = 0.9,
     congestion_control: CongestionControl | None = None,
@@ -71,10 +71,11 @@ def predict(
         rounds that end in one, from recorded rounds or throughputs. Unless given, what the profile recorded.
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
-        the simulation when the profile holds operations of one worker alone, is not calibrated by throughputs of
-        several workers and neither a form of the network nor a change is asked for that it does not have.
-    throughputs : sequence of Throughput
-        Measured besides the profile.
+        the simulation when the profile holds operations of one worker alone and neither a form of the network nor a
+        change is asked for that it does not have.
+    throughputs : sequence of Throughput or Profile
+        Measured besides the profile; of a profile of several workers, what its steps show. They calibrate what is
+        predicted: the closed network's demands, or the simulation's networks (`queuemodel.traces.calibrate`).
     form : {"links", "single"}
         Of the closed network; the simulation has separate links.
     confidence : float
@@ -124,10 +125,11 @@ def predict(
     data = cast("Profile | Sequence[Throughput]", data)
     if gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
+    measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
-    rounds_only = isinstance(data, Profile) and not (data.steps or data.throughputs or throughputs)
+    rounds_only = isinstance(data, Profile) and not (data.steps or data.throughputs or measured)
     if rounds_only and strategy != "all-reduce":
         raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
     stepped = isinstance(data, Profile) and bool(data.steps)
@@ -139,10 +141,10 @@ def predict(
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
         if isinstance(data, Profile) and data.rounds and strategy == "all-reduce":
-            if throughputs:
+            if measured:
                 raise ModelError("predict: throughputs besides recorded rounds are not used; leave them out")
             return AllReduceModel(fit_rounds(data)).what_if(**changes).throughput(**asked, seed=seed)
-        return fit(data, throughputs=throughputs, strategy=joint).what_if(**changes).throughput(**asked)
+        return fit(data, throughputs=measured, strategy=joint).what_if(**changes).throughput(**asked)
     half = None
     if strategy != "async-ps":
         if not (isinstance(data, Profile) and data.steps):
@@ -152,14 +154,14 @@ def predict(
         half.require_workers(counts)
     if isinstance(data, Profile):
         run = {"seed": seed, "progress": progress}
-        curve = _simulated(data, throughputs, method, form, changes, asked | run, half)
+        curve = _simulated(data, measured, method, form, changes, asked | run, half)
         if curve is not None:
             return half.told(curve) if half else curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
     if told := [name for name in TOLD if name in changes]:
         raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
-    model = replace(fit(data, throughputs=throughputs, form=form, seed=seed), waiting=half)
+    model = replace(fit(data, throughputs=measured, form=form, seed=seed), waiting=half)
     curve = model.what_if(**changes).throughput(**asked)
     return half.told(curve) if half else curve
 
@@ -205,15 +207,13 @@ def _simulated(
     reasons = [why for why, so in obstacles.items() if so]
     if method == "trace" and reasons:
         raise ModelError(f"predict: method 'trace' {reasons[0]}")
-    calibrated = any(point.workers > 1 for point in measured)
-    if reasons or method == "mva" or (method == "auto" and calibrated):
+    if reasons or method == "mva":
         return None
     from .traces.curve import trace_curve
 
-    untraced = untraced_throughput(measured, profile.cluster.parameter_servers)
     if half:
         changes = changes | {"synchronization": SYNCHRONIZATIONS[half.name], NUMBERS[half.name]: half.number}
-    return trace_curve(profile, untraced=untraced, **asked, **changes)
+    return trace_curve(profile, measured=measured, **asked, **changes)
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
@@ -221,3 +221,11 @@ def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[Plac
     if Path(path).suffix.lower() != ".csv":
         return Profile.load(path)
     return read_placements(path) if holds_placements(path) else read_throughputs(path)
+
+
+def measured_besides(paths: Iterable[str | os.PathLike[str]]) -> list[Throughput | Profile]:
+    """Read what was measured besides a profile: tables of throughputs (.csv), and profiles of several workers."""
+    found: list[Throughput | Profile] = []
+    for path in paths:
+        found += read_throughputs(path) if Path(path).suffix.lower() == ".csv" else [Profile.load(path)]
+    return found

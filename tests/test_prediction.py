@@ -35,10 +35,16 @@ def test_auto_simulates_what_was_recorded_operation_by_operation():
     assert predict(traced(), workers=[1, 2], form="single").stations == ("parameter server",)
 
 
-def test_throughputs_of_several_workers_calibrate_the_network():
-    curve = predict(traced(), workers=[1, 2, 4], throughputs=[qm.Throughput(workers=4, steps_per_second=3.0)])
-    assert "mva" in curve.method
+@pytest.mark.parametrize("method", ["auto", "mva"])
+def test_throughputs_of_several_workers_calibrate_either_method(method):
+    before, curve = (
+        predict(traced(), workers=[1, 2, 4], method=method, throughputs=points)
+        for points in ([], [qm.Throughput(workers=4, steps_per_second=3.5)])
+    )
+    assert ("mva" in curve.method) == (method == "mva")
     assert curve.profiled_workers == 4
+    assert curve.at(4) < before.at(4)
+    assert curve.lower[2] <= 3.5 <= curve.upper[2]
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
@@ -137,7 +143,6 @@ def test_contention_is_told_to_the_simulation_and_refused_elsewhere():
     points = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (1, 2)]
     for data, settings in (
         (profile, {"method": "mva"}),
-        (profile, {"throughputs": points}),
         (profile, {"form": "single"}),
         (points, {}),
         (points, {"strategy": "all-reduce"}),

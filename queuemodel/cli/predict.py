@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from ..prediction import STRATEGIES, load
+from ..prediction import STRATEGIES, load, measured_besides
 from ..prediction import predict as predict_curve
 from ..strategies import SCHEMES
 from ..strategies.round_changes import COLLECTIVES
-from ..training import ThroughputCurve, read_throughputs
+from ..training import ThroughputCurve
 from ..training import plan as plan_workers
 from .options import (
     BANDWIDTH,
@@ -53,7 +53,8 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--form", type=click.Choice(["links", "single"]), default="links", show_default=True,
                          help="Of the network: separate links and update, or one server station."),
-            click.option("--throughputs", type=click.Path(dir_okay=False), help="CSV of throughputs to fit too."),
+            click.option("--throughputs", type=click.Path(dir_okay=False), multiple=True,
+                         help="Measured besides: a CSV, or a profile of several workers; may be repeated."),
             click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
             click.option("--gpus-per-node", type=COUNT, help="Step times by placement: GPUs of a node."),
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
@@ -79,13 +80,13 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _curve(
     profile: str,
-    throughputs: str | None,
+    throughputs: tuple[str, ...],
     batch_size: int | None,
     **options: Any,
 ) -> ThroughputCurve:
     return predict_curve(
         load(profile),
-        throughputs=read_throughputs(throughputs) if throughputs else (),
+        throughputs=measured_besides(throughputs),
         batch_size=batch_size,
         progress=sys.stderr.isatty(),
         **options,
@@ -107,6 +108,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
     Examples:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s --format json
+      queuemodel predict profile.json --throughputs measured.csv
       queuemodel predict throughputs.csv --workers 1:16
       queuemodel predict throughputs.csv --strategy all-reduce
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4 --workers 1:64

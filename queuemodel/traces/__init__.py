@@ -4,10 +4,11 @@ A `Profile` with operations goes through `prepare` (links: what the hosts' links
 which tensor; policies: whom a connection serves first; graph: all of it packed into arrays) and, with the cluster's
 rules (rules), into the compiled loop (kernel). `simulate` is one run: its result keeps an estimate with an interval
 (statistics), what the stations were doing, and single steps for viewers (result, chrome). `trace_runs` (runs) repeats
-it for several numbers of workers, `trace_curve` (curve) makes a `ThroughputCurve` of that. figures draws a recorded
-step.
+it for several numbers of workers, `trace_curve` (curve, bounds) makes a `ThroughputCurve` of that; `calibrate`
+(calibration) holds simulations of many networks (variants) against measured throughputs. figures draws a recorded step.
 """
 
+from .calibration import Calibration, calibrate
 from .curve import trace_curve, trace_throughput
 from .links import Link, Links, estimate_links
 from .result import SimulatedRun
@@ -15,9 +16,11 @@ from .runs import trace_runs
 from .simulate import simulate
 
 __all__ = [
+    "Calibration",
     "Link",
     "Links",
     "SimulatedRun",
+    "calibrate",
     "estimate_links",
     "simulate",
     "trace_curve",

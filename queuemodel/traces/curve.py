@@ -6,19 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..checks import require_share
+from ..training.calibration import goes_further, untraced_throughput
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
+from ..training.job import Throughput
 from ..training.profile import Profile
+from .bounds import busy_bounds
+from .calibration import calibrate, knots, untraced_share
 from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
-
-#: Relative error of the simulation itself: 5.0 % root mean square beyond one worker over the testbed series of
-#: docs/validation.
-MODEL_ERROR = 0.05
+from .variants import MODEL_ERROR, sampled_share, sampling_error, throughput
 
 
 def trace_throughput(
@@ -57,13 +59,11 @@ def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confide
     from scipy import stats
 
     require_share(confidence, "trace_curve: confidence", open_ended=True)
-    times = profile.values("step_time")
-    sampling = times.std(ddof=1) / times.mean() / len(times) ** 0.5 if len(times) > 1 else 0.0
     rows = []
     for replications in runs:
         X = np.array([run.throughput for run in replications])
         own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
-        share = sampling * min(1.0, X.mean() * times.mean() / replications[0].workers)  # none once the link limits
+        share = sampling_error(profile) * sampled_share(profile, replications)
         width = stats.norm.ppf((1 + confidence) / 2) * np.sqrt(own**2 + share**2 + MODEL_ERROR**2)
         rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
     return np.array(rows)
@@ -78,50 +78,56 @@ def trace_curve(
     parameter_servers: int | None = None,
     accelerator_speed: float = 1.0,
     worker_speeds: Iterable[float] | None = None,
-    untraced: float | None = None,
+    measured: Sequence[Throughput] = (),
     **settings: Any,
 ) -> ThroughputCurve:
     """
     Predict throughput against the number of workers by simulating the recorded operations.
 
     Bottleneck, saturation and bounds follow from what each station is busy with per simulated step (`busy_bounds`).
-    With ``untraced``, the measured steps per second of one worker that was not traced, the whole curve is scaled to
-    start there. Other arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
+    Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`). Other
+    arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
     """
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     counts = require_workers(workers)
     speeds = None if worker_speeds is None else list(worker_speeds)
-    model = fit(profile).what_if(
+    model = fit(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
         bandwidth=bandwidth,
         parameter_servers=parameter_servers,
         accelerator_speed=accelerator_speed,
     )
     fitted = model.throughput(counts, confidence=confidence)  # names and sizes; every number is replaced
     every = np.union1d(counts, 1)
-    kind, runs, rows = _ensemble(
-        profile,
-        confidence=confidence,
-        workers=every.tolist(),
-        bandwidth=bandwidth,
-        parameter_servers=parameter_servers,
-        accelerator_speed=accelerator_speed,
-        worker_speeds=speeds,
-        **settings,
-    )
-    scale = 1.0
-    if untraced is not None:
-        scale = untraced / _intervals(profile, trace_runs(profile, workers=1, **settings), confidence)[0, 0]
+    machines = {
+        "bandwidth": bandwidth,
+        "parameter_servers": parameter_servers,
+        "accelerator_speed": None if accelerator_speed == 1.0 else accelerator_speed,
+        "worker_speeds": speeds,
+    }
+    asked = settings | {name: value for name, value in machines.items() if value is not None}
+    kind, runs, rows = _ensemble(profile, confidence=confidence, workers=every.tolist(), **asked)
     at = np.searchsorted(every, counts)
-    X, single = rows[at, 0], float(rows[0, 0])
-    servers = range(model.parameter_servers)
     means = [_mean(runs[i]) for i in at]
-    phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means])
-    residence_time = np.tile(phases / len(servers), len(servers))
+    servers = range(model.parameter_servers)
     places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
-    busy = np.array([[mean[place] for place in places] for mean in means])
-    D = busy / X[:, None]  # utilization law
+    D = np.array([[mean[place] for place in places] for mean in means]) / rows[at, :1]  # utilization law
+    phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * rows[at, :1]
+    name, note = kind.name, "; ".join(filter(None, (fitted.note, kind.note)))
+    alone = untraced_throughput(measured, profile.cluster.parameter_servers)
+    if alone is not None:
+        longer = throughput(trace_runs(profile, workers=1, **settings)[0]) / alone
+        if kind.name == "loopback":  # no links, that carry as much while nobody traces
+            D = D * longer
+    if goes_further(measured, profile.cluster.parameter_servers):
+        found = calibrate(profile, measured, workers=knots(every), **asked)
+        rows = (rows[:, 0] * found.bend(every, confidence)).T
+        name, note = found.likeliest.name, found.note
+    elif alone is not None:
+        rows = rows * longer ** -untraced_share(np.log(rows[:, 0]), every, kind)[:, None]
+    X, single = rows[at, 0], float(rows[0, 0])
+    residence_time = np.tile(phases / X[:, None] / len(servers), len(servers))
     busiest, last = float(D[-1].max()), runs[-1][0].settings
-    how = (last["policy"], last["synchronization"], kind.name)
+    how = (last["policy"], last["synchronization"], name)
     relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
     lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
     return replace(
@@ -130,7 +136,7 @@ def trace_curve(
         lower=rows[at, 1],
         upper=rows[at, 2],
         single=single,
-        utilization=np.minimum(busy, 1.0),
+        utilization=np.minimum(X[:, None] * D, 1.0),
         bound_lower=lower,
         bound_upper=upper,
         saturation_workers=1.0 / (single * busiest) if busiest else np.inf,
@@ -138,46 +144,11 @@ def trace_curve(
         residence_time=residence_time,
         think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
         method=f"trace-driven simulation ({', '.join(filter(None, how))})",
-        note="; ".join(filter(None, (fitted.note, kind.note))),
-    ).faster(scale)
+        note=note,
+    )
 
 
 def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:
     """Utilizations and phases, averaged over replications."""
     every = [run.utilization | run.breakdown for run in runs]
     return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
-
-
-def busy_bounds(
-    workers: np.ndarray, X: np.ndarray, D: np.ndarray, single: float, speeds: np.ndarray, synchronization: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Asymptotic bounds on throughput (Muntz and Wong, 1974) from what simulated steps used.
-
-    At best nobody waits, or the busiest station always works; at worst every worker waits for all others at every
-    station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
-
-    Parameters
-    ----------
-    workers, X : ndarray, shape (n,)
-        Numbers of workers, and simulated steps per second.
-    D : ndarray, shape (n, K)
-        Seconds that a step keeps each of the servers' stations busy.
-    single : float
-        Steps per second of the first worker alone.
-    speeds : ndarray, shape (1,) or (N,)
-        Of the workers' computations, relative to the first's; one for all, or one each.
-    synchronization : str
-        Those who wait for others by rule have no lower bound: it is NaN.
-
-    Returns
-    -------
-    lower, upper : ndarray, shape (n,)
-    """
-    lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
-    for i, n in enumerate(workers.tolist()):
-        each = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
-        upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
-        if synchronization == "async":
-            lower[i] = (1.0 / (np.maximum(1 / each, 1.0) / single + (n - 1) * D[i].sum())).sum()
-    return np.minimum(lower, X), np.maximum(upper, X)

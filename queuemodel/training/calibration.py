@@ -32,8 +32,17 @@ RELIEF_SPREAD = 0.05
 
 def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:
     """Mean measured steps per second of one worker, which tracing did not slow; None where there is none."""
-    alone = [p.steps_per_second for p in measured if p.workers == 1 and p.parameter_servers == servers]
+    alone = [point.steps_per_second for point in measured if _untraced(point, servers)]
     return float(np.mean(alone)) if alone else None
+
+
+def _untraced(point: Throughput, servers: int) -> bool:
+    return (point.workers, point.parameter_servers, point.bandwidth) == (1, servers, None)
+
+
+def goes_further(measured: Sequence[Throughput], servers: int) -> bool:
+    """Whether anything was measured but one worker on the profiled machines."""
+    return not all(_untraced(point, servers) for point in measured)
 
 
 def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
@@ -43,8 +52,8 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
         return fitted
     overhead = untraced * float(fitted.demands.total)
     # The steps tell the shares of a step, the throughput tells its length.
-    times = sum(p.workers == 1 and p.parameter_servers == fitted.servers.count for p in fitted.measured)
-    error = THROUGHPUT_ERROR / math.sqrt(times)
+    errors = [p.relative_error(THROUGHPUT_ERROR) for p in fitted.measured if _untraced(p, fitted.servers.count)]
+    error = math.hypot(*errors) / len(errors)
     length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
     factors = length / (untraced * fitted.draws.total)
     return replace(
@@ -66,8 +75,8 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     """Scale the servers' demands and the worker's time to meet measured throughputs as well."""
     from scipy.optimize import least_squares
 
-    points = sorted(fitted.measured, key=lambda point: point.parameter_servers)
-    groups = {k: list(group) for k, group in itertools.groupby(points, key=lambda point: point.parameter_servers)}
+    points = sorted(fitted.measured, key=_machines)
+    groups = {machines: list(group) for machines, group in itertools.groupby(points, key=_machines)}
     worker = float(fitted.demands.worker)
     uncertain = min(spread(fitted.draws.worker) / max(worker, 1e-12), 1.0)  # no time of its own: no factor on it
     relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, uncertain)])
@@ -78,15 +87,16 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     def differences(logs: np.ndarray) -> np.ndarray:
         model = TrainingModel(scaled(logs))
         parts = []
-        for servers, group in groups.items():
+        for (servers, bandwidth), group in groups.items():
             workers, at = np.unique([p.workers for p in group], return_inverse=True)
-            X = model.what_if(parameter_servers=servers).pace(workers).X
+            X = model.what_if(parameter_servers=servers, bandwidth=bandwidth or None).pace(workers).X
             parts.append(np.log(X[at] / [p.steps_per_second for p in group]))
         return np.concatenate(parts)
 
     # Around the knee the model itself errs, whatever its parameters: no point is trusted beyond that.
-    beyond = np.array([p.workers > 1 or p.parameter_servers != fitted.servers.count for p in points])
-    trusted = np.hypot(THROUGHPUT_ERROR, np.where(beyond, MODEL_ERROR, 0.0))
+    beyond = np.array([not _untraced(p, fitted.servers.count) for p in points])
+    noise = [p.relative_error(THROUGHPUT_ERROR) for p in points]
+    trusted = np.hypot(noise, np.where(beyond, MODEL_ERROR, 0.0))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
@@ -113,6 +123,11 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
         ),
         note=doubt(doubted, "the profile and the other measurements") if doubted else "",
     )  # fmt: skip
+
+
+def _machines(point: Throughput) -> tuple[int, float]:
+    """On which servers and links it was measured; 0: links as profiled."""
+    return point.parameter_servers, point.bandwidth or 0.0
 
 
 def _bounded(residuals: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Literal, overload
 
 from ..checks import require_choice, require_count, require_number, require_seed
 from ..errors import FitError, ModelError
-from .calibration import calibrate, without_tracing
+from .calibration import calibrate, goes_further, without_tracing
 from .demands import FORMS, Form
 from .job import Job, Throughput
 from .model import TrainingModel
@@ -120,12 +120,14 @@ def fit(
         )
     fitted = replace(fit_steps(data, form=form, seed=seed), measured=tuple(measured))
     fitted = without_tracing(fitted, seed=seed)
-    if any(point.workers > 1 or point.parameter_servers != fitted.servers.count for point in measured):
+    if goes_further(measured, fitted.servers.count):
         fitted = calibrate(fitted, seed=seed)
     return TrainingModel(fitted)
 
 
 def _from_throughputs(measured: list[Throughput], job: Job, strategy: Strategy) -> TrainingModel | RoundModel:
+    if any(point.bandwidth for point in measured):
+        raise FitError("fit: throughputs alone cannot tell what another bandwidth does; leave out those that have one")
     if strategy == "async-ps":
         return TrainingModel(fit_throughputs(measured, job=job))
     return fit_rounds(measured, job=job, strategy=strategy)

@@ -58,6 +58,18 @@ def require_network(
         )
 
 
+def require_bandwidth(bandwidth: Any) -> None:
+    """Refuse what is no link's bandwidth in bytes per second."""
+    require_number(
+        bandwidth, "bandwidth", positive=True, unit="bytes per second", largest=FASTEST_LINK, error=DataError
+    )
+    if bandwidth < SLOWEST_LINK:
+        raise DataError(
+            f"bandwidth must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; "
+            "10 Gbit/s, say, are 1.25e9"
+        )
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how a profile was taken.
 
@@ -114,14 +126,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             require_choice(origin, f"origins: {name}", ORIGINS, error=DataError)
         if self.bandwidth is None:
             return
-        require_number(
-            self.bandwidth, "bandwidth", positive=True, unit="bytes per second", largest=FASTEST_LINK, error=DataError
-        )
-        if self.bandwidth < SLOWEST_LINK:
-            raise DataError(
-                f"bandwidth must be at least {SLOWEST_LINK:g} bytes per second, got {self.bandwidth!r}; "
-                "10 Gbit/s, say, are 1.25e9"
-            )
+        require_bandwidth(self.bandwidth)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,15 +166,35 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)
 
 
-class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A measured throughput of the whole cluster, in steps of all workers per second."""
+class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A measured throughput of the whole cluster, in steps of all workers per second.
+
+    Attributes
+    ----------
+    workers, parameter_servers : int
+    steps_per_second : float
+    standard_error : float or None
+        Of `steps_per_second`, where it is known better than from a minute's run.
+    bandwidth : float or None
+        Nominal bytes per second of each host's link, where it was not as profiled.
+    """
 
     workers: int
     steps_per_second: float
     parameter_servers: int = 1
+    standard_error: float | None = None
+    bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
-        require_number(
+        speed = require_number(
             self.steps_per_second, "steps_per_second", positive=True, largest=1 / SHORTEST_STEP, error=DataError
         )
+        if self.standard_error is not None:
+            require_number(self.standard_error, "standard_error", positive=True, largest=speed, error=DataError)
+        if self.bandwidth is not None:
+            require_bandwidth(self.bandwidth)
+
+    def relative_error(self, usual: float) -> float:
+        """Standard error relative to the throughput; the usual one where it is not known."""
+        return usual if self.standard_error is None else self.standard_error / self.steps_per_second

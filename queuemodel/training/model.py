@@ -111,7 +111,9 @@ class TrainingModel(Result):
         if self.waiting or self.changes.other_machines(self.fitted):
             return ()
         return tuple(
-            (p.workers, p.steps_per_second) for p in self.fitted.measured if p.parameter_servers == self.servers.count
+            (p.workers, p.steps_per_second)
+            for p in self.fitted.measured
+            if p.parameter_servers == self.servers.count and p.bandwidth is None
         )
 
     @property

@@ -1,13 +1,21 @@
-"""Measured throughputs as a plain CSV: ``workers,steps_per_second[,parameter_servers]``."""
+"""Measured throughputs: as a plain CSV, ``workers,steps_per_second`` and more, or seen in several workers' traces."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 
-from ..errors import DataError
+from ..errors import DataError, QueueModelError
 from ..rows import Row, read_rows
+from ..units import parse_bandwidth
 from .job import Throughput
+from .profile import Profile
+
+#: Relative standard error of the throughput that n consecutive steps of one of several workers show, times the root of
+#: n: 0.36 over the testbed's traces among 2, 4 and 8 workers, since consecutive steps share their phase.
+STEP_ERROR = 0.36
+
+OPTIONAL = ("parameter_servers", "standard_error", "bandwidth")
 
 
 def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
@@ -23,9 +31,7 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    rows = read_rows(
-        path, required=("workers", "steps_per_second"), optional=("parameter_servers",), what="measurements"
-    )
+    rows = read_rows(path, required=("workers", "steps_per_second"), optional=OPTIONAL, what="measurements")
     return [_throughput(row) for row in rows]
 
 
@@ -33,9 +39,41 @@ def _throughput(row: Row) -> Throughput:
     workers, servers = row.count("workers"), row.count("parameter_servers", 1)
     speed = row.number("steps_per_second")
     try:
-        return Throughput(workers=workers, steps_per_second=speed, parameter_servers=servers)
-    except DataError as error:
+        return Throughput(
+            workers=workers,
+            steps_per_second=speed,
+            parameter_servers=servers,
+            standard_error=row.number("standard_error") if row.given("standard_error") else None,
+            bandwidth=parse_bandwidth(row.text("bandwidth")) if row.given("bandwidth") else None,
+        )
+    except QueueModelError as error:
         raise DataError(f"{row.where}: {error}") from None
+
+
+def traced_throughput(profile: Profile) -> Throughput:
+    """
+    The throughput that a profile of several workers shows: of so many, as fast as the traced one of them.
+
+    Few consecutive steps tell little (`STEP_ERROR`).
+
+    Raises
+    ------
+    DataError
+        When its steps are not those of several workers.
+    """
+    cluster, times = profile.cluster, profile.values("step_time")
+    if cluster.workers < 2 or not len(times):
+        raise DataError(
+            f"{profile.job.name or 'profile'}: a further profile must have steps recorded among several workers, got "
+            f"{len(times)} steps of {cluster.workers} worker(s); import it with the number that trained (--workers)"
+        )
+    speed = cluster.workers / float(times.mean())
+    return Throughput(
+        workers=cluster.workers,
+        steps_per_second=speed,
+        parameter_servers=cluster.parameter_servers,
+        standard_error=min(1.0, STEP_ERROR / len(times) ** 0.5) * speed,
+    )
 
 
 def doubt(points: Iterable[Throughput], against: str) -> str:

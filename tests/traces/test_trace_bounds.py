@@ -1,16 +1,13 @@
 """Bounds of a simulated curve come from the simulation, as the curve itself does."""
 
-import msgspec
 import numpy as np
 import pytest
 from by_hand import IDEAL, graphs, profile_of, serial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import queuemodel as qm
-from queuemodel.data import example_profile
 from queuemodel.traces import trace_curve
-from queuemodel.traces.curve import busy_bounds
+from queuemodel.traces.bounds import busy_bounds
 from queuemodel.training import Operation
 
 
@@ -48,19 +45,6 @@ def test_predictions_lie_between_their_bounds(operations, counts, memory, speeds
     curve = trace_curve(profile, workers=sorted(counts), **choices)
     assert (curve.bound_lower <= curve.steps_per_second).all()
     assert (curve.steps_per_second <= curve.bound_upper).all()
-
-
-def test_tracing_is_taken_out_of_curve_and_bounds_alike():
-    profile = example_profile("alexnet-60")
-    untraced = qm.Throughput(workers=1, steps_per_second=1.5)
-    choices = {"workers": [1, 2, 8], "steps": 400, "replications": 1}
-    traced = trace_curve(profile, **choices)
-    with_rate = msgspec.structs.replace(profile, throughputs=[untraced])
-    curve = trace_curve(with_rate, untraced=untraced.steps_per_second, **choices)
-    assert curve.single == pytest.approx(1.5)
-    scale = 1.5 / traced.single
-    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper"):
-        assert getattr(curve, name) == pytest.approx(scale * getattr(traced, name))
 
 
 def test_workers_that_share_nothing_never_saturate():

@@ -1,0 +1,239 @@
+"""The simulation held against what more workers were measured to do: which network this is, and how far it errs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..results import Result
+from ..training.calibration import untraced_throughput
+from ..training.ensemble import Ensemble
+from ..training.job import Throughput
+from ..training.parameters import Parameter
+from ..training.profile import Profile
+from .contention import Contention, contentions
+from .variants import Site, Variant, ensemble, variants
+
+#: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
+KNOTS = 7
+
+#: Arguments that say how to simulate, and those that say on what kind of network, whatever the machines.
+MANNER = ("policy", "sharding", "links", "seed", "steps", "replications")
+NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Result):
+    """What measured throughputs say of the network that a job was profiled on, and of the simulation there.
+
+    Attributes
+    ----------
+    kinds : tuple of Contention
+        Kinds of network that the machines may be on.
+    among : tuple of Variant
+        All networks that were simulated.
+    sites : tuple of Site
+        Machines and numbers of workers at which they were; the first are the profiled ones.
+    asked : int
+        Which of them are those asked for.
+    simulated : ndarray
+        Logarithms of throughput there, of the likeliest network beforehand.
+    before, after : Ensemble
+        What was thought of it, and what is thought now.
+    measured : tuple of Throughput
+    doubted : tuple of Throughput
+        Those that neither the simulation nor the others make likely.
+    """
+
+    kinds: tuple[Contention, ...]
+    among: tuple[Variant, ...]
+    sites: tuple[Site, ...]
+    asked: int
+    simulated: np.ndarray
+    before: Ensemble
+    after: Ensemble
+    measured: tuple[Throughput, ...]
+    doubted: tuple[Throughput, ...] = ()
+
+    def bend(self, workers: np.ndarray, confidence: float) -> np.ndarray:
+        """Factors on the first network's simulation as asked for: to the middle and the interval's ends, (3, n)."""
+        at = self.sites[self.asked].workers
+        places = [_place(self.sites, self.asked, n) for n in at]
+        logs = np.log(self.after.interval(confidence, places)) - self.simulated[places]
+        return np.exp([np.interp(np.log(workers), np.log(at), row) for row in logs])
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """How likely each kind is, each kind's parameters, and how much larger errors are than was thought."""
+        w, found = self.after.models, []
+        for number, kind in enumerate(self.kinds):
+            own = np.array([variant.kind == number for variant in self.among])
+            if len(self.kinds) > 1:
+                before = float(self.before.models[own].sum())
+                found.append(
+                    Parameter(f"probability of {kind.name}", float(w[own].sum()), "", note=f"{before:.2g} before")
+                )
+            for name, unit in (("loaded_trip", "s"), ("unfairness", "")):
+                values = np.array([getattr(variant.of(self.kinds), name) for variant in self.among])
+                spread = [float(_spread(values[own], weights[own])[1]) for weights in (self.before.models, w)]
+                if spread[0]:
+                    mean = float(_spread(values[own], w[own])[0])
+                    found.append(
+                        Parameter(
+                            f"{name.replace('_', ' ')} ({kind.name})", mean, unit, standard_error=spread[1],
+                            origin="derived", identified=spread[1] < 0.7 * spread[0], note=f"+- {spread[0]:.2g} before",
+                        )
+                    )  # fmt: skip
+        size = self.after.size / self.before.size
+        return (*found, Parameter("size of errors", size, "", origin="derived", note="against what was thought before"))
+
+    @property
+    def likeliest(self) -> Contention:
+        """The network that has most of the weight now."""
+        return self.kinds[self.among[int(self.after.models.argmax())].kind]
+
+    @property
+    def note(self) -> str:
+        """What came of it, in a line."""
+        told = [f"calibrated by {len(self.measured)} measurement(s)"]
+        if len(self.kinds) > 1:
+            shares = [
+                (float(self.after.models[[variant.kind == number for variant in self.among]].sum()), kind.name)
+                for number, kind in enumerate(self.kinds)
+            ]
+            told.append(", ".join(f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True)))
+        if self.doubted:
+            named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in self.doubted)
+            told.append(f"{named}: unlikely by all simulations and other measurements; measure it again")
+        return ": ".join(told[:2]) + "".join(f"; {more}" for more in told[2:])
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """What it was calibrated by."""
+        return self.note
+
+
+def calibrate(
+    profile: Profile,
+    measured: Sequence[Throughput],
+    *,
+    workers: Sequence[int] = (),
+    **settings: Any,
+) -> Calibration:
+    """
+    Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
+
+    Every kind of network of `contentions`, and each with other parameters (`variants`), is simulated where something
+    was measured and at ``workers``; throughputs weigh them by likelihood, and move what is left by the correlation of
+    errors (`queuemodel.training.ensemble`). The throughput of one worker sets the length of its step first: tracing
+    made the recorded ones longer.
+
+    Parameters
+    ----------
+    profile : Profile
+        Of one worker, with operations.
+    measured : sequence of Throughput
+        On the profiled machines, or on another number of servers or other links.
+    workers : sequence of int
+        Where to say what is thought afterwards.
+    **settings
+        Of `trace_curve` there. What says how to simulate, or on what kind of network, is for all sites.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> from queuemodel.data import example_profile
+    >>> found = calibrate(example_profile("alexnet-60"), [qm.Throughput(workers=4, steps_per_second=1.74)],
+    ...                   congestion_control="unknown")
+    >>> found.parameters[0].value < 0.3 < 0.7 < found.parameters[1].value  # loss-based, and BBR, as it was
+    True
+    """
+    told = {name: settings.pop(name, None) for name in NETWORK}
+    manner = {name: settings.pop(name) for name in MANNER if name in settings}
+    servers = profile.cluster.parameter_servers
+    kinds = contentions(profile, **told)
+    among = variants(kinds, fixed=told["loaded_trip"] is not None)
+    sites = [Site((1,), {})]
+    at: list[tuple[int, int]] = []
+    for point in measured:
+        machines: dict[str, Any] = {} if point.bandwidth is None else {"bandwidth": point.bandwidth}
+        machines |= {} if point.parameter_servers == servers else {"parameter_servers": point.parameter_servers}
+        at.append((_join(sites, machines, (point.workers,)), point.workers))
+    asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
+    simulated = ensemble(profile, sites, among, told=told, **manner)
+    before = _untraced(simulated, sites, untraced_throughput(measured, servers), kinds[0])
+    places = [_place(sites, site, n) for site, n in at]
+    logs = np.log([point.steps_per_second for point in measured])
+    noise = np.array([p.relative_error(before.noise[place]) for p, place in zip(measured, places, strict=True)])
+    wrong = before.doubtful(places, logs, noise)
+    return Calibration(
+        kinds,
+        tuple(among),
+        tuple(sites),
+        asked,
+        simulated.logs[0, 0],
+        before,
+        before.given(places, logs, noise),
+        tuple(measured),
+        tuple(point for point, off in zip(measured, wrong, strict=True) if off),
+    )
+
+
+def _join(sites: list[Site], machines: dict[str, Any], workers: tuple[int, ...]) -> int:
+    """Have those numbers of workers simulated on such machines, and one; which site it is."""
+    for number, site in enumerate(sites):
+        if site.settings == machines:
+            sites[number] = Site(tuple(sorted({1, *site.workers, *workers})), machines)
+            return number
+    sites.append(Site(tuple(sorted({1, *workers})), machines))
+    return len(sites) - 1
+
+
+def _place(sites: Sequence[Site], site: int, workers: int) -> int:
+    return sum(len(other.workers) for other in sites[:site]) + sites[site].workers.index(workers)
+
+
+def _untraced(before: Ensemble, sites: Sequence[Site], alone: float | None, kind: Contention) -> Ensemble:
+    """Have one worker alone make its steps as it does when nobody traces."""
+    if alone is None:
+        return before
+    ends = np.cumsum([len(site.workers) for site in sites])
+    share = [
+        untraced_share(logs, np.array(site.workers), kind)
+        for site, logs in zip(sites, np.split(before.logs[0, 0], ends[:-1]), strict=True)
+    ]
+    return replace(before, logs=before.logs + np.concatenate(share) * (np.log(alone) - before.logs[..., :1]))
+
+
+def untraced_share(logs: np.ndarray, workers: np.ndarray, kind: Contention) -> np.ndarray:
+    """
+    How much of what tracing cost one worker alone it costs throughput of several, from its logarithms (n,).
+
+    Tracing costs time on the machines, not on the links: as much as the workers' time is not lost to each other.
+    Without links, on one machine, everything is so much slower.
+    """
+    return np.ones(len(logs)) if kind.name == "loopback" else np.minimum(1.0, np.exp(logs - logs[0]) / workers)
+
+
+def knots(counts: np.ndarray) -> list[int]:
+    """A few of many numbers of workers, about evenly spread on a logarithmic scale, the first and the last included."""
+    wanted = np.geomspace(counts[0], counts[-1], KNOTS)
+    return sorted({int(counts[np.abs(counts - n).argmin()]) for n in wanted})
+
+
+def _spread(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of weighted values."""
+    share = weights / weights.sum()
+    mean = float(share @ values)
+    return mean, float(np.sqrt(share @ (values - mean) ** 2))

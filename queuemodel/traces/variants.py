@@ -1,0 +1,160 @@
+"""Networks that a simulated cluster may be on, and what each of them would show where throughput can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..training.ensemble import Ensemble, workers_correlation
+from ..training.profile import Profile
+from .contention import Contention, contentions
+from .result import SimulatedRun
+from .runs import trace_runs
+
+#: Relative error of the simulation itself: 5.0 % root mean square beyond one worker over the testbed series of
+#: docs/validation.
+MODEL_ERROR = 0.05
+
+#: How far a network's parameters may lie from what is assumed: factors, each with the share of the weight that it gets.
+FACTORS = (0.5, 2.0)
+FACTOR_SHARE = 0.15
+
+#: Relative error of measuring that no simulated window shows (other users of the machines, clocks).
+LEAST_NOISE = 0.02
+
+#: A measurement lasts so many seconds, or so many steps of each worker where that is longer.
+WINDOW, WINDOW_STEPS = 60.0, 20
+
+#: Correlation of a simulation's errors on the machines that were measured with those on others.
+OTHER_MACHINES = 0.75
+
+#: Steps simulated per number of workers and network, all replications together.
+STEPS = 800
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One network that may be: which of `contentions`, its parameters' factors, and how likely it is beforehand."""
+
+    kind: int
+    weight: float
+    trip: float = 1.0
+    unfairness: float = 1.0
+
+    def of(self, kinds: Sequence[Contention]) -> Contention:
+        """The network among the kinds of some cluster."""
+        kind = kinds[self.kind]
+        return replace(kind, loaded_trip=self.trip * kind.loaded_trip, unfairness=self.unfairness * kind.unfairness)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Machines on which to simulate: numbers of workers on them, and arguments of `trace_runs` and `simulate`."""
+
+    workers: tuple[int, ...]
+    settings: dict[str, Any]
+
+
+def variants(kinds: Sequence[Contention], *, fixed: bool) -> list[Variant]:
+    """Networks that may be, the likeliest first; a kind is half as likely as the one before.
+
+    Where numbers are given instead of kinds (``fixed``) they are taken as they are.
+    """
+    found = []
+    for number, kind in enumerate(kinds):
+        others = [] if fixed else [{"unfairness": factor} for factor in FACTORS if kind.unfairness]
+        others += [] if fixed else [{"trip": factor} for factor in FACTORS if kind.loaded_trip]
+        weight = 0.5**number
+        found.append(Variant(number, weight * (1 - FACTOR_SHARE * len(others))))
+        found += [Variant(number, weight * FACTOR_SHARE, **factor) for factor in others]
+    return found
+
+
+def ensemble(
+    profile: Profile,
+    sites: Sequence[Site],
+    among: Sequence[Variant],
+    *,
+    told: dict[str, Any],
+    seed: int = 0,
+    replications: int = 2,
+    **settings: Any,
+) -> Ensemble:
+    """
+    What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
+
+    The noise of one measurement is that of windows of the likeliest variant's runs. Simulations err by `MODEL_ERROR`,
+    which has a measurement's noise in it, and what other parameters of the same kind of network do; and by what few
+    recorded steps leave open.
+    """
+    logs, noise, sampled = [], [], []
+    for site in sites:
+        kinds = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
+        own = [
+            trace_runs(
+                profile,
+                workers=site.workers,
+                replications=replications,
+                seed=seed,
+                **{"steps": STEPS} | settings | site.settings | network.settings,
+            )
+            for network in (variant.of(kinds) for variant in among)
+        ]
+        logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
+        noise += [np.hypot(LEAST_NOISE, window_spread(runs)) for runs in own[0]]
+        sampled += [sampled_share(profile, runs) for runs in own[0]]
+    workers = np.concatenate([site.workers for site in sites])
+    at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
+    correlation = workers_correlation(workers) * np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
+    share = sampling_error(profile) * np.array(sampled)
+    every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
+    spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
+    return Ensemble.before(
+        every,
+        weights,
+        error=np.sqrt(np.maximum(MODEL_ERROR**2 - spread**2, (MODEL_ERROR / 2) ** 2)),
+        noise=np.array(noise),
+        correlation=correlation,
+        own=np.outer(share, share),
+    )
+
+
+def within_kinds(logs: np.ndarray, weights: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Standard deviation of logs (M, P) of the same kind of network, shape (P,)."""
+    share = weights / weights.sum()
+    own = [kinds == kind for kind in np.unique(kinds)]
+    means = np.array([np.average(logs[same], axis=0, weights=share[same]) for same in own])
+    off = logs - means[np.searchsorted(np.unique(kinds), kinds)]
+    return np.asarray(np.sqrt(share @ off**2))
+
+
+def throughput(runs: Sequence[SimulatedRun]) -> float:
+    """Steps per second, the mean of replications."""
+    return float(np.mean([run.throughput for run in runs]))
+
+
+def sampling_error(profile: Profile) -> float:
+    """Relative standard error of the mean of the recorded steps; 0 of one, which shows none."""
+    times = profile.values("step_time")
+    return float(times.std(ddof=1) / times.mean() / len(times) ** 0.5) if len(times) > 1 else 0.0
+
+
+def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
+    """How much of the steps' sampling error the throughput has: all alone, none once a link limits it."""
+    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)
+
+
+def window_spread(runs: Sequence[SimulatedRun]) -> float:
+    """Relative standard deviation of the throughput of one measurement's window, in the steady state of the runs."""
+    mean, workers = throughput(runs), runs[0].workers
+    wanted = max(WINDOW, WINDOW_STEPS * workers / mean)
+    seconds = min(wanted, min(run.duration - run.warmup for run in runs) / 2)
+    counts = []
+    for run in runs:
+        steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
+        edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
+        counts += np.diff(np.interp(edges, run.times, steps)).tolist()
+    return float(np.std(counts) / np.mean(counts) * np.sqrt(seconds / wanted))

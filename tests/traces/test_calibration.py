@@ -1,0 +1,130 @@
+"""Measured throughputs tell the simulation on which network it is, and how far it errs there."""
+
+import msgspec
+import numpy as np
+import pytest
+from by_hand import LINKS, profile_of, two_layers
+
+import queuemodel as qm
+from queuemodel.data import example_profile, example_throughputs
+from queuemodel.prediction import predict
+from queuemodel.traces import calibrate, simulate, trace_curve
+from queuemodel.traces.calibration import knots
+from queuemodel.traces.variants import window_spread
+from queuemodel.training import Throughput
+
+FAST = {"steps": 600, "links": LINKS}
+WORKERS = [1, 2, 4, 8, 16]
+
+
+def of(workers, speed, **more):
+    return Throughput(workers=workers, steps_per_second=speed, **more)
+
+
+def share(found, kind):
+    return next(p.value for p in found.parameters if p.name == f"probability of {kind}")
+
+
+@pytest.mark.parametrize(("truth", "trip"), [("loss-based", 0.0), ("bbr", 0.012)])
+def test_the_network_that_made_the_throughputs_is_found(truth, trip):
+    profile = profile_of(two_layers())
+    speeds = [simulate(profile, workers=n, loaded_trip=trip, links=LINKS, steps=4000 // n).throughput for n in (3, 5)]
+    points = [of(n, speed, standard_error=0.005 * speed) for n, speed in zip((3, 5), speeds, strict=True)]
+    found = calibrate(profile, points, **FAST)
+    before = {"loss-based": 2 / 3, "bbr": 1 / 3}[truth]
+    assert share(found, truth) > 0.5 * (1 + before)
+    assert found.likeliest.name == truth
+    assert not found.doubted
+    assert truth in found.note
+
+
+def test_two_recorded_workers_narrow_what_is_thought_of_more_and_move_it_to_what_was_measured():
+    profile = example_profile("alexnet-60")
+    told = {"workers": WORKERS, "congestion_control": "unknown"}
+    measured = {point.workers: point for point in example_throughputs("alexnet-60")}
+    before, after = (predict(profile, throughputs=more, **told) for more in ([], [measured[2]]))
+    width_before, width_after = ((one.upper - one.lower) / one.steps_per_second for one in (before, after))
+    assert (width_after[2:] < 0.95 * width_before[2:]).all()
+    for n in (4, 8):
+        true = measured[n].steps_per_second
+        assert abs(after.at(n) - true) < abs(before.at(n) - true)
+        assert after.at(n) < before.at(n)  # as it was with two workers
+    assert "trace-driven" in after.method
+    assert after.measured == ((2, measured[2].steps_per_second),)
+    assert after.profiled_workers == 2
+    total = after.residence_time.sum(axis=1) + after.think_time
+    np.testing.assert_allclose(total, after.workers / after.steps_per_second, rtol=0.05)
+    assert (after.bound_lower <= after.steps_per_second).all()
+    assert (after.steps_per_second <= after.bound_upper).all()
+
+
+def test_what_contradicts_itself_widens_the_interval_and_is_said():
+    profile = profile_of(two_layers())
+    settings = {"workers": [4, 8], "replications": 1, **FAST}
+    before = trace_curve(profile, **settings)
+    x = before.at(4)
+    agree, differ = (trace_curve(profile, measured=[of(4, x), of(4, y * x)], **settings) for y in (1.02, 1.5))
+    wide, narrow, wider = (float((one.upper / one.lower)[1]) for one in (before, agree, differ))
+    assert narrow < wide < wider
+    assert "unlikely" in differ.note
+    assert "unlikely" not in agree.note
+
+
+def test_tracing_costs_time_on_machines_and_not_on_links():
+    profile = example_profile("alexnet-60")
+    settings = {"workers": [1, 2, 8], "steps": 400, "replications": 1}
+    traced, faster = (trace_curve(profile, measured=points, **settings) for points in ([], [of(1, 1.5)]))
+    assert faster.single == pytest.approx(1.5)
+    gain = faster.steps_per_second / traced.steps_per_second
+    assert gain[0] == pytest.approx(1.5 / traced.single)
+    assert 1.02 < gain[2] < gain[1] < gain[0]
+    hosts = {"ps:0": "localhost:1", "worker:0": "localhost:2"}
+    here = msgspec.structs.replace(
+        profile, source=msgspec.structs.replace(profile.source, hosts=hosts), cluster=qm.Cluster()
+    )
+    traced, faster = (trace_curve(here, measured=points, **settings) for points in ([], [of(1, 1.5)]))
+    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper"):
+        assert getattr(faster, name) == pytest.approx(1.5 / traced.single * getattr(traced, name))
+
+
+def test_other_machines_are_simulated_as_what_they_were():
+    profile = profile_of(two_layers())
+    speed = simulate(profile, workers=4, bandwidth=0.5e6, loaded_trip=0.0, links=LINKS, steps=1000).throughput
+    points = [of(4, speed, bandwidth=0.5e6), of(2, 0.55, parameter_servers=2)]
+    found = calibrate(profile, points, workers=[4], parameter_servers=3, congestion_control="cubic", **FAST)
+    assert [site.settings for site in found.sites] == [
+        {}, {"bandwidth": 0.5e6}, {"parameter_servers": 2}, {"parameter_servers": 3}
+    ]  # fmt: skip
+    assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
+    place = 2  # four workers on half the bandwidth
+    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.03)
+    assert found.bend(np.array([4, 8]), 0.9).shape == (3, 2)
+
+
+def test_traces_of_several_workers_are_a_measurement_of_few_steps():
+    one = example_profile("alexnet-60")
+    four = msgspec.structs.replace(one, cluster=msgspec.structs.replace(one.cluster, workers=4))
+    curve = predict(one, workers=[4], throughputs=[four])
+    ((workers, speed),) = curve.measured
+    assert (workers, speed) == (4, pytest.approx(4 / one.values("step_time").mean()))
+    with pytest.raises(qm.DataError, match="steps recorded among several workers, got 12 steps of 1 worker"):
+        predict(one, throughputs=[one])
+
+
+def test_noise_of_a_window_is_that_of_independent_steps_where_nobody_waits():
+    rng = np.random.default_rng(5)
+    steps = []
+    for _ in range(40):
+        length = rng.gamma(4.0, 0.25)  # coefficient of variation 1/2
+        steps.append([qm.Operation("fetch", "w", 0.0, 0.0, 0), qm.Operation("compute", "c", 0.0, length, after=[0])])
+    profile = profile_of(*steps)
+    runs = [simulate(profile, workers=1, steps=6000, seed=seed, links=LINKS) for seed in range(4)]
+    times = profile.values("step_time")
+    expected = times.std() / times.mean() / (60 / times.mean()) ** 0.5
+    assert window_spread(runs) == pytest.approx(expected, rel=0.15)
+
+
+def test_knots_are_few_and_hold_both_ends():
+    assert knots(np.arange(1, 33)) == [1, 2, 3, 6, 10, 18, 32]
+    assert knots(np.array([4])) == [4]
+    assert knots(np.array([1, 1000])) == [1, 1000]
