@@ -14,7 +14,6 @@ from queuemodel.traces.variants import window_spread
 from queuemodel.training import Throughput
 
 FAST = {"steps": 600, "links": LINKS}
-WORKERS = [1, 2, 4, 8, 16]
 
 
 def of(workers, speed, **more):
@@ -40,11 +39,11 @@ def test_the_network_that_made_the_throughputs_is_found(truth, trip):
 
 def test_two_recorded_workers_narrow_what_is_thought_of_more_and_move_it_to_what_was_measured():
     profile = example_profile("alexnet-60")
-    told = {"workers": WORKERS, "congestion_control": "unknown"}
+    told = {"workers": [1, 4, 8, 16], "steps": 600, "congestion_control": "unknown"}
     measured = {point.workers: point for point in example_throughputs("alexnet-60")}
-    before, after = (predict(profile, throughputs=more, **told) for more in ([], [measured[2]]))
+    before, after = (trace_curve(profile, measured=more, **told) for more in ([], [measured[2]]))
     width_before, width_after = ((one.upper - one.lower) / one.steps_per_second for one in (before, after))
-    assert (width_after[2:] < 0.95 * width_before[2:]).all()
+    assert (width_after[1:] < 0.95 * width_before[1:]).all()
     for n in (4, 8):
         true = measured[n].steps_per_second
         assert abs(after.at(n) - true) < abs(before.at(n) - true)
@@ -104,8 +103,7 @@ def test_other_machines_are_simulated_as_what_they_were():
 def test_traces_of_several_workers_are_a_measurement_of_few_steps():
     one = example_profile("alexnet-60")
     four = msgspec.structs.replace(one, cluster=msgspec.structs.replace(one.cluster, workers=4))
-    curve = predict(one, workers=[4], throughputs=[four])
-    ((workers, speed),) = curve.measured
+    ((workers, speed),) = predict(one, workers=[4], throughputs=[four], method="mva").measured
     assert (workers, speed) == (4, pytest.approx(4 / one.values("step_time").mean()))
     with pytest.raises(qm.DataError, match="steps recorded among several workers, got 12 steps of 1 worker"):
         predict(one, throughputs=[one])
