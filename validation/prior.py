@@ -21,9 +21,10 @@ import numpy as np
 import queuemodel.training.prior
 from queuemodel import Job
 from queuemodel.files import write_atomically
+from queuemodel.training.demands import largest_share
+from queuemodel.training.knee_posterior import KneePosterior
 from queuemodel.training.prior import KneePrior, RoundPrior
 from queuemodel.training.round_law import Rounds
-from queuemodel.training.throughput_fit import fit_throughputs
 
 from .published import Scaling, cloud, published
 
@@ -33,12 +34,14 @@ LAWS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 6.0)
 DRIFTS = (0.0, 0.03, 0.1)
 #: Weight of the Dirichlet priors, in jobs.
 PSEUDO_JOBS = 3.0
-#: Before anything is learnt: share of jobs that never saturate; parameter bytes per second of a server, their spread.
-NEVER, SERVER_RATE, SERVER_RATE_SPREAD = 0.1, 400e6, 0.7
+#: Errors of a measured throughput.
+ERRORS = (0.01, 0.02, 0.04)
+#: Before anything is learnt: share of asynchronous jobs whose servers grow with the workers; parameter bytes per second
+#: of a server, their spread.
+GROWING, SERVER_RATE, SERVER_RATE_SPREAD = 0.15, 400e6, 0.7
 
-#: Assumed: a server for all can cost any multiple of a step and grow for ever; of an all-reduce's laws those that never
-#: end are latency and stragglers, which start small, while what costs much at once is bandwidth.
-GROWING_COST = {"sync-ps": None, "all-reduce": 0.5}
+#: Assumed: laws that never end are latency and stragglers, which start small; what costs much at once is bandwidth.
+GROWING_COST = {"sync-ps": 0.5, "all-reduce": 0.5}
 
 NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
 
@@ -110,29 +113,35 @@ def _round_evidence(job: Scaling, prior: RoundPrior) -> np.ndarray:
 def learn_knees(jobs: Sequence[Scaling]) -> KneePrior:
     """The prior of asynchronous jobs."""
     own = [job for job in jobs if job.kind == "async-ps"]
-    start = np.array([1.0 - NEVER, NEVER])
-    told = [_saturation(job) for job in own]
-    (shares,) = learn_shares([odds for odds, _ in told], source_weights(own), [start])
+    start = [np.array([1.0 - GROWING, GROWING]), np.full(len(ERRORS), 1 / len(ERRORS))]
+    told = [_knees(job) for job in own]
+    families, errors = learn_shares([odds for odds, _ in told], source_weights(own), start)
     rates = np.array([rate for _, rate in told if rate is not None])
     mean = (rates.sum() + np.log(SERVER_RATE)) / (len(rates) + 1)
     spread = np.sqrt((((rates - mean) ** 2).sum() + PSEUDO_JOBS * SERVER_RATE_SPREAD**2) / (len(rates) + PSEUDO_JOBS))
-    return KneePrior(round(float(shares[1]), 4), round(float(np.exp(mean)), -6), round(float(spread), 3))
+    return KneePrior(
+        round(float(families[1]), 4),
+        dict(zip(ERRORS, errors.round(4).tolist(), strict=True)),
+        round(float(np.exp(mean)), -6),
+        round(float(spread), 3),
+    )
 
 
-_saturations: dict[str, tuple[np.ndarray, float | None]] = {}
+_known: dict[str, tuple[np.ndarray, float | None]] = {}
 
 
-def _saturation(job: Scaling) -> tuple[np.ndarray, float | None]:
-    """Log likelihoods of saturating and of not; log bytes per second of a server where saturation shows."""
-    if job.name not in _saturations:
-        half = fit_throughputs(job.points(), job=NO_JOB, prior=KneePrior(0.5, SERVER_RATE, SERVER_RATE_SPREAD))
-        demand = half.draws.update
+def _knees(job: Scaling) -> tuple[np.ndarray, float | None]:
+    """Log evidence of families and errors; log bytes per second of a server where saturation shows."""
+    if job.name not in _known:
+        half = KneePrior(0.5, dict.fromkeys(ERRORS, 1 / len(ERRORS)), SERVER_RATE, SERVER_RATE_SPREAD)
+        share = np.full(len(job.nodes), largest_share(job.servers))
+        found = KneePosterior(job.nodes.astype(float), np.log(job.throughput), share, 0, half)
+        demand = found.draws()[1]
         saturates = demand > 0
-        chance = np.clip(saturates.mean(), 1e-3, 1 - 1e-3)
         shown = job.parameter_bytes and saturates.mean() > 0.9
         rate = float(np.log(job.parameter_bytes / np.median(demand[saturates]))) if shown else None
-        _saturations[job.name] = np.log([chance, 1 - chance]), rate
-    return _saturations[job.name]
+        _known[job.name] = found.log_evidence(), rate
+    return _known[job.name]
 
 
 def learn() -> dict[str, object]:

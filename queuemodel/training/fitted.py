@@ -9,6 +9,7 @@ import numpy as np
 
 from .demands import Demands, Servers
 from .job import Job, Throughput
+from .knee_posterior import Costs
 from .parameters import Origin, Parameter, spread
 
 #: Names of the demands at the servers.
@@ -59,7 +60,9 @@ class Fitted:
     width, draw_widths : float or None, ndarray of shape (B,) or None
         The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
         sharing, where only the means of service times matter.
-    before : tuple of Demands and widths, or None
+    costs : Costs or None
+        What more workers cost each draw whose servers grow with them.
+    before : tuple of Demands, widths and Costs, or None
         Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
         What recorded steps tell; None where there were throughputs only.
@@ -80,7 +83,8 @@ class Fitted:
     servers: Servers
     width: float | None = None
     draw_widths: np.ndarray | None = None
-    before: tuple[Demands, np.ndarray] | None = None
+    costs: Costs | None = None
+    before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()
     misfit: float = 0.0

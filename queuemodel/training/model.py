@@ -18,9 +18,10 @@ from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .fitted import Fitted, step_parameters
+from .forecast import MIDDLE, least_relative_error
 from .job import Job
+from .knee_posterior import Costs
 from .parameters import Origin, Parameter, normal_quantile
-from .prior import MIDDLE
 from .rules import Pace, Rule, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
@@ -29,9 +30,8 @@ MODEL_ERROR = 0.08
 #: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
 #: of one to three stations.
 KNEE_ERROR = 0.01
-#: The quantile of wide posteriors that is predicted. Too high a throughput has the larger relative error, so that the
-#: mean error is least below the median: at Phi(-s) for a spread s of the logarithm, here of a quarter.
-CAUTIOUS = 0.4
+#: Fits of throughputs alone: standard deviation of what their laws miss, per doubling beyond the measured (assumed).
+DRIFT = 0.07
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,10 +176,14 @@ class TrainingModel(Result):
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
             )
         populations = np.union1d(counts, 1)
+        if self.fitted.average:  # the points' maximum so far does not depend on the numbers asked for
+            ladder = np.geomspace(1, counts[-1], 1 + 2 * int(counts[-1]).bit_length()).astype(int)
+            populations = np.union1d(populations, ladder)
         X, R, Z = self.pace(populations)
         drawn = self._drawn(populations)
         if self.fitted.average:
-            X = np.quantile(drawn, CAUTIOUS, axis=-1)
+            X = np.exp(least_relative_error(np.log(drawn), np.ones(drawn.shape[-1])))
+            X = np.maximum.accumulate(X)  # as with every draw
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         error = normal_quantile(confidence) * self._model_error(populations)
@@ -274,11 +278,14 @@ class TrainingModel(Result):
 
     def _drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        return self._paces(self.draws, self.fitted.draw_widths, populations)
+        return self._paces(self.draws, self.fitted.draw_widths, self.fitted.costs, populations)
 
-    def _paces(self, draws: Demands, widths: np.ndarray | None, populations: np.ndarray) -> np.ndarray:
+    def _paces(
+        self, draws: Demands, widths: np.ndarray | None, costs: Costs | None, populations: np.ndarray
+    ) -> np.ndarray:
         rule = self._rule(self.fitted.width if widths is None else widths)
-        return rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+        X = rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+        return X if costs is None else X / costs.slowdown(populations)
 
     def _prior_share(self, drawn: np.ndarray, populations: np.ndarray) -> np.ndarray:
         """Share of what one measurement leaves open (its squared spread in logarithms) that is still open, (n,)."""
@@ -291,11 +298,12 @@ class TrainingModel(Result):
     def _model_error(self, populations: np.ndarray) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
-        least = min([recorded.workers if recorded else 1, *(workers for workers, _ in self.measured)])
+        least = min([*([recorded.workers] if recorded else []), *(workers for workers, _ in self.measured)], default=1)
         known = (populations >= least) & (populations <= most)
-        # A fit of throughputs alone infers their error from the misfit, so that its draws have that already.
-        within = np.where(populations == least, 0.0, misfit) if recorded else KNEE_ERROR
-        return np.where(known, within, max(MODEL_ERROR, misfit))
+        if not recorded and most:  # infers its points' error from the misfit, so that its draws have that already
+            doublings = np.log2(np.maximum(np.maximum(populations / most, least / populations), 1.0))
+            return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
+        return np.where(known, np.where(populations == least, 0.0, misfit), max(MODEL_ERROR, misfit))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

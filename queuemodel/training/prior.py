@@ -13,9 +13,6 @@ from importlib import resources
 from typing import Any, Literal
 
 Strategy = Literal["async-ps", "sync-ps", "all-reduce"]
-#: Ends of a distribution's middle, two standard deviations apart for a Gaussian: how wide it is, whatever its tails.
-MIDDLE = (0.16, 0.84)
-
 STRATEGIES: tuple[Strategy, ...] = ("async-ps", "sync-ps", "all-reduce")
 
 
@@ -25,13 +22,16 @@ class KneePrior:
 
     Attributes
     ----------
-    never : float
-        Share of jobs that saturate nowhere near the measured numbers of workers.
+    growing : float
+        Share of jobs whose servers grow with their workers, and which do not saturate.
+    errors : dict
+        Relative errors of one measured throughput (scales of Student's t), and the share of jobs with each.
     server_rate, server_rate_spread : float
         Parameter bytes per second of one server at saturation, and the standard deviation of its logarithm.
     """
 
-    never: float
+    growing: float
+    errors: dict[float, float]
     server_rate: float
     server_rate_spread: float
 
@@ -71,7 +71,8 @@ def _shares(values: dict[str, float]) -> dict[float, float]:
 
 def knee_prior() -> KneePrior:
     """The prior of asynchronous jobs."""
-    return KneePrior(**_file()["async-ps"])
+    told = _file()["async-ps"]
+    return KneePrior(**told | {"errors": _shares(told["errors"])})
 
 
 def round_prior(strategy: Strategy) -> RoundPrior:

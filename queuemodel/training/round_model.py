@@ -13,9 +13,10 @@ from ..checks import require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from .curve import ThroughputCurve, require_workers
+from .forecast import quantiles, spread
 from .job import Job, Throughput
 from .parameters import Parameter
-from .prior import MIDDLE, RoundPrior, Strategy, round_prior
+from .prior import RoundPrior, Strategy, round_prior
 from .round_law import COSTS, Rounds
 
 #: What the exponents of the laws mean, in the order in which they grow slower.
@@ -93,14 +94,15 @@ class RoundModel(Result):
         )  # fmt: skip
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
-        """Predict throughput against the number of workers: posterior medians, and quantiles of what would be measured.
+        """Predict throughput against the number of workers: posterior medians, and quantiles.
 
         Parameters
         ----------
         workers : iterable of int
             Increasing numbers of workers.
         confidence : float
-            Probability of the interval, which covers the fit's uncertainty, what the laws miss and the measurement.
+            Probability of the interval of what would be measured: it covers the fit's uncertainty, what the laws
+            miss and the measurement's own error.
 
         Raises
         ------
@@ -112,7 +114,7 @@ class RoundModel(Result):
         groups = np.union1d(counts, 1)
         columns, chance = self._posterior.forecast(groups.astype(float))
         tail = (1.0 - confidence) / 2
-        lower, middle, upper = np.exp(_quantiles(columns, chance, [tail, 0.5, 1.0 - tail]))
+        lower, middle, upper = np.exp(quantiles(columns, chance, [tail, 0.5, 1.0 - tail]))
         at = np.searchsorted(groups, counts)
         return ThroughputCurve(
             workers=counts,
@@ -126,7 +128,7 @@ class RoundModel(Result):
             confidence=confidence,
             profiled_workers=self.profiled_workers,
             measured=tuple((p.workers, p.steps_per_second) for p in self.measured),
-            prior_share=np.minimum((_spread(columns, chance)[at] / self._spread_before(counts)) ** 2, 1.0),
+            prior_share=np.minimum((spread(columns, chance)[at] / self._spread_before(counts)) ** 2, 1.0),
             method=f"{self.strategy} rounds (learnt growth)",
             note=self.note,
             synchronous=True,
@@ -135,7 +137,7 @@ class RoundModel(Result):
     def _spread_before(self, counts: np.ndarray) -> np.ndarray:
         """What the measurement of the smallest group alone leaves open of log throughput, shape (n,)."""
         fewest = min(self.measured, key=lambda point: point.workers)
-        return _spread(*self._after([fewest]).forecast(counts.astype(float)))
+        return spread(*self._after([fewest]).forecast(counts.astype(float)))
 
     def what_if(self, **changes: Any) -> RoundModel:
         """The model itself: throughputs alone do not tell what other machines would change.
@@ -183,14 +185,3 @@ def _described(laws: np.ndarray, share: np.ndarray) -> str:
         name = next(name for limit, name in LAWS if law < limit)
         chances[name] = chances.get(name, 0.0) + float(chance)
     return "grows " + ", ".join(f"{name} ({p:.0%})" for name, p in chances.items() if p >= 0.05)
-
-
-def _quantiles(columns: np.ndarray, chance: np.ndarray, levels: list[float]) -> np.ndarray:
-    """Quantiles (levels, n) of columns (n, B) of unequal probability."""
-    order = np.argsort(columns, axis=1)
-    reached, ordered = np.cumsum(chance[order], axis=1), np.take_along_axis(columns, order, axis=1)
-    return np.array([np.interp(levels, c, v) for c, v in zip(reached, ordered, strict=True)]).T
-
-
-def _spread(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    return np.asarray(np.ptp(_quantiles(columns, chance, list(MIDDLE)), axis=0))

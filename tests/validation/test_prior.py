@@ -37,8 +37,9 @@ def test_the_packaged_prior_is_what_the_series_teach():
         assert packaged[kind]["laws"] == pytest.approx(learnt[kind]["laws"], abs=1e-3)
         assert packaged[kind]["drifts"] == pytest.approx(learnt[kind]["drifts"], abs=1e-3)
         assert asdict(round_prior(kind))["laws"] == {float(k): v for k, v in packaged[kind]["laws"].items()}
+    assert packaged["async-ps"].pop("errors") == pytest.approx(learnt["async-ps"].pop("errors"), abs=1e-3)
     assert packaged["async-ps"] == pytest.approx(learnt["async-ps"], rel=1e-3)
-    assert asdict(knee_prior()) == packaged["async-ps"]
+    assert asdict(knee_prior()).items() >= packaged["async-ps"].items()
 
 
 def test_all_reduce_from_two_groups_on_unseen_sources(judged):
@@ -58,8 +59,8 @@ def test_synchronous_servers_from_two_groups_on_unseen_sources(judged):
 
 
 def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
-    assert mean_error(of_source(judged["async-ps"], "cloud")) < 0.17
-    assert mean_error(of_source(judged["async-ps"], "PaddlePaddle/Fleet")) < 0.2
+    assert mean_error(of_source(judged["async-ps"], "cloud")) < 0.16
+    assert mean_error(of_source(judged["async-ps"], "PaddlePaddle/Fleet")) < 0.13
     assert mean_error(judged["async-ps"]) < 0.6 * min(
         mean_error(baseline(f, judged["async-ps"])) for f in ("line", *FORMS)
     )
@@ -69,7 +70,7 @@ def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
 def test_asynchronous_jobs_from_one_to_four_workers():
     found = of_source(leave_source_out("async-ps", most=4), "cloud")
     assert len(found) == 6
-    assert mean_error(found) < 0.08
+    assert mean_error(found) < 0.07
     assert coverage(found) > 0.85
 
 
@@ -100,4 +101,4 @@ def test_no_source_outweighs_another():
     )
     for kind, prior in once.items():
         assert twice[kind].laws == pytest.approx(prior.laws, abs=1e-3)
-    assert 0.05 < learn_knees(series()).never < 0.4
+    assert 0.1 < learn_knees(series()).growing < 0.4
