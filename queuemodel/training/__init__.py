@@ -1,10 +1,10 @@
 """How distributed training becomes a network: from a profile to a throughput curve and a plan.
 
 A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (fit: step_fit, calibration,
-throughput_fit) to what one worker's step demands of each machine (demands), with draws for the uncertainty and
-parameters that say how far to trust them (fitted, parameters). A `TrainingModel` (model) is that and the what-ifs asked
-since (changes), told against the profile. A rule for each kind of cluster (rules) says how steps wait for each other;
-what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan).
+throughput_fit on knee_posterior) to what one worker's step demands of each machine (demands), with draws for the
+uncertainty and parameters that say how far to trust them (fitted, parameters). A `TrainingModel` (model) is that and
+the what-ifs asked since (changes), told against the profile. A rule for each kind of cluster (rules) says how steps
+wait for each other; what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan).
 
 Another way of training is another rule; another what-if is a field of `Changes` and what it does to demands.
 """

@@ -65,9 +65,7 @@ class KneePosterior:
     prior : KneePrior
     """
 
-    def __init__(
-        self, N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int, prior: KneePrior
-    ) -> None:
+    def __init__(self, N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int, prior: KneePrior) -> None:
         self.N, self.y, self.share = N, y, share
         self.smallest = float(N.min())
         self.sigmas = np.array(list(prior.errors))
@@ -143,7 +141,7 @@ class KneePosterior:
         ])  # fmt: skip
 
     def draws(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, Costs]:
-        """Undisturbed cycle, servers' demand, knee's width, each (DRAWS,), and costs, spread evenly over the posterior."""
+        """Undisturbed cycle, servers' demand, knee's width, each (DRAWS,), and costs; evenly over the posterior."""
         order = np.lexsort([self.cost, self.ratio])
         weight = self.weight.sum(axis=0)[order]
         keep = (np.arange(DRAWS) + 0.5) / DRAWS

@@ -44,7 +44,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | 
     cycle, total, width, costs = posterior.draws()
     fewest = np.array([N.argmin()])
     alone = KneePosterior(N[fewest], y[fewest], share[fewest], job.parameter_bytes, prior)
-    cycle_before, total_before, *others_before = alone.draws()
+    cycle_before, total_before, width_before, costs_before = alone.draws()
     none = np.zeros(DRAWS)
     demands = Demands(np.zeros(()), np.zeros(()), np.median(total), np.median(cycle) - np.median(total))
     low, high = np.quantile(total, [0.16, 0.84])
@@ -73,7 +73,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | 
         width=float(np.median(width)),
         draw_widths=width,
         costs=costs,
-        before=(Demands(none, none, total_before, cycle_before - total_before), *others_before),
+        before=(Demands(none, none, total_before, cycle_before - total_before), width_before, costs_before),
         measured=tuple(measured),
         misfit=float(np.sqrt(np.mean(misfits[trusted] ** 2))),
         average=True,
