@@ -46,6 +46,7 @@ from .solvers import (
     solve_batch,
     solve_symbolic,
 )
+from .strategies import fit
 from .training import (
     Cluster,
     Job,
@@ -59,7 +60,6 @@ from .training import (
     Throughput,
     ThroughputCurve,
     TrainingModel,
-    fit,
     plan,
     read_throughputs,
 )

@@ -7,6 +7,7 @@ from .convergence.figures import plot_convergence
 from .drawing import new_axes, save_figure, svg_image
 from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
 from .solvers.figures import plot_network_solution
+from .strategies.figures import plot_round
 from .traces.figures import plot_timeline
 from .training.figures import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
 
@@ -18,6 +19,7 @@ __all__ = [
     "plot_network_solution",
     "plot_nodes",
     "plot_response_times",
+    "plot_round",
     "plot_step_time",
     "plot_sweep",
     "plot_throughput",

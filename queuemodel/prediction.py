@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from .checks import require_choice, require_seed, require_share
 from .errors import ModelError
 from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
-from .strategies import AllReduceModel, HalfSynchronous, fit_rounds
+from .strategies import AllReduceModel, HalfSynchronous, fit
+from .strategies.fit import STRATEGIES, Strategy, require_numbers
 from .strategies.half import NUMBERS, own_scv
 from .strategies.round_changes import RoundChanges
-from .training import Profile, Throughput, ThroughputCurve, fit, read_throughputs
+from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.job import TOLD, CongestionControl, require_network
 from .training.throughputs import traced_throughput
@@ -24,11 +25,6 @@ Method = Literal["auto", "mva", "trace"]
 #: Changes that the simulation knows too.
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *TOLD}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
-
-Strategy = Literal[
-    "async-ps", "sync-ps", "bounded-staleness", "k-sync", "k-batch-sync", "k-async", "k-batch-async", "all-reduce"
-]
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 #: What-ifs of all-reduce alone, and those that it has not.
 OF_ALL_REDUCE = {one.name for one in fields(RoundChanges)} - {"bandwidth", "batch_size", "accelerator_speed"}
@@ -129,22 +125,17 @@ def predict(
     if strategy is None:
         strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     require_choice(strategy, "predict: strategy", STRATEGIES)
-    rounds_only = isinstance(data, Profile) and not (data.steps or data.throughputs or measured)
-    if rounds_only and strategy != "all-reduce":
+    if isinstance(data, Profile) and data.rounds and not data.steps and strategy != "all-reduce":
         raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
-    joint: Literal["all-reduce", "sync-ps"] = "all-reduce" if strategy == "all-reduce" else "sync-ps"
     _require_fitting(strategy, changes, numbers, in_rounds=in_rounds)
     asked: dict[str, Any] = {"workers": counts, "confidence": confidence}
     if in_rounds:
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
-        if isinstance(data, Profile) and data.rounds and strategy == "all-reduce":
-            if measured:
-                raise ModelError("predict: throughputs besides recorded rounds are not used; leave them out")
-            return AllReduceModel(fit_rounds(data)).what_if(**changes).throughput(**asked, seed=seed)
-        return fit(data, throughputs=measured, strategy=joint).what_if(**changes).throughput(**asked)
+        model = fit(data, strategy=strategy, throughputs=measured).what_if(**changes)
+        return model.throughput(**asked, **({"seed": seed} if isinstance(model, AllReduceModel) else {}))
     half = None
     if strategy != "async-ps":
         if not (isinstance(data, Profile) and data.steps):
@@ -161,9 +152,8 @@ def predict(
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
     if told := [name for name in TOLD if name in changes]:
         raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
-    model = replace(fit(data, throughputs=measured, form=form, seed=seed), waiting=half)
-    curve = model.what_if(**changes).throughput(**asked)
-    return half.told(curve) if half else curve
+    fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **numbers)
+    return fitted.what_if(**changes).throughput(**asked)
 
 
 def _require_fitting(
@@ -174,10 +164,7 @@ def _require_fitting(
         if (name in OF_SERVERS and in_rounds) or (name in OF_ALL_REDUCE and strategy != "all-reduce"):
             where = "all-reduce" if name in OF_ALL_REDUCE else "async-ps"
             raise ModelError(f"predict: {name} is a question for strategy {where!r}, not {strategy!r}")
-    for name, number in numbers.items():
-        if number is not None and NUMBERS.get(strategy) != name:
-            where = ", ".join(other for other, has in NUMBERS.items() if has == name)
-            raise ModelError(f"predict: {name} is a question for strategy {where}, not {strategy!r}")
+    require_numbers(strategy, numbers, "predict")
 
 
 UNTRACED = "needs a profile with recorded operations; import one from traces"

@@ -8,19 +8,26 @@
     round_changes  its what-ifs
     half        the strategies on parameter servers in which results or workers wait for others, by name and number
     half_synchronous, half_asynchronous  their rules around the closed network: rounds, and what lies before them
+    half_bounds  what their throughput cannot fall below or exceed
     meeting     what it costs to fetch and to push together
     order_statistics  the K-th of n independent times
     staleness   others' updates between a worker's reading and writing
+    fit         from measurements to the model of any way of training
+    simulated_rounds  rounds of every rank, drawn and sent; figures and chrome show them
+    simulate    simulation of any way of training
 
 Asynchronous training on parameter servers stands in `queuemodel.training`.
 """
 
 from .all_reduce import AllReduceModel
+from .fit import fit
 from .half import HalfSynchronous
 from .order_statistics import order_statistic
 from .round_fit import FittedRounds, fit_rounds
 from .rounds import round_time
 from .schemes import SCHEMES, Buckets, Fusion, Slices
+from .simulate import simulate
+from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .staleness import staleness
 
 __all__ = [
@@ -30,9 +37,13 @@ __all__ = [
     "FittedRounds",
     "Fusion",
     "HalfSynchronous",
+    "SimulatedRounds",
     "Slices",
+    "fit",
     "fit_rounds",
     "order_statistic",
     "round_time",
+    "simulate",
+    "simulate_rounds",
     "staleness",
 ]

@@ -91,6 +91,12 @@ class AllReduceModel(Result):
         """Of each rank, between two reductions."""
         return self.changes.accumulation or 1
 
+    def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
+        sizes, ready = self.changes.pieces(self.fitted)
+        rows = np.column_stack([ready, self.fitted.computed])
+        return sizes, _accumulated(rows, self.steps_per_round, seed) * self.slowness
+
     def throughput(
         self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0
     ) -> ThroughputCurve:
@@ -168,8 +174,7 @@ class AllReduceModel(Result):
     def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
         fitted = self.fitted
-        sizes, ready = self.changes.pieces(fitted)
-        rows = _accumulated(np.column_stack([ready, fitted.computed]), self.steps_per_round, seed) * self.slowness
+        sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), 40).astype(int) - 1)].tolist()  # smooth between these
         found, errors = [], []
         drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed)

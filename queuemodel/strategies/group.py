@@ -65,9 +65,13 @@ class Group:
         return seconds
 
     def mean_time(self, network: Network, *, slower: float = 1.0) -> float:
-        """Seconds of a round when computation takes ``slower`` times as long."""
+        """Mean seconds of a round when computation takes ``slower`` times as long."""
+        return float(self.times(network, slower=slower).mean())
+
+    def times(self, network: Network, *, slower: float = 1.0) -> np.ndarray:
+        """Seconds of each round, likewise."""
         ends = self.scheme.time(self.sizes, slower * self.ready, slower * self.computed, self.cost(network))
-        return float(ends.mean()) + self.tail
+        return np.asarray(ends + self.tail)
 
     def parts(self, network: Network, compute: float) -> Parts:
         """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.

@@ -13,6 +13,7 @@ from ..training import Profile
 from ..training.curve import ThroughputCurve
 from ..training.rules import Rule, UnequalWorkers
 from .half_asynchronous import BoundedStaleness, KAsync, KBatchAsync
+from .half_bounds import free
 from .half_synchronous import KBatchSync, KSync
 
 #: Each strategy, and the number that it needs or may have.
@@ -96,6 +97,14 @@ class HalfSynchronous:
                 f"strategy {self.name!r} with {NUMBERS[self.name]} {number}: workers must be at least {least}, "
                 f"got {workers[0]}"
             )
+
+    def bounds(self, rule: Rule, D: np.ndarray, Z: np.ndarray, workers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Least and most steps per second that count, of equal workers, each (n,); ``rule`` is one of `__call__`."""
+        if not isinstance(rule, KSync | KBatchSync | KAsync | BoundedStaleness):
+            lower, upper = zip(*(free(D, Z, n) for n in workers.tolist()), strict=True)
+        else:
+            lower, upper = zip(*(rule.bounds(D, Z, n) for n in workers.tolist()), strict=True)
+        return np.array(lower), np.array(upper)
 
     def told(self, curve: ThroughputCurve) -> ThroughputCurve:
         """The curve, with what a round of it is."""

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..training.rules import Pace, Rule
+from .half_bounds import Bounds, bounded_staleness, k_async
 from .half_synchronous import KSync
 from .meeting import fetching, paces, passing
 from .order_statistics import ordered
+
+#: Populations with own times of their own that are solved at once.
+TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class KAsync:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        free = dict(zip(populations.tolist(), self.base.solve(D, Z, populations).X, strict=True))
+        asynchronous = dict(zip(populations.tolist(), self.base.solve(D, Z, populations).X, strict=True))
 
         def round_of(D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray] | None:
             K = self.k
@@ -47,9 +51,13 @@ class KAsync:
             ends = [ending(ordered(K, n, self.scv)), ending(ordered(K, K, self.scv), n // K)]
             if self.scv < 1:
                 ends.append(ending(ordered(K, n, 1.0)))
-            return K, np.maximum(np.minimum.reduce(ends), K / free[n])
+            return K, np.maximum(np.minimum.reduce(ends), K / asynchronous[n])
 
-        return paces(self.base, D, Z, populations, round_of)
+        return paces(self.base, D, Z, populations, round_of, self.bounds)
+
+    def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
+        """Least and most steps per second, of n workers."""
+        return k_async(D, Z, n, scv=self.scv, K=min(self.k, n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +104,36 @@ class BoundedStaleness:
         s = self.staleness_bound
         if s == 0:
             return barrier
-        rows = []
+        longer = []
         for n in populations.tolist():
             held = sum(1 / i for i in range(1, n)) / 2 * self.scv / (s + 0.6 * self.scv**0.5)
             most = float(ordered(n, n, self.scv / (s + 1))[-1])  # a barrier every s + 1 steps
-            rows.append(self.base.solve(D, Z * min(1 + held, most), np.array([n])))
+            longer.append(min(1 + held, most))
+        X, R = _each(self.base, D, Z, populations, np.array(longer))
         N = populations.reshape(-1, *[1] * Z.ndim)
-        R = np.array([row.R[0] for row in rows])
         slowest = np.array([ordered(n, n, self.scv)[-1] for n in populations.tolist()]).reshape(N.shape)
         meeting = np.maximum(N / barrier.X - slowest * Z - R.sum(axis=-1), 0.0)
         meeting *= min(1.0, 3 * self.scv**0.5) / (s + 1)
-        X = np.maximum(N / (N / np.array([row.X[0] for row in rows]) + meeting), barrier.X)
+        X = np.maximum(N / (N / X + meeting), barrier.X)
+        limits = (self.bounds(D, Z, n) for n in populations.tolist())
+        X = np.clip(X, *map(np.array, zip(*limits, strict=True)))
         return Pace(X, R, N / X - R.sum(axis=-1))
+
+    def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
+        """Least and most steps per second, of n workers."""
+        return bounded_staleness(D, Z, n, scv=self.scv)
+
+
+def _each(
+    base: Rule, D: np.ndarray, Z: np.ndarray, populations: np.ndarray, longer: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """X and R of each population when own times are ``longer`` (n,) times as long, some populations at once."""
+    X, R = [], []
+    for first in range(0, len(populations), TOGETHER):
+        block = slice(first, first + TOGETHER)
+        own = longer[block].reshape(-1, *[1] * Z.ndim) * Z
+        pace = base.solve(np.broadcast_to(D, (len(own), *D.shape)), own, populations[block])
+        for i in range(len(own)):
+            X.append(pace.X[i, i])
+            R.append(pace.R[i, i])
+    return np.array(X), np.array(R)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..training.rules import Pace, Rule
+from .half_bounds import Bounds, k_batch_sync, k_sync
 from .meeting import fetching, paces, passing, phases, pushes
 from .order_statistics import ordered, superposed
 
@@ -45,7 +46,14 @@ class KSync:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        return paces(self.base, D, Z, populations, self._round)
+        return paces(self.base, D, Z, populations, self._round, self.bounds)
+
+    def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
+        """Least and most steps per second that count, of n workers; NaN where no round can be."""
+        K = self.k or n - self.backup_workers
+        if not 0 < K <= n:
+            return Bounds(np.full(Z.shape, np.nan), np.full(Z.shape, np.nan))
+        return k_sync(D, Z, n, servers=self.servers, scv=self.scv, K=K)
 
     def _round(self, D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray] | None:
         K = self.k or n - self.backup_workers
@@ -73,10 +81,17 @@ class KBatchSync:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        return paces(self.base, D, Z, populations, self._round)
+        pushing = self.base.solve(pushes(D, self.servers), Z, populations).X
+        steady = {n: self.k / X for n, X in zip(populations.tolist(), pushing, strict=True)}
 
-    def _round(self, D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray]:
-        push = phases(D, self.servers)[3]
-        ends = (Z + push)[..., None] * superposed(max(self.k, n), n, self.scv) - push[..., None]
-        steady = self.k / self.base.solve(pushes(D, self.servers), Z, np.array([n])).X[0]
-        return self.k, fetching(D, self.servers, n) + np.maximum(passing(ends, D, self.servers, self.k), steady)
+        def round_of(D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray]:
+            push = phases(D, self.servers)[3]
+            ends = (Z + push)[..., None] * superposed(max(self.k, n), n, self.scv) - push[..., None]
+            through = passing(ends, D, self.servers, self.k)
+            return self.k, fetching(D, self.servers, n) + np.maximum(through, steady[n])
+
+        return paces(self.base, D, Z, populations, round_of, self.bounds)
+
+    def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
+        """Least and most steps per second that count, of n workers."""
+        return k_batch_sync(D, Z, n, servers=self.servers, scv=self.scv, K=self.k)

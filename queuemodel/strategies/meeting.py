@@ -43,20 +43,10 @@ def passing(arrivals: np.ndarray, D: np.ndarray, servers: int, K: int) -> np.nda
     if n == K:
         behind = np.arange(n)[::-1]
         return (arrivals + behind * busiest[..., None]).max(axis=-1) + whole
-    now, age = np.zeros(whole.shape), np.zeros(whole.shape)  # age: service of one who was there all the time
-    came, gone = np.zeros(whole.shape, dtype=int), np.zeros(whole.shape, dtype=int)
-    at = np.concatenate([arrivals, np.full((*whole.shape, 1), np.inf)], axis=-1)
-    due = np.full(at.shape, np.inf)  # age at which each is through
-    while (gone < K).any():
-        there = came - gone
-        left = np.where(there > 0, np.take_along_axis(due, gone[..., None], -1)[..., 0] - age, 0.0)
-        ends = np.where(there > 0, now + np.maximum(left, 0.0) * there, np.inf)
-        comes = np.take_along_axis(at, came[..., None], -1)[..., 0]
-        over, arrive = gone >= K, comes < ends
-        then = np.where(over, now, np.minimum(comes, ends))
-        age, now = age + (then - now) / np.maximum(there, 1), then
-        np.put_along_axis(due, came[..., None], np.where(arrive, age + busiest, np.inf)[..., None], -1)
-        came, gone = came + (arrive & ~over), gone + (~arrive & ~over)
+    from .kernels.passing import kth_through
+
+    rows = np.ascontiguousarray(arrivals.reshape(-1, n), dtype=float)
+    now = kth_through(rows, np.broadcast_to(busiest, whole.shape).ravel(), K).reshape(whole.shape)
     return now + whole - busiest
 
 
@@ -66,8 +56,9 @@ def paces(
     Z: np.ndarray,
     populations: np.ndarray,
     round_of: Callable[[np.ndarray, np.ndarray, int], tuple[int, np.ndarray] | None],
+    bounds_of: Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, np.ndarray]],
 ) -> Pace:
-    """Paces from the steps of a round that count and its time; ``base``'s where a round cannot be.
+    """Paces from the steps of a round that count and its time, within their bounds; ``base``'s where no round can be.
 
     The servers' share of a worker's cycle is that of an asynchronous one; waiting for others counts as its own time.
     """
@@ -76,7 +67,7 @@ def paces(
     for row, n in enumerate(populations.tolist()):
         counted = round_of(D, Z, n)
         if counted is not None:
-            X[row] = counted[0] / np.maximum(counted[1], NOTHING)
+            X[row] = np.clip(counted[0] / np.maximum(counted[1], NOTHING), *bounds_of(D, Z, n))
     cycle = populations.reshape(-1, *[1] * Z.ndim) / X
     R = np.minimum(pace.R, cycle[..., None] / D.shape[-1])
     return Pace(X, R, cycle - R.sum(axis=-1))

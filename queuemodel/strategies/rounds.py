@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -57,15 +57,24 @@ def slowest_of(rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: 
         Groups drawn.
     seed : int
     """
-    rng = np.random.default_rng(seed)
+    rng, draw = np.random.default_rng(seed), sampler(rounds)
+    slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
+    for wanted in ranks:
+        while n < wanted:
+            np.maximum(slowest, draw(rng, samples), out=slowest)
+            n += 1
+        yield np.maximum.accumulate(slowest, axis=1)
+
+
+def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarray]:
+    """Draws from the recorded rows (m, b), with a smooth spread around each that keeps mean and variance."""
     mean, last = rounds.mean(axis=0), rounds[:, -1]
     spread = last.std() / last.mean() if len(last) > 1 and last.mean() > 0 else 0.0
     width = 0.9 * spread * len(rounds) ** -0.2
     keep = 1.0 / np.hypot(1.0, width / spread) if spread > 0 else 1.0
-    slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
-    for wanted in ranks:
-        while n < wanted:
-            rows = rounds[rng.integers(len(rounds), size=samples)] * (1 + width * rng.standard_normal((samples, 1)))
-            np.maximum(slowest, mean + keep * (rows - mean), out=slowest)
-            n += 1
-        yield np.maximum.accumulate(slowest, axis=1)
+
+    def draw(rng: np.random.Generator, samples: int) -> np.ndarray:
+        rows = rounds[rng.integers(len(rounds), size=samples)] * (1 + width * rng.standard_normal((samples, 1)))
+        return np.asarray(mean + keep * (rows - mean))
+
+    return draw

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
 from .parameters import Origin, Parameter, normal_quantile
-from .rules import Pace, Rule, rule_for
+from .rules import Pace, Rule, Waiting, rule_for
 
 #: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
 MODEL_ERROR = 0.08
@@ -45,14 +45,13 @@ class TrainingModel(Result):
     ----------
     fitted : Fitted
     changes : Changes
-    waiting : callable, optional
-        From the rule of asynchronous training on so many servers to that of another strategy
-        (`queuemodel.strategies.HalfSynchronous`).
+    waiting : Waiting, optional
+        Another strategy than asynchronous training (`queuemodel.strategies.HalfSynchronous`).
     """
 
     fitted: Fitted
     changes: Changes = field(default_factory=Changes)
-    waiting: Callable[[Rule, int], Rule] | None = None
+    waiting: Waiting | None = None
 
     @cached_property
     def demands(self) -> Demands:
@@ -175,6 +174,8 @@ class TrainingModel(Result):
             raise ModelError(
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
             )
+        if self.waiting:
+            self.waiting.require_workers(counts.tolist())
         populations = np.union1d(counts, 1)
         if self.fitted.average:  # the points' maximum so far does not depend on the numbers asked for
             ladder = np.geomspace(1, counts[-1], 1 + 2 * int(counts[-1]).bit_length()).astype(int)
@@ -193,9 +194,9 @@ class TrainingModel(Result):
         alone = 1.0 / (D.sum() + worker)
         bound_lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
-        if self.waiting:  # by rule: no bound below, and rounds that are cut short may beat those above
-            bound_lower, bound_upper = np.full(len(counts), np.nan), np.maximum(bound_upper, X[at])
-        return ThroughputCurve(
+        if self.waiting and not self.changes.unequal:
+            bound_lower, bound_upper = self.waiting.bounds(self.rule, D, self.demands.worker, counts)
+        curve = ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
             lower=(X * np.exp(-np.hypot(low, error)))[at],
@@ -219,6 +220,7 @@ class TrainingModel(Result):
             method=self.rule.method,
             note=self.note,
         )
+        return self.waiting.told(curve) if self.waiting else curve
 
     def what_if(
         self,

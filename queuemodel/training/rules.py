@@ -7,13 +7,16 @@ synchronous servers) is another rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from ..errors import ModelError
 from ..solvers import knee_throughput
 from ..solvers.recursions import mva_recursion
+
+if TYPE_CHECKING:
+    from .curve import ThroughputCurve
 
 #: In the place of a demand of nothing, so that quotients stay finite (seconds).
 NOTHING = 1e-300
@@ -36,6 +39,22 @@ class Rule(Protocol):
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """The pace at increasing populations (n,), for demands D (..., K) and workers' own times Z."""
+
+
+class Waiting(Protocol):
+    """Another way of training on the same cluster, in which results or workers wait for others."""
+
+    def __call__(self, base: Rule, servers: int, /) -> Rule:
+        """The rule around that of workers on their own."""
+
+    def require_workers(self, workers: list[int], /) -> None:
+        """Refuse numbers of workers that cannot train so."""
+
+    def bounds(self, rule: Rule, D: np.ndarray, Z: np.ndarray, workers: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
+        """Least and most steps per second of equal workers."""
+
+    def told(self, curve: ThroughputCurve, /) -> ThroughputCurve:
+        """The curve, with what a round of it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,12 @@ def predicted(name, number, *, workers, scv, D, base=None):
     return float(rule.solve(np.array(D), np.array(1.0), np.array([workers])).X[0])
 
 
+def bounded(name, number, *, workers, scv, D):
+    half = HalfSynchronous(name, number, scv)
+    lower, upper = half.bounds(half(ClosedNetwork(), 1), np.array(D), np.array(1.0), np.array([workers]))
+    return float(lower[0]), float(upper[0])
+
+
 def simulated(strategy, *, workers, scv, D, k, seed=0, exponential=False, **settings):
     """Results per second that count, with an interval of 99 %."""
     rng = np.random.default_rng(seed)
@@ -92,8 +98,21 @@ def test_others_are_within_their_stated_error(name, number, strategy, k, scv):
         noise = max(high / X, X / low) - 1
         guess = predicted(name, number, workers=8, scv=scv, D=D)
         assert abs(guess / X - 1) < STATED[strategy][busy] + noise
+        least, most = bounded(name, number, workers=8, scv=scv, D=D)
+        assert least * (1 - noise) <= X <= most * (1 + noise)
+        assert least <= guess <= most
         if busy and strategy == "k-sync":  # the control: the network without rounds is far off
             assert predicted("k-batch-async", 1, workers=8, scv=scv, D=D) > 1.2 * X
+
+
+@pytest.mark.parametrize(("name", "number"), [("sync-ps", 2), ("k-sync", 3), ("k-batch-sync", 6)])
+def test_bounds_meet_where_nobody_waits_for_servers(name, number):
+    """For k-batch-sync where times are constant, since its lower bound lets all workers finish."""
+    scv = 0.0 if name == "k-batch-sync" else 0.3
+    truth = predicted(name, number, workers=6, scv=scv, D=NOTHING)
+    assert bounded(name, number, workers=6, scv=scv, D=NOTHING) == pytest.approx((truth, truth))
+    least, most = bounded(name, number, workers=6, scv=scv, D=BUSY)
+    assert least < 0.9 * most
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 8])
@@ -123,6 +142,10 @@ def test_laws(D, scv, n, k):
     loose = [predicted("bounded-staleness", s, workers=n, scv=scv, D=D) for s in (0, 1, 10, 1000)]
     assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(loose))
     assert loose[-1] <= max(free, barrier) * (1 + 1e-9)
+    for name, number in [("sync-ps", 0), ("k-sync", k), ("k-batch-sync", k), ("k-async", k), ("bounded-staleness", k)]:
+        least, most = bounded(name, number, workers=n, scv=scv, D=D)
+        rate = predicted(name, number, workers=n, scv=scv, D=D)
+        assert least * (1 - 1e-5) <= rate <= most * (1 + 1e-9)  # quadrature of times that hardly vary
     if n > 2:  # a round that waits for fewer is shorter
         fewer = (n - 1) / predicted("sync-ps", 1, workers=n, scv=scv, D=D)
         assert fewer <= n / barrier * (1 + 1e-9)

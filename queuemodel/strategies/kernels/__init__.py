@@ -1,1 +1,1 @@
-"""Compiled loops of schemes whose messages depend on how the network keeps up; imported inside functions only."""
+"""Compiled loops of what goes event by event, for many draws at once; imported inside functions only."""

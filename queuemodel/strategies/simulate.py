@@ -1,0 +1,96 @@
+"""Simulation of any way of training that recorded operations or rounds allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..checks import require_choice, require_count
+from ..errors import ModelError
+from ..traces.result import SimulatedRun
+from ..traces.simulate import simulate as simulate_operations
+from ..training.profile import Profile
+from .all_reduce import AllReduceModel
+from .fit import STRATEGIES, Strategy, require_numbers
+from .half import NUMBERS, HalfSynchronous
+from .round_fit import fit_rounds
+from .simulated_rounds import SimulatedRounds, simulate_rounds
+
+#: How the simulation of operations calls the strategies that it knows.
+SYNCHRONIZATIONS = {
+    "async-ps": "async",
+    "sync-ps": "sync",
+    "bounded-staleness": "bounded",
+    "k-sync": "sync",
+    "k-batch-async": "async",
+}
+
+
+def simulate(
+    profile: Profile,
+    *,
+    workers: int,
+    strategy: Strategy | None = None,
+    steps: int = 200,
+    seed: int = 0,
+    confidence: float = 0.9,
+    k: int | None = None,
+    backup_workers: int | None = None,
+    staleness_bound: int | None = None,
+    **settings: Any,
+) -> SimulatedRun | SimulatedRounds:
+    """Simulate a training job of so many workers, operation by operation or round by round.
+
+    Parameters
+    ----------
+    profile : Profile
+        With recorded operations, or for ``"all-reduce"`` recorded rounds.
+    workers : int
+    strategy : str, optional
+        ``"async-ps"``, ``"sync-ps"``, ``"bounded-staleness"``, ``"k-sync"`` (the late ones end their step before they
+        join again), ``"k-batch-async"`` (as asynchronous training, whose results are counted by k) or
+        ``"all-reduce"``; what the profile recorded unless given.
+    steps : int
+        Of each worker on average; of synchronous training, rounds.
+    seed : int
+    confidence : float
+    k, backup_workers, staleness_bound : int, optional
+        Numbers of the strategy, see `queuemodel.prediction.predict`.
+    **settings
+        Of `queuemodel.traces.simulate`, or what-ifs of `AllReduceModel.what_if`.
+
+    Raises
+    ------
+    ModelError
+        For a strategy that no simulation has, or arguments that make no sense.
+
+    Examples
+    --------
+    >>> from queuemodel.data import example_profile
+    >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
+    4
+    """
+    if strategy is None:
+        strategy = "all-reduce" if profile.rounds and not profile.steps else "async-ps"
+    require_choice(strategy, "simulate: strategy", STRATEGIES)
+    numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
+    require_numbers(strategy, numbers, "simulate")
+    if strategy == "all-reduce":
+        if not profile.rounds:
+            raise ModelError("simulate: strategy 'all-reduce' needs recorded rounds; import the traces of two nodes")
+        model = AllReduceModel(fit_rounds(profile)).what_if(**settings)
+        return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
+    if strategy not in SYNCHRONIZATIONS:
+        known = ", ".join((*SYNCHRONIZATIONS, "all-reduce"))
+        raise ModelError(f"simulate: no simulation has strategy {strategy!r}; ask `predict`, or for one of {known}")
+    if strategy != "async-ps":
+        half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
+        half.require_workers([require_count(workers, "simulate: workers")])
+        number = half.number or 0
+        if strategy == "bounded-staleness":
+            settings["staleness_bound"] = number
+        elif strategy != "k-batch-async":
+            settings["backup_workers"] = workers - number if strategy == "k-sync" else number
+    return simulate_operations(
+        profile, workers=workers, synchronization=SYNCHRONIZATIONS[strategy], steps=steps, seed=seed,  # type: ignore[arg-type]
+        confidence=confidence, **settings,
+    )  # fmt: skip

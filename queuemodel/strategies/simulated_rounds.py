@@ -1,0 +1,188 @@
+"""Rounds of a data-parallel group as they follow each other: how fast, and what each rank was doing when."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..checks import require_count, require_seed, require_share
+from ..files import write_atomically
+from ..results import Result
+from ..training.parameters import normal_quantile
+from ..training.rounds import MOST_RANKS, Bucket
+from .all_reduce import AllReduceModel
+from .chrome import round_events
+from .figures import plot_round
+from .group import Group
+from .rounds import sampler
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class RankRound(NamedTuple):
+    """One rank's view of a round: seconds since it began, as in `queuemodel.training.rounds.Round`."""
+
+    rank: int
+    number: int
+    round_time: float
+    computed: float
+    buckets: list[Bucket]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedRounds(Result):
+    """Independent rounds of a group of ranks, by `simulate_rounds`.
+
+    Attributes
+    ----------
+    model : AllReduceModel
+    ranks, seed : int
+    sizes : ndarray, shape (p,)
+        Bytes of what is sent: recorded buckets, or gradients.
+    ready, computed : ndarray, shape (rounds, ranks, p) and (rounds, ranks)
+        When each rank had each piece, and had computed, since the round began (s).
+    begin, end : ndarray, shape (rounds, p)
+        When the message of each piece was under way.
+    times : ndarray, shape (rounds,)
+        Seconds of each round.
+    confidence : float
+        Of the interval around the throughput.
+    """
+
+    model: AllReduceModel
+    ranks: int
+    _: KW_ONLY
+    seed: int
+    sizes: np.ndarray
+    ready: np.ndarray
+    computed: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    times: np.ndarray
+    confidence: float
+
+    @property
+    def throughput(self) -> float:
+        """Steps of all ranks per second."""
+        return self.ranks * self.model.steps_per_round / float(self.times.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Around the throughput: the sampling of rounds alone."""
+        error = self.times.std(ddof=1) / self.times.mean() / len(self.times) ** 0.5 if len(self.times) > 1 else np.inf
+        z = normal_quantile(self.confidence)
+        return self.throughput * float(np.exp(-z * error)), self.throughput * float(np.exp(z * error))
+
+    def round(self, number: int = 0, *, rank: int = 0) -> RankRound:
+        """What one rank saw of one round; pieces that travel together are one bucket.
+
+        Raises
+        ------
+        ModelError
+            For a round or a rank that is not there.
+        """
+        require_count(number, "round: number", least=0, most=len(self.times) - 1)
+        require_count(rank, "round: rank", least=0, most=self.ranks - 1)
+        buckets: list[Bucket] = []
+        begin, end, ready = self.begin[number], self.end[number], self.ready[number, rank]
+        for i, size in enumerate(self.sizes.tolist()):
+            first = i if not i or (begin[i], end[i]) != (begin[i - 1], end[i - 1]) else None
+            if first is None:
+                last = buckets.pop()
+                buckets.append(Bucket(last.bytes + int(size), float(ready[i]), last.begin, last.end))
+            else:
+                buckets.append(Bucket(int(size), float(ready[i]), float(begin[i]), float(end[i])))
+        return RankRound(rank, number, float(self.times[number]), float(self.computed[number, rank]), buckets)
+
+    def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> dict[str, Any]:
+        """The first rounds as Chrome trace events, which ui.perfetto.dev opens; also written to ``path``.
+
+        A process per rank, with lanes for its computation, for buckets that wait and for those under way.
+        """
+        rounds = min(require_count(rounds, "chrome_trace: rounds"), len(self.times))
+        views = [[self.round(number, rank=rank) for number in range(rounds)] for rank in range(self.ranks)]
+        starts = np.append(0.0, np.cumsum(self.times))[:rounds].tolist()
+        trace = {"traceEvents": round_events(views, starts), "displayTimeUnit": "ms"}
+        if path is not None:
+            write_atomically(path, json.dumps(trace))
+        return trace
+
+    def plot(self, *, number: int = 0, rank: int = 0, ax: Axes | None = None) -> Axes:
+        """Draw one rank's round (`plot_round`)."""
+        return plot_round(self.round(number, rank=rank), ax=ax)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row: throughput, its interval, and mean seconds of a round and its parts."""
+        lower, upper = self.interval
+        slowest = self.computed.max(axis=1)
+        return [
+            {
+                "ranks": self.ranks,
+                "steps_per_second": self.throughput,
+                "lower": lower,
+                "upper": upper,
+                "round_time": float(self.times.mean()),
+                "computation": float(self.computed.mean()),
+                "stragglers": float(slowest.mean() - self.computed.mean()),
+                "communication": float(np.maximum(self.times - slowest, 0.0).mean()),
+            }
+        ]
+
+    def caption(self) -> str:
+        """How many rounds, and what the interval covers."""
+        return f"{len(self.times)} simulated rounds, seed {self.seed}; intervals of {self.confidence:.0%} for sampling"
+
+
+def simulate_rounds(
+    model: AllReduceModel, *, ranks: int, rounds: int = 200, seed: int = 0, confidence: float = 0.9
+) -> SimulatedRounds:
+    """Draw rounds of every rank and send their gradients as the model's scheme does.
+
+    Parameters
+    ----------
+    model : AllReduceModel
+        With its what-ifs.
+    ranks, rounds : int
+    seed : int
+        The same seed gives the same rounds.
+    confidence : float
+
+    Raises
+    ------
+    ModelError
+        When a number makes no sense, or ranks times rounds would not fit into memory.
+
+    Examples
+    --------
+    >>> from queuemodel.data import example_profile
+    >>> from queuemodel.strategies import fit, simulate_rounds
+    >>> model = fit(example_profile("ddp-alexnet-40"), strategy="all-reduce")
+    >>> run = simulate_rounds(model, ranks=4, rounds=100)
+    >>> [len(run.round().buckets), run.times.shape]
+    [3, (100,)]
+    """
+    require_count(ranks, "simulate_rounds: ranks", most=MOST_RANKS)
+    require_count(rounds, "simulate_rounds: rounds", most=10_000_000 // ranks)
+    require_seed(seed, "simulate_rounds: seed")
+    require_share(confidence, "simulate_rounds: confidence", open_ended=True)
+    sizes, rows = model.pieces(seed)
+    drawn = sampler(rows)(np.random.default_rng(seed), rounds * ranks).reshape(rounds, ranks, -1)
+    drawn = np.maximum.accumulate(drawn, axis=-1)
+    ready, computed = drawn[..., :-1], drawn[..., -1]
+    slowest = drawn.max(axis=1)
+    if ranks == 1:
+        alone = model.fitted.alone - float(model.fitted.computed.mean())
+        begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + alone
+    else:
+        group = Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], model.collective, model.scheme, model.fitted.tail)
+        begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.network))
+        times = group.times(model.network)
+    return SimulatedRounds(
+        model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end, times=times,
+        confidence=confidence,
+    )  # fmt: skip

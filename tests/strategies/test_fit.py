@@ -1,0 +1,78 @@
+"""One verb for every way of training: what `fit` gives back, and that `predict` asks it."""
+
+import msgspec
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.data import example_profile, example_throughputs
+from queuemodel.prediction import STRATEGIES, predict
+from queuemodel.strategies import AllReduceModel, fit_rounds
+
+NUMBERS = {
+    "async-ps": {}, "sync-ps": {"backup_workers": 1}, "bounded-staleness": {"staleness_bound": 2}, "k-sync": {"k": 2},
+    "k-batch-sync": {"k": 3}, "k-async": {"k": 2}, "k-batch-async": {"k": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", NUMBERS)
+def test_recorded_steps_give_the_curve_that_predict_gives(strategy):
+    profile, workers = example_profile("alexnet-60"), [2, 4, 8]
+    model = qm.fit(profile, strategy=strategy, **NUMBERS[strategy])
+    assert isinstance(model, qm.TrainingModel)
+    curve = model.throughput(workers)
+    asked = predict(profile, strategy=strategy, workers=workers, method="mva", **NUMBERS[strategy])
+    assert curve.to_dict() == asked.to_dict()
+    assert np.all(curve.bound_lower <= curve.steps_per_second * (1 + 1e-9))
+    assert np.all(curve.steps_per_second <= curve.bound_upper * (1 + 1e-9))
+    assert np.isfinite(curve.rounds_per_second).all() == (strategy not in ("async-ps", "bounded-staleness"))
+    twice = model.what_if(bandwidth=2 * profile.cluster.bandwidth).throughput(workers)
+    assert np.all(twice.steps_per_second > curve.steps_per_second)
+    assert len(qm.plan(curve, min_efficiency=0.1).choices) == 1
+
+
+def test_recorded_rounds_give_the_curve_that_predict_gives():
+    profile = example_profile("ddp-alexnet-40")
+    model = qm.fit(profile, strategy="all-reduce")
+    assert isinstance(model, AllReduceModel)
+    assert model.throughput([1, 4]).to_dict() == predict(profile, workers=[1, 4]).to_dict()
+    assert model.fitted.bandwidth == fit_rounds(profile).bandwidth
+
+
+@pytest.mark.parametrize("strategy", ["sync-ps", "all-reduce"])
+def test_throughputs_alone_give_learnt_rounds(strategy):
+    points = example_throughputs("ddp-alexnet-40")[:2]
+    assert isinstance(qm.fit(points, strategy=strategy), qm.RoundModel)
+    assert isinstance(qm.fit(points), qm.TrainingModel)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "match"),
+    [
+        ("alexnet-60", {"strategy": "all-reduce"}, "needs recorded rounds or throughputs alone"),
+        ("alexnet-60", {"strategy": "k-sync"}, "'k-sync' needs k; give it"),
+        ("alexnet-60", {"strategy": "sync-ps", "k": 2}, "k is a question for strategy k-sync"),
+        ("alexnet-60", {"strategy": "ring"}, "strategy must be one of async-ps"),
+        ("ddp-alexnet-40", {}, "ask with strategy 'all-reduce'"),
+        ("ddp-alexnet-40", {"strategy": "k-async", "k": 2}, "ask with strategy 'all-reduce'"),
+    ],
+)
+def test_what_a_profile_does_not_tell_is_refused(name, settings, match):
+    with pytest.raises(qm.QueueModelError, match=match) as error:
+        qm.fit(example_profile(name), **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_profile_of_rounds_with_a_throughput_is_not_taken_for_asynchronous():
+    profile = msgspec.structs.replace(
+        example_profile("ddp-alexnet-40"), throughputs=[qm.Throughput(workers=1, steps_per_second=2.0)]
+    )
+    with pytest.raises(qm.FitError, match="synchronous rounds only"):
+        qm.fit(profile)
+    assert predict(profile, workers=[2]).synchronous
+
+
+def test_every_strategy_has_its_test():
+    assert {*NUMBERS, "all-reduce"} == set(STRATEGIES)
+    with pytest.raises(qm.ModelError, match="needs a profile with recorded steps"):
+        qm.fit(example_throughputs("ddp-alexnet-40"), strategy="k-sync", k=2)
