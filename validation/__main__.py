@@ -16,9 +16,11 @@ from queuemodel import QueueModelError
 from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
 
+from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .left_out import prior_section
+from .pollux.placements import placements_section
 from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, read_testbed, series_folders
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -72,7 +74,7 @@ def main() -> int:
         groups["Data-parallel, from one and two ranks"] = compare_data_parallel()
         groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
         body = "".join(f"## {title}\n\n{table(comparisons)}\n" for title, comparisons in groups.items())
-        body += prior_section()
+        body += "\n".join([prior_section(), placements_section(), convergence_section()])
         every = [c for comparisons in groups.values() for c in comparisons]
         rows = [
             {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}

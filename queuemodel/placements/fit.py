@@ -17,14 +17,15 @@ from .law import PARAMETERS, step_time
 from .measured import PlacedStep
 from .model import PlacementModel
 
-#: Means and standard deviations (assumed). The all-reduce times are relative to the fastest step on one GPU.
+#: Means and standard deviations, assumed after seeing the jobs of docs/explanation/placements. The all-reduce times are
+#: relative to the fastest step on one GPU.
 PRIOR = {
     "forward": (np.log(0.5), 1.0),  # a backward pass takes twice as long as a forward pass
     "straggling": (np.log(0.03), 0.7),
     "across": (0.0, 3.0),
     "inside": (np.log(0.1), 1.5),
-    "sharing": (0.25, 0.25),
-    "growth": (0.3, 0.15),  # as large as the differences between jobs of one cluster (docs/explanation/placements)
+    "sharing": (0.1, 0.15),  # 0.06 to 0.2 in those jobs
+    "growth": (0.3, 0.15),  # as wide as jobs differ
 }
 
 #: Relative error of a measurement, and how many measurements that assumption is worth.
