@@ -6,7 +6,7 @@ import pytest
 
 from verification.fuzz import FORMATS, check_seeds, one, positive
 
-FILES = {"profile": 100, "csv": 100, "network": 150, "jmva": 150, "workload": 150, "trace": 10}
+FILES = {"profile": 100, "csv": 100, "placements": 60, "network": 150, "jmva": 150, "workload": 150, "trace": 10}
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -113,7 +113,7 @@ def check_profile(path: Path, thorough: bool) -> None:
 
 def tables() -> dict[str, bytes]:
     """Packaged throughputs, one with all columns and quoted."""
-    found = {path.name: path.read_bytes() for path in (ROOT / "queuemodel" / "data").glob("*.csv")}
+    found = {path.name: path.read_bytes() for path in (ROOT / "queuemodel" / "data").glob("*-throughputs.csv")}
     return found | {
         "full.csv": b'workers,"steps_per_second",parameter_servers\r\n1,6.73,1\r\n2,"13.6",1\r\n4,24.85,2\r\n'
     }
@@ -125,6 +125,23 @@ def check_table(path: Path, thorough: bool) -> None:
     positive([(p.workers, p.steps_per_second, p.parameter_servers) for p in points])
     if thorough:
         curve_of(qm.fit(points))
+
+
+def placements() -> dict[str, bytes]:
+    """A few rows of the packaged placements, and some with the share of a node left out."""
+    packaged = (ROOT / "queuemodel" / "data" / "resnet50-t4-placements.csv").read_bytes().splitlines(keepends=True)
+    return {
+        "packaged.csv": b"".join([packaged[0], *packaged[1::7]]),
+        "few.csv": b"nodes,gpus,batch_size,step_time\n1,1,8,0.1\n1,1,32,0.4\n2,4,8,0.25\n2,4,32,0.5\n8,16,16,0.4\n",
+    }
+
+
+def check_placements(path: Path, _: bool) -> None:
+    """Placements that are read can be fitted, and the model shown and asked."""
+    model = qm.fit_placements(qm.read_placements(path))
+    assert repr(model)
+    curve = model.throughput([1, model.measured[0].gpus_per_node + 1], batch_size=int(model.alone.batch_size[0]))
+    positive(curve.steps_per_second, curve.lower, curve.upper)
 
 
 def networks() -> list[qm.Network]:
@@ -254,6 +271,7 @@ def check_trace(path: Path, _: bool) -> None:
 FORMATS = {
     "profile": Format(profiles, check_profile),
     "csv": Format(tables, check_table),
+    "placements": Format(placements, check_placements),
     "network": Format(network_files, check_network),
     "jmva": Format(jmva_files, check_jmva),
     "workload": Format(workload_files, check_workload),

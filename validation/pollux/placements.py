@@ -100,7 +100,6 @@ def _growing(model: PlacementModel, growth: float) -> PlacementModel:
 def placements_section() -> str:
     """Markdown: how far off, by application and together."""
     lines = [
-        SECTION,
         "| from | application | measurements | mean error | bias | covered | left out |",
         "|---" * 7 + "|",
     ]
