@@ -15,7 +15,7 @@ import simpy
 
 from queuemodel.data import example_profile
 from queuemodel.strategies import AllReduceModel, fit_rounds, round_time
-from queuemodel.strategies.round_fit import ring_costs
+from queuemodel.strategies.round_network import ring_costs
 
 BUCKETS, NODES, ROUNDS = 160, 64, 200
 

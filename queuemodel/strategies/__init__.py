@@ -2,7 +2,8 @@
 
     rounds      how long a synchronous round takes: buckets behind one another on the network, ranks behind the slowest
     schemes     how gradients are put together, cut, ordered and sent: the frameworks' rules as values
-    round_fit   what recorded rounds tell: computation, its spread, and what the network carries
+    round_fit   what recorded rounds tell (`fitted_rounds`): computation, its spread, what the network carries
+                (`round_network`), and what the rates of `untraced` rounds correct
     group       the rounds of so many ranks: their time, where it goes, how sure it is
     all_reduce  the fitted model of data-parallel training and its curve
     round_changes  its what-ifs
@@ -21,9 +22,10 @@ Asynchronous training on parameter servers stands in `queuemodel.training`.
 
 from .all_reduce import AllReduceModel
 from .fit import fit
+from .fitted_rounds import FittedRounds
 from .half import HalfSynchronous
 from .order_statistics import order_statistic
-from .round_fit import FittedRounds, fit_rounds
+from .round_fit import fit_rounds
 from .rounds import round_time
 from .schemes import SCHEMES, Buckets, Fusion, Slices
 from .simulate import simulate

@@ -17,9 +17,9 @@ from ..results import Result
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
+from .fitted_rounds import FittedRounds
 from .group import Group, Network, Parts
 from .round_changes import RoundChanges
-from .round_fit import FittedRounds
 from .rounds import slowest_of
 from .schemes import Buckets, Scheme
 

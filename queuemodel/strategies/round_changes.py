@@ -20,8 +20,8 @@ from ..collectives import (
 )
 from ..errors import ModelError
 from ..training.bandwidth import transfer_time
+from .fitted_rounds import FittedRounds
 from .group import Network
-from .round_fit import FittedRounds
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: The algorithms of `queuemodel.collectives` that need nothing but their name.

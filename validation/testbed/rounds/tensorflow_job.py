@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import tensorflow as tf
 
 communication = tf.distribute.experimental
 PORT = 2222
+IDLE = 0.5  # seconds until nothing is under way: the profiler crashes when it stops among events
 
 
 class Job:
@@ -57,6 +59,7 @@ class Job:
         for number in range(rounds):
             with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
                 train()
+        time.sleep(IDLE)
         tf.profiler.experimental.stop()
         (recorded,) = scratch.rglob("*.xplane.pb")
         packed = gzip.compress(recorded.read_bytes(), mtime=0)

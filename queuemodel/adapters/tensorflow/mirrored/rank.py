@@ -18,6 +18,7 @@ from ..children.models import function_of
 from ..children.training_task import TrainingTask, load
 
 FILE = "rank{}.xplane.pb"
+IDLE = 0.5  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
@@ -88,6 +89,7 @@ def _record(
     for number in range(settings["steps"]):
         with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
             run("traced")
+    time.sleep(IDLE)
     tf.profiler.experimental.stop()
     try:
         (recorded,) = scratch.rglob("*.xplane.pb")

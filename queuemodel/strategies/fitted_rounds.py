@@ -1,0 +1,57 @@
+"""What recorded rounds told of a data-parallel job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..training.job import Job
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRounds:
+    """What recorded rounds tell of a data-parallel job.
+
+    Attributes
+    ----------
+    job : Job
+    ready : ndarray, shape (m, b)
+        When one rank had each bucket (s), m times.
+    computed : ndarray, shape (m,)
+        When it had computed.
+    tail : float
+        Seconds from there, and from the end of the last all-reduce, to the end of the round.
+    alone : float
+        Seconds of a round of one rank without communication.
+    bucket_bytes : ndarray, shape (b,)
+    gradients : tuple of ndarray
+        Bytes of each gradient and mean seconds until it was ready, in that order.
+    at_once : int
+        Most all-reduces that were under way together.
+    bandwidth, latency : float
+        Bytes per second that a node's link carried, and seconds per message.
+    covariance : ndarray, shape (2, 2)
+        Of the logarithms of the two.
+    latency_known : bool
+        Whether the rounds say more of the latency than what was assumed.
+    nominal : float or None
+        Bytes per second of the links, as the profile says.
+    ranks : int
+        Most ranks in a recorded round.
+    """
+
+    job: Job
+    ready: np.ndarray
+    computed: np.ndarray
+    tail: float
+    alone: float
+    bucket_bytes: np.ndarray
+    gradients: tuple[np.ndarray, np.ndarray]
+    at_once: int
+    bandwidth: float
+    latency: float
+    covariance: np.ndarray
+    latency_known: bool
+    nominal: float | None
+    ranks: int

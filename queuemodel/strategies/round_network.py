@@ -1,0 +1,72 @@
+"""What the network carried in recorded rounds: bandwidth and latency, from the ends of the group's rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..collectives import Link, Ring
+from ..training.rounds import Round
+from .rounds import round_time
+
+#: Seconds per message before anything is known, and the factor that covers two thirds of networks.
+LATENCY, LATENCY_FACTOR = 100e-6, 4.0
+
+#: Relative error of a round's end that is never thought smaller.
+LEAST_NOISE = 0.003
+
+
+def aligned(group: Sequence[Round]) -> tuple[np.ndarray, float]:
+    """When the slowest rank had each bucket, and the end of the last, by the first rank's clock.
+
+    An all-reduce ends everywhere at once, but for a message's time: that puts the ranks' clocks on top of each other.
+    """
+    ends = np.array([[bucket.end for bucket in one.buckets] for one in group])
+    offset = np.mean(ends[0] - ends, axis=1)
+    ready = np.array([[bucket.ready for bucket in one.buckets] for one in group]) + offset[:, None]
+    return np.maximum.accumulate(ready.max(axis=0)), float((ends + offset[:, None]).max())
+
+
+def at_once_in(one: Round) -> int:
+    """Most all-reduces of a round that were under way together."""
+    begun = np.sort([bucket.begin for bucket in one.buckets])
+    ended = np.sort([bucket.end for bucket in one.buckets])
+    return max(int(i + 1 - np.searchsorted(ended, t, side="right")) for i, t in enumerate(begun))
+
+
+def fit_network(
+    slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int
+) -> tuple[float, float, np.ndarray]:
+    """Bandwidth, latency and the covariance of their logarithms, from the ends (m,) of rounds.
+
+    ``slowest`` (m, b): when the slowest rank had each bucket.
+    """
+    from scipy.optimize import least_squares
+
+    carried = 2 * (ranks - 1) / ranks * bucket_bytes.sum()
+    start = np.log([carried / max(float(np.median(ends - slowest[:, 0])), 1e-9), LATENCY])
+    nothing = np.full(len(slowest), 0.0)
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        work, latency = ring_costs(bucket_bytes, ranks, *np.exp(logs))
+        return np.log(round_time(slowest, nothing, work, latency, at_once=at_once) / ends)
+
+    noise = LEAST_NOISE
+    for _ in range(3):  # the noise is what the fit leaves
+
+        def residuals(logs: np.ndarray, noise: float = noise) -> np.ndarray:
+            assumed = (logs[1] - np.log(LATENCY)) / np.log(LATENCY_FACTOR)
+            return np.append(errors(logs) / noise, assumed)
+
+        found = least_squares(residuals, start)
+        noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors(found.x) ** 2))))
+    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    return float(np.exp(found.x[0])), float(np.exp(found.x[1])), covariance
+
+
+def ring_costs(bucket_bytes: np.ndarray, ranks: int, bandwidth: float, latency: float) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of each bucket's ring that need bandwidth, and that do not."""
+    ring, wire = Ring(), Link(bandwidth)
+    work = np.array([ring.time(size, ranks, wire) for size in bucket_bytes])
+    return work, np.full(len(bucket_bytes), ring.time(0.0, ranks, Link(bandwidth, latency=latency)))
