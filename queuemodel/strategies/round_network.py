@@ -17,15 +17,16 @@ LATENCY, LATENCY_FACTOR = 100e-6, 4.0
 LEAST_NOISE = 0.003
 
 
-def aligned(group: Sequence[Round]) -> tuple[np.ndarray, float]:
-    """When the slowest rank had each bucket, and the end of the last, by the first rank's clock.
+def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
+    """When the slowest rank had each bucket, and when all before and it were reduced, by the first rank's clock, (b,).
 
     An all-reduce ends everywhere at once, but for a message's time: that puts the ranks' clocks on top of each other.
     """
     ends = np.array([[bucket.end for bucket in one.buckets] for one in group])
     offset = np.mean(ends[0] - ends, axis=1)
     ready = np.array([[bucket.ready for bucket in one.buckets] for one in group]) + offset[:, None]
-    return np.maximum.accumulate(ready.max(axis=0)), float((ends + offset[:, None]).max())
+    over = (ends + offset[:, None]).max(axis=0)
+    return np.maximum.accumulate(ready.max(axis=0)), np.maximum.accumulate(over)
 
 
 def at_once_in(one: Round) -> int:
@@ -38,19 +39,32 @@ def at_once_in(one: Round) -> int:
 def fit_network(
     slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int
 ) -> tuple[float, float, np.ndarray]:
-    """Bandwidth, latency and the covariance of their logarithms, from the ends (m,) of rounds.
+    """Bandwidth, latency and the covariance of their logarithms.
 
-    ``slowest`` (m, b): when the slowest rank had each bucket.
+    Rounds tell them by the ends of their busy periods: the last bucket's, and those of buckets with nothing under way
+    until the next is ready. Between these ends only the network's discipline says which bucket is reduced first.
+
+    Parameters
+    ----------
+    slowest, ends : ndarray, shape (m, b)
+        When the slowest rank had each bucket, and when all before and it were reduced.
+    bucket_bytes : ndarray, shape (b,)
+    ranks, at_once : int
     """
     from scipy.optimize import least_squares
 
     carried = 2 * (ranks - 1) / ranks * bucket_bytes.sum()
-    start = np.log([carried / max(float(np.median(ends - slowest[:, 0])), 1e-9), LATENCY])
+    start = np.log([carried / max(float(np.median(ends[:, -1] - slowest[:, 0])), 1e-9), LATENCY])
     nothing = np.full(len(slowest), 0.0)
+    idle = np.column_stack([slowest[:, 1:] >= ends[:, :-1], np.ones(len(ends), dtype=bool)])
+    last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
 
     def errors(logs: np.ndarray) -> np.ndarray:
         work, latency = ring_costs(bucket_bytes, ranks, *np.exp(logs))
-        return np.log(round_time(slowest, nothing, work, latency, at_once=at_once) / ends)
+        times = [
+            round_time(slowest[:, : b + 1], nothing, work[: b + 1], latency[: b + 1], at_once=at_once) for b in last
+        ]
+        return ((np.transpose(times) - ends[:, last]) / ends[:, -1:])[idle[:, last]]
 
     noise = LEAST_NOISE
     for _ in range(3):  # the noise is what the fit leaves

@@ -1,0 +1,74 @@
+"""What recorded rounds tell of a network that starts slowly, and what untraced rates correct."""
+
+import msgspec
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.prediction import predict
+from queuemodel.strategies import fit_rounds
+from queuemodel.training.rounds import Bucket, Round
+
+BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
+
+
+def recorded(*, computed=1.0, start=0.0, tracing=1.0, cv=0.02, rounds=12, seed=1):
+    """A job of two ranks: a large bucket ready after a quarter of the computation, a small one at its end.
+
+    Each reduction takes ``start`` seconds beside its bytes; ``tracing`` makes computation longer.
+    """
+    rng, made = np.random.default_rng(seed), []
+    for number in range(rounds):
+        own = tracing * computed * (1 + cv * rng.standard_normal(2))
+        slowest, over = own.max(), 0.0
+        ends = []
+        for size, share in zip(SIZES, (0.25, 1.0), strict=True):
+            over = max(over, share * slowest) + start + size / BANDWIDTH  # of a ring of two: its bytes once
+            ends.append(over)
+        for rank in range(2):
+            buckets = [
+                Bucket(size, share * own[rank], share * own[rank], end)
+                for size, share, end in zip(SIZES, (0.25, 1.0), ends, strict=True)
+            ]
+            made.append(Round(rank=rank, ranks=2, number=number, round_time=over, computed=own[rank], buckets=buckets))
+        alone = tracing * computed * (1 + cv * rng.standard_normal())
+        made.append(Round(number=number, round_time=alone, computed=alone))
+    return qm.Profile(
+        source=qm.Source(framework="made"),
+        job=qm.Job(batch_size=8, parameter_bytes=sum(SIZES), tensors=2),
+        rounds=made,
+    )
+
+
+def with_rates(profile, rounds_per_second):
+    points = [qm.Throughput(workers=n, steps_per_second=n * rate) for n, rate in rounds_per_second.items()]
+    return msgspec.structs.replace(profile, throughputs=points)
+
+
+def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
+    """By the last end alone, the small bucket's slow start would make the bandwidth 300 kB in 53 ms: 5.7 MB/s."""
+    fitted = fit_rounds(recorded(start=0.01))
+    assert fitted.bandwidth == pytest.approx(BANDWIDTH, rel=0.04)
+    assert fit_rounds(recorded()).bandwidth == pytest.approx(BANDWIDTH, rel=0.005)
+
+
+def test_untraced_rates_undo_what_tracing_costs():
+    truth = predict(recorded(rounds=400), workers=[1, 2, 8]).steps_per_second
+    slowed = recorded(tracing=1.1, rounds=400)
+    rates = {n: truth[i] / n for i, n in enumerate((1, 2))}
+    corrected = predict(with_rates(slowed, rates), workers=[1, 2, 8]).steps_per_second
+    assert corrected == pytest.approx(truth, rel=0.005)
+    assert predict(slowed, workers=[8]).steps_per_second[0] < 0.95 * truth[2]  # the control
+
+
+def test_what_lies_between_rounds_is_the_same_for_more_ranks():
+    profile = recorded()
+    before = predict(profile, workers=[2, 8])
+    seconds = 1 / before.rounds_per_second
+    later = predict(with_rates(profile, {2: 1 / (seconds[0] + 0.05)}), workers=[2, 8])
+    assert 1 / later.rounds_per_second == pytest.approx(seconds + 0.05, rel=0.005)
+
+
+def test_rounds_of_an_all_reduce_are_no_rates_of_servers():
+    with pytest.raises(qm.ModelError, match="synchronous rounds only"):
+        predict(with_rates(recorded(), {1: 1.0}), strategy="async-ps", workers=[2])
