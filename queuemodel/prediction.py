@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,7 +14,7 @@ from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
 from .strategies.fit import STRATEGIES, Strategy, require_numbers
 from .strategies.half import NUMBERS, own_scv
-from .strategies.round_changes import RoundChanges
+from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.job import TOLD, CongestionControl, require_network
@@ -26,12 +25,11 @@ Method = Literal["auto", "mva", "trace"]
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *TOLD}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
-#: What-ifs of all-reduce alone, and those that it has not.
-OF_ALL_REDUCE = {one.name for one in fields(RoundChanges)} - {"bandwidth", "batch_size", "accelerator_speed"}
+#: What-ifs that all-reduce has not.
 OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *TOLD}
 
 #: How the simulation calls the strategies that it knows.
-SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded"}
+SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded", "k-batch-async": "async"}
 
 
 def predict(
@@ -161,8 +159,8 @@ def _require_fitting(
 ) -> None:
     """Refuse questions that belong to another strategy, or to recorded steps."""
     for name in changes:
-        if (name in OF_SERVERS and in_rounds) or (name in OF_ALL_REDUCE and strategy != "all-reduce"):
-            where = "all-reduce" if name in OF_ALL_REDUCE else "async-ps"
+        if (name in OF_SERVERS and in_rounds) or (name in OWN and strategy != "all-reduce"):
+            where = "all-reduce" if name in OWN else "async-ps"
             raise ModelError(f"predict: {name} is a question for strategy {where!r}, not {strategy!r}")
     require_numbers(strategy, numbers, "predict")
 
@@ -199,7 +197,8 @@ def _simulated(
     from .traces.curve import trace_curve
 
     if half:
-        changes = changes | {"synchronization": SYNCHRONIZATIONS[half.name], NUMBERS[half.name]: half.number}
+        number = {} if half.name == "k-batch-async" else {NUMBERS[half.name]: half.number}
+        changes = changes | number | {"synchronization": SYNCHRONIZATIONS[half.name]}
     return trace_curve(profile, measured=measured, **asked, **changes)
 
 

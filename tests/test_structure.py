@@ -24,7 +24,7 @@ LAYERS = [
     {"strategies"},
     {"placements"},
     {"prediction"},
-    {"plotting", "adapters"},
+    {"plotting", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -22,6 +22,7 @@ COMMANDS = {
     "schedule": "schedule",
     "schedule-study": "schedule",
     "serve": "profile",
+    "simulate": "simulate",
     "solve": "solve",
 }
 
@@ -48,6 +49,7 @@ def cli() -> None:
     queuemodel import-trace traces/ --batch-size 32 -o p.json
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
+    queuemodel simulate cnn.json --workers 8 --trace timeline.json
     queuemodel solve network.json --population 1:100
     queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import click
@@ -10,38 +11,56 @@ from ..checks import require_writable
 from ..errors import DataError
 from ..prediction import predict
 
+#: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
+DEMOS = {
+    "tensorflow": ("tensorflow.live", "cnn", 40),
+    "torch": ("pytorch.live", "queuemodel.adapters.pytorch.examples:mlp", 12),
+}
+
 
 @click.command()
-@click.option("--model", default="cnn", show_default=True, help="A built-in model, or package.module:function.")
-@click.option("--steps", type=click.IntRange(2), default=40, show_default=True)
+@click.option("--framework", type=click.Choice(list(DEMOS)), default="tensorflow", show_default=True,
+              help="A parameter server and a worker, or data-parallel ranks.")  # fmt: skip
+@click.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
+@click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
 @click.pass_context
-def demo(ctx: click.Context, model: str, steps: int, output: str) -> None:
-    """Profile a small Keras model on a loopback parameter server and worker, and predict 1 to 32 workers.
+def demo(ctx: click.Context, framework: str, model: str | None, steps: int | None, output: str) -> None:
+    """Profile a small model on this machine, and predict 1 to 32 workers.
+
+    TensorFlow trains a Keras model on a loopback parameter server and worker; PyTorch a module on one rank and then on
+    two, with DistributedDataParallel over gloo.
 
     \b
-    Example:
+    Examples:
       queuemodel demo -o demo
+      queuemodel demo --framework torch -o demo-ddp
     """
-    from ..adapters.tensorflow.live import Interrupted, profile_live
+    from ..adapters.live.interrupts import Interrupted
     from ..drawing import save_figure
+    from ..strategies.figures import plot_round
 
+    place, usual, count = DEMOS[framework]
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made: {error.strerror}") from None
     recorded, picture = folder / "profile.json", folder / "throughput.png"
-    for path in (recorded, picture):
+    written = [recorded, picture, *([folder / "round.png"] if framework == "torch" else [])]
+    for path in written:
         require_writable(path)
+    live = importlib.import_module(f"..adapters.{place}", __package__)
     try:
-        profile = profile_live(model, steps=steps, output=recorded)
+        profile = live.profile_live(model or usual, steps=steps or count, output=recorded)
     except Interrupted as interrupt:
         click.echo(f"queuemodel: {interrupt}", err=True)
         ctx.exit(interrupt.status)
     curve = predict(profile, workers=range(1, 33))
     save_figure(curve.plot(), picture)
+    if framework == "torch":
+        save_figure(plot_round(next(one for one in profile.rounds if one.ranks > 1)), written[-1])
     click.echo(repr(profile))
     click.echo("")
     click.echo(repr(curve))
-    click.echo(f"\nwrote {recorded} and {picture}")
+    click.echo(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}")

@@ -58,10 +58,11 @@ def schedule(
     require_writable(plot, suffixes=PICTURES)
     from ..scheduling import Cluster, policy_named, simulate
     from ..scheduling.workloads import read_workload
+    from ..speeds import curve_of
 
     named = {text: policy_named(text) for text in policies}
     cluster = Cluster(nodes, restart_seconds=restart_seconds, decision_interval=interval)
-    jobs = read_workload(workload, nodes=nodes)
+    jobs = read_workload(workload, nodes=nodes, predicted=curve_of)
     history = plot is not None and len(named) == 1
     schedules = {
         text: simulate(jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history)

@@ -32,6 +32,12 @@ COLLECTIVES: dict[str, Algorithm] = {
     "double-binary-tree": DoubleBinaryTree(),
 }
 
+#: What only data-parallel training has.
+OWN = frozenset(
+    {"latency", "bucket_bytes", "scheme", "collective", "accumulation", "ranks_per_node", "inside_bandwidth",
+     "nodes_per_rack", "oversubscription"}
+)  # fmt: skip
+
 #: What must be > 0 and what must be a count; everything else has a check of its own.
 POSITIVE = ("bandwidth", "accelerator_speed", "bucket_bytes", "inside_bandwidth", "oversubscription")
 COUNTS = {"batch_size": 2**62, "accumulation": 10_000, "ranks_per_node": 10_000, "nodes_per_rack": 1_000_000}

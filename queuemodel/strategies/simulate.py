@@ -12,6 +12,7 @@ from ..training.profile import Profile
 from .all_reduce import AllReduceModel
 from .fit import STRATEGIES, Strategy, require_numbers
 from .half import NUMBERS, HalfSynchronous
+from .round_changes import OWN
 from .round_fit import fit_rounds
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 
@@ -82,6 +83,8 @@ def simulate(
     if strategy not in SYNCHRONIZATIONS:
         known = ", ".join((*SYNCHRONIZATIONS, "all-reduce"))
         raise ModelError(f"simulate: no simulation has strategy {strategy!r}; ask `predict`, or for one of {known}")
+    if wrong := sorted(OWN & set(settings)):
+        raise ModelError(f"simulate: {wrong[0]} is a question for strategy 'all-reduce', not {strategy!r}")
     if strategy != "async-ps":
         half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
         half.require_workers([require_count(workers, "simulate: workers")])

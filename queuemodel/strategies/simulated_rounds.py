@@ -99,7 +99,7 @@ class SimulatedRounds(Result):
                 buckets.append(Bucket(int(size), float(ready[i]), float(begin[i]), float(end[i])))
         return RankRound(rank, number, float(self.times[number]), float(self.computed[number, rank]), buckets)
 
-    def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> dict[str, Any]:
+    def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> str:
         """The first rounds as Chrome trace events, which ui.perfetto.dev opens; also written to ``path``.
 
         A process per rank, with lanes for its computation, for buckets that wait and for those under way.
@@ -107,10 +107,10 @@ class SimulatedRounds(Result):
         rounds = min(require_count(rounds, "chrome_trace: rounds"), len(self.times))
         views = [[self.round(number, rank=rank) for number in range(rounds)] for rank in range(self.ranks)]
         starts = np.append(0.0, np.cumsum(self.times))[:rounds].tolist()
-        trace = {"traceEvents": round_events(views, starts), "displayTimeUnit": "ms"}
+        text = json.dumps({"traceEvents": round_events(views, starts), "displayTimeUnit": "ms"})
         if path is not None:
-            write_atomically(path, json.dumps(trace))
-        return trace
+            write_atomically(path, text + "\n")
+        return text
 
     def plot(self, *, number: int = 0, rank: int = 0, ax: Axes | None = None) -> Axes:
         """Draw one rank's round (`plot_round`)."""

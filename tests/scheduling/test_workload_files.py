@@ -7,7 +7,9 @@ from click.testing import CliRunner
 
 from queuemodel.cli import main
 from queuemodel.cli.schedule import schedule, schedule_study
+from queuemodel.data import copy_examples, example_profile
 from queuemodel.errors import DataError, ModelError
+from queuemodel.prediction import predict
 from queuemodel.scheduling import FIFO, EndsEarly, Job, RankPriced, Workload, simulate
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.workloads import (
@@ -18,6 +20,7 @@ from queuemodel.scheduling.workloads import (
     read_workload,
     write_workload,
 )
+from queuemodel.speeds import curve_of
 from validation.pollux.__main__ import pollux as reproduce
 
 HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
@@ -360,3 +363,48 @@ def test_plots_need_what_they_draw(workload):
         plot_nodes(simulate(read_workload(workload), RankPriced(), nodes=8))
     with pytest.raises(ModelError, match="not policy and 'load'"):
         plot_sweep(Study(({"a": 1},), ("a",)))
+
+
+def test_speeds_come_from_profiles_beside_the_workload(tmp_path):
+    """Every way of training, to the last digit what `predict` says."""
+    copy_examples(tmp_path)
+    rows = [
+        "name,arrival_time,steps,speeds,most_nodes",
+        "a,0,9,profile alexnet-60.json strategy=k-sync k=3,8",
+        "b,1,9,profile ddp-alexnet-40.json bandwidth=100Mbit/s scheme=tf-ring,",
+        "c,2,9,profile ddp-alexnet-40-throughputs.csv strategy=all-reduce,6",
+    ]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows) + "\n")
+    a, b, c = read_workload(tmp_path / "jobs.csv", nodes=12, predicted=curve_of)
+    profile, rounds = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+    assert a.curve(5) == predict(profile, strategy="k-sync", k=3, method="mva", workers=[5]).at(5)
+    assert (a.least_nodes, a.most_nodes, b.most_nodes) == (3, 8, 12)
+    assert b.curve(12) == predict(rounds, workers=range(1, 13), bandwidth=12.5e6, scheme="tf-ring").at(12)
+    assert c.curve(6) > c.curve(1)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "match"),
+    [
+        ("profile", "profile FILE NAME=VALUE"),
+        ("profile nowhere.json", r"line 2: speeds: .*nowhere.json: cannot be read"),
+        ("profile ddp-alexnet-40.json strategy=ring", "strategy must be one of"),
+        ("profile ddp-alexnet-40.json speed", "NAME=VALUE"),
+        ("profile ddp-alexnet-40.json speed=2", "speed is no setting of a prediction"),
+        ("profile ddp-alexnet-40.json k=two", "k must be a number, got 'two'"),
+    ],
+)
+def test_speeds_that_cannot_be_predicted_are_refused_with_their_line(tmp_path, speeds, match):
+    copy_examples(tmp_path)
+    (tmp_path / "jobs.csv").write_text(f"name,arrival_time,steps,speeds\na,0,9,{speeds}\n")
+    with pytest.raises(DataError, match=match) as error:
+        read_workload(tmp_path / "jobs.csv", nodes=4, predicted=curve_of)
+    assert "\n" not in str(error.value)
+
+
+def test_speeds_from_a_profile_need_somebody_who_predicts(tmp_path):
+    (tmp_path / "jobs.csv").write_text("name,arrival_time,steps,speeds\na,0,9,profile p.json\n")
+    with pytest.raises(DataError, match="need predicted"):
+        read_workload(tmp_path / "jobs.csv", nodes=4)
+    with pytest.raises(DataError, match="need most_nodes"):
+        read_workload(tmp_path / "jobs.csv", predicted=curve_of)

@@ -101,6 +101,7 @@ def test_one_verb_simulates_every_way_that_was_recorded():
         ({"strategy": "all-reduce"}, "needs recorded rounds"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),
         ({"k": 3}, "k is a question for strategy"),
+        ({"latency": 1e-3}, "latency is a question for strategy 'all-reduce'"),
     ):
         with pytest.raises(qm.ModelError, match=match):
             simulate(steps, workers=3, **wrong)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, ModelError
+from ...errors import DataError, ModelError, QueueModelError
 from ...files import write_atomically
 from ...rows import Row, read_rows
+from ...training.curve import ThroughputCurve
 from ..curves import PowerLawCurve, TableCurve
 from ..ends import Completes, EndsEarly
 from ..jobs import Job, Workload, training_steps
+
+#: From a profile's file, the most nodes, and settings by name to a throughput curve.
+Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
 
 REQUIRED = ("name", "arrival_time", "speeds")
 #: Instead of ``steps`` a job may have these three.
@@ -20,14 +26,17 @@ PASSES = ("epochs", "dataset_size", "batch_size")
 OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability")
 
 
-def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> Workload:
+def read_workload(
+    path: str | os.PathLike[str], *, nodes: int | None = None, predicted: Predicted | None = None
+) -> Workload:
     """Read a workload; with ``nodes``, for a cluster of so many: a job that needs more is refused with its row.
 
     Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
     ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
     ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
-    (nodes to steps per second, linear in between), or ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``). Without
-    ``most_nodes`` a table's largest node count is the most.
+    (nodes to steps per second, linear in between), ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``), or
+    ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.speeds.curve_of`) makes of a profile beside the
+    workload. Without ``most_nodes`` a table's largest node count is the most.
 
     Raises
     ------
@@ -37,7 +46,7 @@ def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> 
     jobs: list[Job] = []
     rows: dict[str, int] = {}
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
-        job = _job(row)
+        job = _job(row, Path(path).parent, nodes, predicted)
         if nodes is not None and job.least_nodes > nodes:
             raise DataError(
                 f"{row.where}: least_nodes must be at most {nodes}, the cluster's nodes, got {job.least_nodes}; it "
@@ -55,8 +64,8 @@ def read_workload(path: str | os.PathLike[str], *, nodes: int | None = None) -> 
     return Workload(jobs, os.path.basename(str(path)))
 
 
-def _job(row: Row) -> Job:
-    curve = _curve(row)
+def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> Job:
+    curve = _curve(row, folder, nodes, predicted)
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
     if isinstance(curve, TableCurve):
         most = int(curve.points[-1][0]) if most is None else most
@@ -93,8 +102,10 @@ def _steps(row: Row) -> float:
     return training_steps(epochs, dataset, batch, row.where)
 
 
-def _curve(row: Row) -> PowerLawCurve | TableCurve:
+def _curve(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> PowerLawCurve | TableCurve:
     text = row.text("speeds", most=100_000)
+    if text.split()[0] == "profile":
+        return _predicted(row, text.split()[1:], folder, row.count("most_nodes", 0) or nodes, predicted)
     try:
         if text.startswith("power"):
             _, exponent, speed = text.split()
@@ -105,8 +116,24 @@ def _curve(row: Row) -> PowerLawCurve | TableCurve:
         raise DataError(f"{row.where}: speeds: {error}") from None
     except ValueError:
         raise DataError(
-            f"{row.where}: speeds must be a table such as '1:2.0 2:3.7' or 'power EXPONENT SPEED', got {text[:60]!r}"
+            f"{row.where}: speeds must be a table such as '1:2.0 2:3.7', 'power EXPONENT SPEED' or 'profile FILE', "
+            f"got {text[:60]!r}"
         ) from None
+
+
+def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predicted: Predicted | None) -> TableCurve:
+    """The speeds that are predicted from a profile, on 1 to so many nodes."""
+    if not words or not all(name and value for name, _, value in (word.partition("=") for word in words[1:])):
+        raise DataError(f"{row.where}: speeds must be 'profile FILE NAME=VALUE ...', got {' '.join(words)[:60]!r}")
+    if predicted is None or most is None:
+        what = "most_nodes" if most is None else "predicted"
+        raise DataError(f"{row.where}: speeds from a profile need {what}; give it")
+    settings = {word.partition("=")[0]: word.partition("=")[2] for word in words[1:]}
+    try:
+        curve = predicted(folder / words[0], most, settings)
+        return TableCurve(tuple(zip(curve.workers.tolist(), curve.steps_per_second.tolist(), strict=True)))
+    except QueueModelError as error:
+        raise DataError(f"{row.where}: speeds: {error}") from None
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str], *, nodes: int | None = None) -> None:

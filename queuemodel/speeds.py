@@ -1,0 +1,66 @@
+"""Speeds of a workload's jobs from profiles: what `queuemodel.scheduling.workloads.read_workload` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .errors import ModelError
+from .prediction import load, predict
+from .training import Profile, ThroughputCurve
+from .units import parse_bandwidth, parse_duration, parse_size
+
+#: How each setting of `predict` is written.
+SETTINGS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("strategy", "method", "form", "scheme", "collective"), str),
+    **dict.fromkeys(("k", "backup_workers", "staleness_bound", "batch_size", "parameter_servers", "seed"), int),
+    **dict.fromkeys(("accumulation", "ranks_per_node", "nodes_per_rack", "gpus_per_node"), int),
+    **dict.fromkeys(("accelerator_speed", "oversubscription"), float),
+    **dict.fromkeys(("bandwidth", "inside_bandwidth"), parse_bandwidth),
+    "latency": parse_duration,
+    "bucket_bytes": parse_size,
+}
+
+
+def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
+    """Predict a job's speeds on 1 to ``most`` nodes; each worker or rank is one.
+
+    Parameters
+    ----------
+    path : Path
+        A profile, or measured throughputs.
+    most : int
+    settings : dict
+        Of `queuemodel.prediction.predict`, as text: ``{"strategy": "sync-ps", "bandwidth": "10Gbit/s"}``. Recorded
+        steps are solved as a closed network unless ``method`` asks for something else.
+
+    Raises
+    ------
+    QueueModelError
+        One line for what is unknown, cannot be read or makes no sense.
+
+    Examples
+    --------
+    >>> from queuemodel.data import copy_examples
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     copy_examples(folder)
+    ...     curve = curve_of(Path(folder, "ddp-alexnet-40.json"), 4, {"bandwidth": "100Mbit/s"})
+    >>> curve.workers.tolist()
+    [1, 2, 3, 4]
+    """
+    asked: dict[str, Any] = {}
+    for name, text in settings.items():
+        if name not in SETTINGS:
+            raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join(SETTINGS)}")
+        try:
+            asked[name] = SETTINGS[name](text)
+        except ValueError:
+            raise ModelError(f"{name} must be a number, got {text!r}") from None
+    data = load(path)
+    if isinstance(data, Profile) and data.steps:
+        asked.setdefault("method", "mva")
+    k = asked.get("k", 1)
+    least = {"k-sync": k, "k-async": k, "sync-ps": 1 + asked.get("backup_workers", 0)}.get(asked.get("strategy", ""), 1)
+    return predict(data, workers=range(least, most + 1), **asked)
