@@ -161,7 +161,7 @@ def fit_convergence(
     --------
     >>> fitted = fit_convergence([(256, [1.00e6, 1.04e6]), (1024, [1.21e6]), (4096, [1.98e6, 2.02e6])])
     >>> print(f"{fitted.examples(8192):.2e}")
-    2.98e+06
+    3.03e+06
     """
     seeds: dict[int, list[float]] = {}
     for pair in measured:
