@@ -37,9 +37,10 @@ once by simulation of the recorded operations, and judged on all measured number
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
 a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control as
 recorded: BBR, or Reno in `alexnet-60-reno`. A measurement with two workers depends on their phases, which drift too
-slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Data-parallel series (PyTorch over gloo,
-`tests/data/ddp`) are predicted from the traces of one and two ranks and judged on more; nothing was learnt on them but
-how such rounds overlap. Cloud series are fitted on 1 to 4 workers,
+slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Data-parallel series (PyTorch over gloo, and
+`mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
+how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
+network is told by all its busy periods. Cloud series are fitted on 1 to 4 workers,
 and judged on 5 to 8; the prior of these fits was learnt on them too, the last section leaves them out.
 
 ![Predicted against measured throughput](images/validation.png)

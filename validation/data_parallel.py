@@ -7,22 +7,33 @@ from pathlib import Path
 
 import numpy as np
 
-from queuemodel.adapters.pytorch import read_traces
+from queuemodel import Profile
+from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.prediction import predict
 
 from .series import Comparison
 
-SERIES = Path(__file__).parent.parent / "tests" / "data" / "ddp"
+#: Measured elsewhere with a testbed of the same kind, and with ours.
+GIVEN, OURS = Path(__file__).parent.parent / "tests" / "data" / "ddp", Path(__file__).parent / "testbed/rounds/series"
+
+
+def read_ranks(folder: Path) -> Profile:
+    """The profile of a recorded series, from its traces of one rank and of two."""
+    job = json.loads((folder / "job.json").read_text())
+    runs = [folder / "trace_n1", folder / "trace_n2"]
+    if job["framework"].startswith("tensorflow"):
+        return tensorflow.read_mirrored(runs, batch_size=1, parameter_bytes=job["parameter_bytes"])
+    return pytorch.read_traces(runs, batch_size=1)
 
 
 def compare_data_parallel() -> list[Comparison]:
     """Each recorded series, judged on more ranks than were traced."""
     found = []
-    for folder in sorted(path for path in SERIES.iterdir() if path.is_dir()):
+    for folder in sorted(path.parent for place in (GIVEN, OURS) for path in place.glob("*/measured.json")):
         points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > 2]
         workers = np.array([one["workers"] for one in points])
         measured = workers * np.array([one["group_steps_per_s"] for one in points])
-        profile = read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=1)
-        curve = predict(profile, workers=workers.tolist())
-        found.append(Comparison("data-parallel", folder.name, "all-reduce", workers, measured, curve))
+        curve = predict(read_ranks(folder), workers=workers.tolist())
+        name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
+        found.append(Comparison("data-parallel", name, "all-reduce", workers, measured, curve))
     return found

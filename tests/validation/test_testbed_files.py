@@ -13,6 +13,7 @@ from validation.testbed.probe import connections
 from validation.testbed.workload import TestbedError, read_workload
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
+ROUNDS = sorted(path.parent for path in TESTBED.glob("rounds/series/*/measured.json"))
 SERIES = sorted(path.parent for path in TESTBED.glob("series/*/measured.json"))
 
 
@@ -51,6 +52,21 @@ def test_every_recorded_series_is_whole(folder):
                 shares[server] += size
         assert 0 < row["steps_per_s"] < workload.bandwidth_mbit * 125_000 / max(shares)
     assert len(list(folder.glob("trace/step_*.pb.gz"))) == 12
+
+
+@pytest.mark.parametrize("folder", ROUNDS, ids=lambda folder: folder.name)
+def test_every_recorded_series_of_rounds_is_whole(folder):
+    workload = read_workload(folder / "workload.json")
+    assert json.loads((folder / "job.json").read_text()) == workload.job()
+    rows = json.loads((folder / "measured.json").read_text())
+    assert [row["workers"] for row in rows] == [1, 2, 3, 4, 6, 8]
+    for row in rows:
+        n, rates = row["workers"], [workload.bandwidth_mbit, workload.slow_link_mbit or workload.bandwidth_mbit]
+        least = max(workload.compute_s, 2 * (n - 1) / n * workload.model_bytes / (min(rates) * 125_000) if n > 1 else 0)
+        assert 0 < row["group_steps_per_s"] < 1.02 / least  # no ring is faster than the slowest link lets it be
+        assert len(row["round_s"]) == row["steps"]
+        assert row["group_steps_per_s"] == pytest.approx(row["steps"] / sum(row["round_s"]), rel=1e-3)
+    assert [len(list(folder.glob(f"trace_n{n}/rank*"))) for n in (1, 2)] == [1, 2]
 
 
 def test_what_ss_says_is_read():

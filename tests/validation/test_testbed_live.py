@@ -35,3 +35,20 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     assert gzip.decompress((tmp_path / "trace/step_000.pb.gz").read_bytes())
     assert len(json.loads((tmp_path / "steps_n2_w1.json").read_text())) > 5
     assert network.namespaces() == []
+
+
+def test_two_ranks_are_measured_round_by_round(tmp_path):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    if problem := network.why_not():
+        pytest.skip(problem)
+    from validation.testbed.rounds.measure import measure
+
+    rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path, ranks=[2], seconds=2, trace_rounds=2, priority=-5)
+
+    assert rows == json.loads((tmp_path / "measured.json").read_text())
+    assert 3 < rows[0]["group_steps_per_s"] < 1 / 0.06  # 60 ms of computation
+    recorded = sorted(path.name for path in tmp_path.glob("trace_n2/*"))
+    assert recorded == ["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"]
+    assert gzip.decompress((tmp_path / "trace_n2" / recorded[1]).read_bytes())
+    assert network.namespaces() == []
