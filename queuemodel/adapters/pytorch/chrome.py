@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from ...errors import DataError
 from ...files import read_bytes
 from ...training.rounds import Bucket, Gradient, Round
 from ..runs import RankTrace
+from .accelerator import Work
+from .events import Event
 
 #: Bytes of an element, by its type's names in traces.
 ELEMENT_BYTES = {
@@ -27,22 +29,6 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 MICROSECOND = 1e-6
-
-
-class Event(msgspec.Struct):
-    """A complete event of the trace (microseconds); other kinds have no ``dur``."""
-
-    name: str = ""
-    ph: str = ""
-    ts: float = 0.0
-    dur: float = -1.0
-    cat: str = ""
-    args: dict[str, Any] = {}
-
-    @property
-    def end(self) -> float:
-        """Microseconds."""
-        return self.ts + self.dur
 
 
 class Trace(msgspec.Struct):
@@ -66,17 +52,22 @@ def read_rank(path: Path) -> RankTrace:
     if not (type(rank) is int and type(ranks) is int and 0 <= rank < ranks):
         raise DataError(f"{path}: distributedInfo must name a rank below its world_size, got {rank!r} of {ranks!r}")
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
-    steps = sorted((e for e in events if e.name.startswith("ProfilerStep#")), key=lambda e: e.ts)
+    marks = (e for e in events if e.name.startswith("ProfilerStep#") and e.cat != "gpu_user_annotation")
+    steps = sorted(marks, key=lambda e: e.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
-    starts = [step.ts for step in steps]
+    starts, work = [step.ts for step in steps], Work(events)
     inside: list[list[Event]] = [[] for _ in steps]
-    for event in events:
-        index = bisect_right(starts, event.ts) - 1
-        if index >= 0 and event.ts < steps[index].end:
+    for event in sorted(events, key=work.handed_over):
+        moment = work.handed_over(event)
+        index = bisect_right(starts, moment) - 1
+        if index >= 0 and moment < steps[index].end:
             inside[index].append(event)
     try:
-        rounds = [_round(step, own, rank, ranks, str(path)) for step, own in zip(steps, inside, strict=True)]
+        rounds = [
+            _round(step, span, own, work, rank, ranks, str(path))
+            for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
+        ]
     except DataError as error:
         raise DataError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
     if ranks > 1 and not any(one.buckets for one in rounds):
@@ -98,14 +89,16 @@ def _decode(path: Path) -> Trace:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
 
-def _round(step: Event, events: list[Event], rank: int, ranks: int, where: str) -> Round:
-    events.sort(key=lambda event: event.ts)
+def _round(
+    step: Event, span: tuple[float, float], events: list[Event], work: Work, rank: int, ranks: int, where: str
+) -> Round:
+    start, end = span
 
     def since(moment: float) -> float:
-        return round(max(0.0, min(moment, step.end) - step.ts) * MICROSECOND, 7)
+        return round(max(0.0, min(moment, end) - start) * MICROSECOND, 7)
 
     gradients = [
-        Gradient(size, since(event.end))
+        Gradient(size, since(work.finished(event.end)))
         for event in events
         if event.name == "torch::autograd::AccumulateGrad"
         for size in [_bytes(event, where)]
@@ -114,13 +107,13 @@ def _round(step: Event, events: list[Event], rank: int, ranks: int, where: str) 
     backward = [event.end for event in events if event.name.startswith("autograd::engine::evaluate_function")]
     if not backward:
         raise DataError(f"{where}: {step.name}: no backward pass in it; record training steps with CPU activity")
-    buckets = _buckets(events, since, where) if ranks > 1 else []
+    buckets = _buckets(events, work, since, where) if ranks > 1 else []
     return Round(
         rank=rank,
         ranks=ranks,
         number=_number(step, where),
-        round_time=round(step.dur * MICROSECOND, 7),
-        computed=since(max(backward)),
+        round_time=since(end),
+        computed=since(work.finished(max(backward))),
         gradients=sorted(gradients, key=lambda one: one.ready),
         buckets=buckets,
     )
@@ -133,7 +126,7 @@ def _number(step: Event, where: str) -> int:
     return int(digits)
 
 
-def _buckets(events: Sequence[Event], since: Any, where: str) -> list[Bucket]:
+def _buckets(events: Sequence[Event], work: Work, since: Callable[[float], float], where: str) -> list[Bucket]:
     """All-reduces in the order in which they were handed over, each with the interval in which it ran."""
     handed = [event for event in events if event.name == "c10d::allreduce_"]
     ran = [event for event in events if _is_all_reduce(event)]
@@ -144,7 +137,7 @@ def _buckets(events: Sequence[Event], since: Any, where: str) -> list[Bucket]:
         )
     buckets = []
     for one, other in zip(handed, ran, strict=True):
-        size, ready = _bytes(other, where) or _bytes(one, where), since(one.ts)
+        size, ready = _bytes(other, where) or _bytes(one, where), since(work.finished(one.ts))
         if not size:
             raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
         buckets.append(Bucket(size, ready, since(other.ts), max(ready, since(other.end))))
@@ -152,8 +145,9 @@ def _buckets(events: Sequence[Event], since: Any, where: str) -> list[Bucket]:
 
 
 def _is_all_reduce(event: Event) -> bool:
-    if event.cat == "kernel":
-        return "nccl" in event.name.lower() and event.args.get("Collective name") == "allreduce"
+    if event.is_nccl:  # older traces say which collective it is by the kernel's name alone
+        collective = event.args.get("Collective name")
+        return collective == "allreduce" if collective else "allreduce" in event.name.lower()
     return event.name == "gloo:all_reduce"
 
 
