@@ -62,6 +62,8 @@ class Fitted:
         sharing, where only the means of service times matter.
     costs : Costs or None
         What more workers cost each draw whose servers grow with them.
+    settled, handover : float
+        How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
     before : tuple of Demands, widths and Costs, or None
         Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
@@ -84,6 +86,8 @@ class Fitted:
     width: float | None = None
     draw_widths: np.ndarray | None = None
     costs: Costs | None = None
+    settled: float = 0.0
+    handover: float = 0.0
     before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()

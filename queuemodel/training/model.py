@@ -24,8 +24,8 @@ from .knee_posterior import Costs
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
 
-#: Relative error beyond one profiled worker: 8.4 % root mean square over docs/validation's testbed series, rounded.
-MODEL_ERROR = 0.08
+#: Relative error beyond one profiled worker: 6.6 % root mean square over docs/validation's testbed series, rounded.
+MODEL_ERROR = 0.07
 
 #: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
 #: of one to three stations.
@@ -192,7 +192,9 @@ class TrainingModel(Result):
         D = self.service_demand
         worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
         alone = 1.0 / (D.sum() + worker)
-        bound_lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        slower = 1.0 + self.fitted.handover * (counts > 1)
+        worst = [(1.0 / (1.0 / alone[:n] + (n * s - 1) * D.sum())).sum() for n, s in zip(counts, slower, strict=True)]
+        bound_lower = np.array(worst)
         bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         if self.waiting and not self.changes.unequal:
             bound_lower, bound_upper = self.waiting.bounds(self.rule, D, self.demands.worker, counts)
@@ -275,7 +277,13 @@ class TrainingModel(Result):
         return changed
 
     def _rule(self, width: np.ndarray | float | None) -> Rule:
-        rule = rule_for(servers=self.servers.count, unequal=self.changes.unequal, width=width)
+        rule = rule_for(
+            servers=self.servers.count,
+            unequal=self.changes.unequal,
+            width=width,
+            settled=self.fitted.settled,
+            handover=self.fitted.handover,
+        )
         return rule if self.waiting is None else self.waiting(rule, self.servers.count)
 
     def _drawn(self, populations: np.ndarray) -> np.ndarray:

@@ -53,6 +53,31 @@ def test_curve_is_the_networks_solution():
     assert curve.saturation_workers == pytest.approx(0.81 / 0.2)
 
 
+def test_overlap_settles_the_phases_and_spread_mixes_them():
+    def settled(overlap, spread):
+        return qm.fit(profile([step(overlap=overlap, idle=idle) for idle in (0.0, spread)])).fitted.settled
+
+    assert settled(0.0, 0.0) == settled(0.0, 0.2) == 0.0
+    assert settled(0.15, 0.0) == pytest.approx(1.0)
+    assert settled(0.15, 0.15 * 2**0.5) < 0.55 < settled(0.3, 0.15 * 2**0.5)
+    alone, apart = (qm.fit(profile([step(overlap=overlap)] * 3)) for overlap in (0.0, 0.15))
+    assert alone.throughput([2]).method == "mva (exact, processor sharing)"
+    assert apart.throughput([2]).method == "mva (approximate, settled phases)"
+    exact = qm.solve(apart.network(), population=2).throughput
+    assert exact < apart.throughput([2]).at(2) < 1.15 * exact
+
+
+def test_a_link_that_bbr_shares_carries_less():
+    def curve(kind):
+        cluster = qm.Cluster(workers=1, parameter_servers=1, congestion_control=kind)
+        return qm.fit(msgspec.structs.replace(profile(), cluster=cluster)).throughput([1, 2, 40])
+
+    bbr, cubic = curve("bbr"), curve("cubic")
+    assert bbr.at(1) == pytest.approx(cubic.at(1))
+    assert bbr.at(40) == pytest.approx(cubic.at(40) / 1.04, rel=0.002)
+    assert np.all(bbr.bound_lower <= bbr.steps_per_second)
+
+
 def test_transfers_that_overlap_each_other_still_give_the_step():
     full = qm.Step(step_time=1.0, fetch=0.9, compute=0.9, push=0.9, update=0.0, fetched_bytes=1, pushed_bytes=1)
     model = qm.fit(profile([full]))

@@ -80,6 +80,37 @@ def test_several_servers_keep_bounds_and_littles_law(D, Z):
     np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
 
 
+@settings(max_examples=60)
+@given(
+    D=st.lists(st.floats(0.01, 2.0), min_size=6, max_size=6).map(np.array),
+    Z=OWN,
+    servers=st.sampled_from([1, 2, 3]),
+    settled=st.floats(0.1, 1.0),
+    handover=st.floats(0.01, 0.2),
+)
+def test_settled_workers_meet_less_and_handing_over_costs(D, Z, servers, settled, handover):
+    populations = np.array([1, 2, 3, 7, 30])
+    chance, apart, both = (
+        ParallelServers(servers, *how).solve(D, np.array(Z), populations)
+        for how in ((0.0, 0.0), (settled, 0.0), (settled, handover))
+    )
+    for pace in (chance, apart, both):
+        assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # one worker alike, whatever others would do
+        assert np.all(np.diff(pace.X) >= 0)
+        assert np.all(np.minimum(populations / (D.sum() + Z), 1 / D.max()) * (1 + 1e-12) >= pace.X)
+        np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
+    assert np.all(apart.X >= chance.X * (1 - 1e-12))
+    assert np.all(both.X <= 1.01 * apart.X)  # waiting moves between phases
+    assert np.all((1 + 1.25 * handover) * both.X >= apart.X)
+
+
+def test_two_settled_workers_meet_half_as_much():
+    """One link: the second finds the first there with probability U, and then half of its transfer is left."""
+    D, Z, U = 0.4, 0.6, 0.4
+    X = ParallelServers(settled=1.0).solve(np.array([D]), np.array(Z), np.array([2])).X[0]
+    assert pytest.approx(2 / (Z + D * (1 + U / 2))) == X
+
+
 @given(D=DEMANDS, Z=OWN, width=st.floats(0.05, 0.65), servers=st.sampled_from([1, 2]))
 def test_the_knee_is_the_formula_and_keeps_littles_law(D, Z, width, servers):
     D = np.tile(D, servers)
