@@ -82,8 +82,8 @@ def test_a_job_without_transfers_never_saturates():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
 def test_the_interval_grows_with_confidence(confidence):
-    """Steps that do not vary leave the model's own error alone: 8 % of the logarithm."""
+    """Steps that do not vary leave the model's own error alone: 7 % of the logarithm."""
     curve = qm.fit(profile()).throughput([1, 8], confidence=confidence)
-    width = NormalDist().inv_cdf(0.5 + confidence / 2) * 0.08
+    width = NormalDist().inv_cdf(0.5 + confidence / 2) * 0.07
     np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), [0, width], atol=1e-12)
     np.testing.assert_allclose(np.log(curve.lower / curve.steps_per_second), [0, -width], atol=1e-12)
