@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 
 import queuemodel as qm
 from queuemodel import plotting
+from queuemodel.comparison import compare
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.drawing import COLORS, finish
 from queuemodel.prediction import predict
@@ -110,7 +111,13 @@ def convergence() -> Axes:
     return ax
 
 
+def strategies() -> Axes:
+    """Loss against time, by strategy."""
+    return compare(example_profile("ddp-alexnet-40"), workers=8, problem="logistic").plot()
+
+
 FIGURES = {
+    "strategies": strategies,
     "convergence": convergence,
     "all-reduce": all_reduce,
     "readme": readme,

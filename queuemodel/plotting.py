@@ -3,6 +3,7 @@
 Each function draws on an `Axes` and gives it back; nothing is shown, no global is changed.
 """
 
+from .comparison.figures import plot_losses, plot_time_to_target
 from .convergence.figures import plot_convergence
 from .drawing import new_axes, save_figure, svg_image
 from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
@@ -16,6 +17,7 @@ __all__ = [
     "plot_comparison",
     "plot_convergence",
     "plot_efficiency",
+    "plot_losses",
     "plot_network_solution",
     "plot_nodes",
     "plot_response_times",
@@ -23,6 +25,7 @@ __all__ = [
     "plot_step_time",
     "plot_sweep",
     "plot_throughput",
+    "plot_time_to_target",
     "plot_timeline",
     "plot_tradeoff",
     "save_figure",

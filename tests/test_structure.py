@@ -24,6 +24,7 @@ LAYERS = [
     {"strategies"},
     {"placements"},
     {"prediction"},
+    {"comparison"},
     {"plotting", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]

@@ -14,6 +14,7 @@ from ..errors import QueueModelError, QueueModelWarning
 
 #: Command to the module that holds it, imported when the command is used: help stays instant.
 COMMANDS = {
+    "compare": "compare",
     "demo": "demo",
     "import-trace": "import_trace",
     "plan": "predict",
@@ -50,6 +51,7 @@ def cli() -> None:
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
     queuemodel simulate cnn.json --workers 8 --trace timeline.json
+    queuemodel compare cnn.json --workers 8 --problem logistic
     queuemodel solve network.json --population 1:100
     queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced
     """

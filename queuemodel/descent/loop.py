@@ -62,6 +62,7 @@ def descend(
     seeds: int | Sequence[int] = 8,
     record: int = 100,
     clock: Clock | None = None,
+    until: float | None = None,
 ) -> Descent:
     """
     Train: run a strategy on a problem, for several seeds side by side.
@@ -81,6 +82,8 @@ def descend(
         At how many steps the loss is looked at, the first and the last included.
     clock : Clock, optional
         What computation and transfers take; a second each, and nothing.
+    until : float, optional
+        Stop when every run has been seen with at most this loss.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def descend(
     run = _Run(problem, strategy, clock, n, rate, rngs, timers, state)
     marks = np.unique(np.linspace(0, steps, record).round().astype(int))
     with np.errstate(over="ignore", invalid="ignore"):
-        return run.all(steps, marks, chosen)
+        return run.all(steps, marks, chosen, -np.inf if until is None else until)
 
 
 def _constant(rate: float) -> Callable[[int], float]:
@@ -136,7 +139,7 @@ class _Run:
     timers: list[np.random.Generator]
     state: State
 
-    def all(self, steps: int, marks: np.ndarray, seeds: list[int]) -> Descent:
+    def all(self, steps: int, marks: np.ndarray, seeds: list[int], until: float) -> Descent:
         runs = len(seeds)
         step = self._one_by_one(self.strategy, steps) if isinstance(self.strategy, ServerSGD) else self._together()
         time, up, down = np.zeros((runs, len(marks))), np.zeros((runs, len(marks))), np.zeros((runs, len(marks)))
@@ -149,9 +152,21 @@ class _Run:
             if k + 1 == marks[row]:
                 time[:, row], up[:, row], down[:, row], losses[:, row] = now, total_up, total_down, self._loss()
                 row += 1
-        staleness = self.state["staleness"] / steps if "staleness" in self.state else np.zeros(runs)
-        model = self.strategy.model(self.state)
-        return Descent(self.strategy, tuple(seeds), self.workers, marks, time, losses, up, down, model, staleness)
+                if (losses[:, :row] <= until).any(axis=1).all():
+                    break
+        staleness = self.state["staleness"] / marks[row - 1] if "staleness" in self.state else np.zeros(runs)
+        return Descent(
+            self.strategy,
+            tuple(seeds),
+            self.workers,
+            marks[:row],
+            time[:, :row],
+            losses[:, :row],
+            up[:, :row],
+            down[:, :row],
+            self.strategy.model(self.state),
+            staleness,
+        )
 
     def _loss(self) -> np.ndarray:
         losses = self.problem.loss(self.strategy.model(self.state))

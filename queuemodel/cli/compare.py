@@ -1,0 +1,88 @@
+"""``queuemodel compare``: strategies by the time to a loss."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..checks import require_writable
+from ..comparison import NAMES
+from ..comparison import compare as compare_strategies
+from ..descent.data import KINDS
+from ..drawing import save_figure
+from ..errors import ModelError
+from ..prediction import load
+from ..training import Profile
+from .options import BANDWIDTH, COUNT, PICTURES, POSITIVE, SEED, csv_text, format_option
+
+
+@click.command()
+@click.argument("profile", type=click.Path(dir_okay=False))
+@click.option("--workers", type=COUNT, default=8, show_default=True)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(NAMES),
+    help="One to compare; more than once for several.  [default: all that the profiled machines can run]",
+)
+@click.option("--problem", type=click.Choice(KINDS), help="What to train in the job's stead; without, all is per step.")
+@click.option("--target-loss", type=POSITIVE, help="[default: 98 % of the way to the least]")
+@click.option("--steps", type=COUNT, default=1000, show_default=True, help="Of each worker, at most.")
+@click.option("--seeds", type=COUNT, default=8, show_default=True, help="Runs of each strategy.")
+@click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
+@click.option("--accelerator-speed", type=POSITIVE, help="How many times as fast as the profiled one.")
+@click.option("--price-per-node-hour", type=POSITIVE, help="For a column of costs.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Loss against time (.png, .svg, .pdf).")
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@format_option
+def compare(
+    profile: str,
+    workers: int,
+    strategies: tuple[str, ...],
+    problem: str | None,
+    target_loss: float | None,
+    steps: int,
+    seeds: int,
+    bandwidth: float | None,
+    accelerator_speed: float | None,
+    price_per_node_hour: float | None,
+    plot: str | None,
+    seed: int,
+    output_format: str,
+) -> None:
+    """Compare ways of training by the time in which they reach a loss.
+
+    \b
+    queuemodel compare cnn.json --workers 8 --problem logistic --target-loss 0.3 --plot losses.png
+    """
+    if plot and not problem:
+        raise ModelError("compare: --plot draws losses, which need --problem")
+    if target_loss is not None and not problem:
+        raise ModelError("compare: --target-loss is a loss of --problem; give one")
+    require_writable(plot, suffixes=PICTURES)
+    data = load(profile)
+    if not isinstance(data, Profile):
+        raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
+    changes: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
+    result = compare_strategies(
+        data,
+        workers=workers,
+        strategies=strategies or None,
+        target=target_loss,
+        problem=problem,
+        steps=steps,
+        seeds=seeds,
+        price_per_node_hour=price_per_node_hour,
+        seed=seed,
+        progress=sys.stderr.isatty(),
+        **{name: value for name, value in changes.items() if value is not None},
+    )
+    if plot:
+        save_figure(result.plot(), plot)
+    if output_format == "json":
+        click.echo(result.to_json())
+    else:
+        click.echo(csv_text(result.to_rows()) if output_format == "csv" else repr(result))

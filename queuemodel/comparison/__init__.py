@@ -1,0 +1,15 @@
+"""Which way of training reaches the loss first: strategies side by side, from one profile.
+
+    candidates  the strategies by name: what each does to the loss, and how its time is predicted
+    timing      what the profile says of the time of each: computation, transfers of fewer bytes, gradients
+    compare     runs each on a problem in simulated time, or asks a law of convergence
+    result      the table and its questions; figures: loss against time, time against nodes
+
+Time comes from the models of the profile (`queuemodel.prediction`), steps from training itself (`queuemodel.descent`).
+"""
+
+from .candidates import NAMES, Candidate
+from .compare import compare
+from .result import Compared, Comparison
+
+__all__ = ["NAMES", "Candidate", "Compared", "Comparison", "compare"]

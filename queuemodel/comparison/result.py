@@ -1,0 +1,155 @@
+"""The comparison: a table of strategies, the probability that each is the best, and its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..descent import Descent
+from ..results import Result
+from ..training.parameters import normal_quantile
+from .figures import plot_losses
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Draws of the error of the predicted times, and of a seed.
+DRAWS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What one strategy does.
+
+    Attributes
+    ----------
+    name : str
+    steps_per_second : float
+        Steps of all workers; a gradient of one worker is a step.
+    bytes_per_step : float
+        That a worker sends and receives for each.
+    steps_to : ndarray, shape (S,)
+        Steps of all workers to the target, by seed; infinite where it was not reached, NaN where nothing is known.
+    seconds_to : ndarray, shape (S,)
+    spread : float
+        Standard error of the logarithm of the predicted times.
+    learning_rate : float
+        The best of those tried; NaN without training.
+    descent : Descent or None
+        The runs, their times as predicted.
+    """
+
+    name: str
+    steps_per_second: float
+    bytes_per_step: float
+    steps_to: np.ndarray
+    seconds_to: np.ndarray
+    spread: float
+    learning_rate: float = float("nan")
+    descent: Descent | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
+    """Strategies by the time to a loss; the first of `best` is the recommended one.
+
+    Attributes
+    ----------
+    rows : tuple of Compared
+    workers, nodes : int
+        Nodes are machines, the servers' too.
+    target : float or None
+        Loss to reach.
+    price_per_node_hour : float or None
+    confidence : float
+    note : str
+        What to know before trusting it.
+    """
+
+    rows: tuple[Compared, ...]
+    workers: int
+    nodes: int
+    target: float | None = None
+    price_per_node_hour: float | None = None
+    confidence: float = 0.9
+    note: str = ""
+    digits: int = field(default=3, init=False)
+
+    @cached_property
+    def seconds(self) -> np.ndarray:
+        """Drawn seconds to the target, shape (DRAWS, strategies): a seed each, and one error of the predicted times."""
+        rng = np.random.default_rng(0)
+        error = rng.normal(size=DRAWS)
+        u = rng.random(DRAWS)
+        columns = [
+            one.seconds_to[(u * len(one.seconds_to)).astype(int)] * np.exp(error * one.spread) for one in self.rows
+        ]
+        return np.stack(columns, axis=1)
+
+    @property
+    def probability_best(self) -> np.ndarray:
+        """Of each strategy, shape (strategies,): share of the draws in which it arrives, and first."""
+        seconds = np.where(np.isnan(self.seconds), np.inf, self.seconds)
+        arrives = np.isfinite(seconds).any(axis=1)
+        return np.bincount(seconds[arrives].argmin(axis=1), minlength=len(self.rows)) / len(seconds)
+
+    @property
+    def best(self) -> Compared | None:
+        """The one that is most probably first; None where no time is known."""
+        chances = self.probability_best
+        return self.rows[int(chances.argmax())] if chances.any() else None
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each strategy, the fastest first; nothing is said of what is not known."""
+        tail, reach = (1 - self.confidence) / 2, normal_quantile(self.confidence)
+        with np.errstate(invalid="ignore"):
+            low, middle, high = np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+        rows = []
+        for i, one in enumerate(self.rows):
+            row: dict[str, Any] = {
+                "strategy": one.name,
+                "steps_per_second": one.steps_per_second,
+                "steps_per_second_low": one.steps_per_second * float(np.exp(-reach * one.spread)),
+                "steps_per_second_high": one.steps_per_second * float(np.exp(reach * one.spread)),
+                "bytes_per_step": one.bytes_per_step,
+                "steps_to_target": _told(np.median(one.steps_to)),
+                "seconds": _told(middle[i]),
+                "seconds_low": _told(low[i]),
+                "seconds_high": _told(high[i]),
+            }
+            if self.price_per_node_hour is not None:
+                row["cost"] = _told(middle[i] * self.nodes * self.price_per_node_hour / 3600)
+            rows.append(row | {"probability_best": float(self.probability_best[i])})
+        order = sorted(range(len(rows)), key=lambda i: (rows[i]["seconds"] is None, rows[i]["seconds"] or 0.0))
+        return [rows[i] for i in order]
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The rows without the interval of the rate, and without columns of which nothing is known."""
+        rows = self.to_rows()
+        known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+        hidden = {"steps_per_second_low", "steps_per_second_high"} | (
+            {"probability_best"} if self.best is None else set()
+        )
+        return [{name: row[name] for name in known if name not in hidden} for row in rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows, and what they are of."""
+        about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "confidence": self.confidence}
+        return about | {"note": self.note, "rows": self.to_rows()}
+
+    def caption(self) -> str:
+        to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
+        said = f"{self.workers} workers{to}, intervals of {self.confidence:.0%}"
+        return f"{said}; {self.note}" if self.note else said
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Loss against time, a line for each strategy with its range over the seeds."""
+        return plot_losses(self, axes)
+
+
+def _told(value: float) -> float | None:
+    """A number, or nothing where it is not known or never."""
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,149 @@
+"""The comparison against the models that it is made of, and against runs in which the answer is known."""
+
+import json
+
+import numpy as np
+import pytest
+
+from queuemodel import ModelError
+from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
+from queuemodel.comparison.timing import Timing
+from queuemodel.data import example_profile
+from queuemodel.descent import Clock, LocalSGD, ServerSGD, SynchronousSGD, descend, make_problem
+from queuemodel.prediction import predict
+
+SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+PROBLEM = make_problem("least-squares", examples=200, features=10)
+FEW = {"problem": PROBLEM, "seeds": 3, "learning_rates": (0.05,), "steps": 300}
+
+
+def only(result: Comparison, name: str) -> Compared:
+    return next(one for one in result.rows if one.name == name)
+
+
+@pytest.mark.parametrize(("profile", "strategy"), [(SERVERS, "sync-ps"), (RANKS, "all-reduce")])
+def test_synchronous_steps_take_what_is_predicted(profile, strategy):
+    predicted = predict(profile, workers=[4], strategy=strategy, method="mva" if profile is SERVERS else "auto")
+    found = only(compare(profile, workers=4, strategies=["sync"], **FEW), "sync")
+    assert found.steps_per_second == pytest.approx(predicted.steps_per_second[0], rel=0.01)
+    assert found.spread == pytest.approx(np.log(predicted.upper[0] / predicted.lower[0]) / 2 / 1.645, rel=1e-3)
+
+
+def test_gradients_on_a_server_come_at_the_rate_of_its_network():
+    result = compare(SERVERS, workers=4, strategies=["async-ps", "k-batch-async"], **FEW)
+    predicted = predict(SERVERS, workers=[4], method="mva").steps_per_second[0]
+    for one in result.rows:  # K-batch-async applies fewer updates of as many gradients
+        assert one.steps_per_second == pytest.approx(predicted, rel=1e-6)
+    assert only(result, "async-ps").descent.staleness.mean() == pytest.approx(3, rel=0.1)
+
+
+def test_steps_are_those_of_training_itself():
+    found = only(compare(SERVERS, workers=4, strategies=["local-sgd"], target=0.5, **FEW), "local-sgd")
+    alone = descend(PROBLEM, LocalSGD(8), workers=4, steps=300, learning_rate=0.05, seeds=3, record=201)
+    np.testing.assert_array_equal(found.steps_to, 4 * alone.steps_to(0.5))
+
+
+def test_fewer_bytes_take_less_time_and_a_fast_network_none():
+    timing = Timing(SERVERS, 8, 100, {})
+    assert (np.diff(timing.meetings) >= 0).all()
+    assert timing.meetings[0] < 0.1 * timing.meetings[-1]
+    fast = Timing(SERVERS, 8, 100, {"bandwidth": 1e12})
+    assert fast.meetings[-1] < 0.1 * timing.meetings[-1]
+    bits = np.array([32.0 * 100])
+    assert timing.transfer(bits, bits)[0] == pytest.approx(timing.meetings[-1])
+
+
+def test_where_the_network_is_slow_compression_wins_and_where_it_is_fast_nothing_is_won():
+    slow = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e6, **FEW)
+    fast = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e12, **FEW)
+    assert slow.best.name == "block-sign"
+    assert only(slow, "sync").seconds_to.mean() > 3 * only(slow, "block-sign").seconds_to.mean()
+    ratio = only(fast, "sync").steps_per_second / only(fast, "block-sign").steps_per_second
+    assert ratio == pytest.approx(1, rel=0.1)
+
+
+def known(name: str, seconds: list[float], spread: float = 0.0) -> Compared:
+    return Compared(name, 1.0, 1.0, np.array(seconds), np.array(seconds), spread)
+
+
+def test_probability_of_being_the_best():
+    certain = Comparison((known("a", [1.0, 1.1]), known("b", [2.0, 2.1])), 4, 5)
+    np.testing.assert_array_equal(certain.probability_best, [1, 0])
+    mixed = Comparison((known("a", [1.0, 3.0, 1.0, 3.0]), known("b", [2.0] * 4)), 4, 5)
+    np.testing.assert_allclose(mixed.probability_best, 0.5, atol=0.03)
+    never = Comparison((known("a", [np.inf, 1.0]), known("b", [np.inf, np.inf])), 4, 5)
+    np.testing.assert_allclose(never.probability_best, [0.5, 0], atol=0.03)
+    common = Comparison((known("a", [1.0], 0.5), known("b", [1.01], 0.5)), 4, 5)
+    assert common.probability_best[0] == 1  # both err together
+    row = Comparison((known("a", [1.0], 0.1),), 4, 5, price_per_node_hour=7.2).to_rows()[0]
+    assert row["seconds_high"] == pytest.approx(np.exp(0.1645), rel=0.02)
+    assert row["cost"] == pytest.approx(5 * 7.2 / 3600, rel=0.02)
+
+
+class Law:
+    def examples(self, batch_size: float) -> float:
+        return 1000 + 50 * batch_size
+
+    def interval(self, batch_size: float) -> tuple[float, float]:
+        return 0.8 * self.examples(batch_size), 1.25 * self.examples(batch_size)
+
+
+def test_a_law_of_convergence_tells_synchronous_steps_only():
+    result = compare(RANKS, workers=4, convergence=Law(), strategies=["sync", "local-sgd"])
+    batch = 4 * RANKS.job.batch_size
+    assert np.median(only(result, "sync").steps_to) == pytest.approx((1000 + 50 * batch) / RANKS.job.batch_size)
+    assert np.isnan(only(result, "local-sgd").steps_to).all()
+    assert result.best.name == "sync"
+
+
+def test_with_nothing_the_answer_is_per_step_and_says_so():
+    result = compare(RANKS, workers=4)
+    assert result.best is None
+    assert "per step" in result.caption()
+    assert only(result, "local-sgd").steps_per_second > only(result, "sync").steps_per_second
+    assert all(row["seconds"] is None for row in result.to_rows())
+    assert {one.name for one in result.rows} <= set(NAMES)
+
+
+def test_own_candidates():
+    mine = Candidate("every-step", LocalSGD(1))
+    result = compare(RANKS, workers=2, strategies=[mine, "sync"], **FEW)
+    np.testing.assert_array_equal(only(result, "every-step").steps_to, only(result, "sync").steps_to)
+    assert json.loads(result.to_json())["rows"][0]["strategy"] in ("every-step", "sync")
+
+
+@pytest.mark.parametrize(
+    ("profile", "options", "words"),
+    [
+        (RANKS, {"strategies": ["async-ps"]}, "parameter server"),
+        (SERVERS, {"strategies": ["squarm-ring"]}, "data-parallel rounds"),
+        (SERVERS, {"strategies": []}, "at least one"),
+        (SERVERS, {"strategies": ["sync", "sync"]}, "different"),
+        (SERVERS, {"strategies": ["fastest"]}, "strategy must be"),
+        (SERVERS, {"problem": "imagenet"}, "problem must be"),
+        (SERVERS, {"problem": PROBLEM, "target": 0.0}, "above the least loss"),
+        (SERVERS, {"problem": PROBLEM, "convergence": Law()}, "not both"),
+        (SERVERS, {"workers": 0}, "workers"),
+        (SERVERS, {"problem": PROBLEM, "learning_rates": (-1.0,)}, "learning_rates"),
+        ("profile.json", {}, "needs a profile"),
+    ],
+)
+def test_senseless_questions_are_refused(profile, options, words):
+    with pytest.raises(ModelError, match=words):
+        compare(profile, **options)
+
+
+def test_a_target_that_is_not_reached_is_never():
+    result = compare(RANKS, workers=2, strategies=["sync"], **(FEW | {"steps": 5, "learning_rates": (1e-6,)}))
+    assert np.isinf(result.rows[0].seconds_to).all()
+    assert result.best is None
+
+
+def test_descent_stops_when_all_have_arrived():
+    full = descend(PROBLEM, SynchronousSGD(), workers=2, steps=500, learning_rate=0.05, seeds=2)
+    short = descend(PROBLEM, SynchronousSGD(), workers=2, steps=500, learning_rate=0.05, seeds=2, until=1.0)
+    assert short.steps[-1] < 500
+    np.testing.assert_array_equal(short.losses, full.losses[:, : len(short.steps)])
+    assert (short.losses.min(axis=1) <= 1).all()
+    one = descend(PROBLEM, ServerSGD(), workers=2, steps=500, learning_rate=0.05, seeds=2, until=1.0, clock=Clock(cv=1))
+    assert one.steps[-1] < 500
