@@ -29,10 +29,10 @@ class Compressor(ABC):
 
     @abstractmethod
     def variance(self, dimension: int) -> float:
-        """A bound of E|C(v) - v|^2 / |v|^2."""
+        """A bound of the expectation of ``|C(v) - v|^2 / |v|^2``."""
 
     def contract(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """C(v), an unbiased one divided by 1 + its variance: then less than |v|^2 is lost, as error feedback needs."""
+        """C(v), an unbiased one divided by 1 + its variance: then less than ``|v|^2`` is lost, as error feedback needs."""
         told = self.compress(v, rngs)
         return told / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else told
 
@@ -108,7 +108,7 @@ class RandomK(Compressor):
 
 @dataclass(frozen=True)
 class QSGD(Compressor):
-    """Random rounding of |v_i| / |v| to multiples of 1/levels, with signs (Alistarh et al., NeurIPS 2017)."""
+    """Random rounding of ``|v_i| / |v|`` to multiples of 1/levels, with signs (Alistarh et al., NeurIPS 2017)."""
 
     levels: int = 4
     unbiased = True
