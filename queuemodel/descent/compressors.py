@@ -32,7 +32,7 @@ class Compressor(ABC):
         """A bound of the expectation of ``|C(v) - v|^2 / |v|^2``."""
 
     def contract(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """C(v), an unbiased one divided by 1 + its variance: then less than ``|v|^2`` is lost, as error feedback needs."""
+        """C(v), an unbiased one divided by 1 + its variance: then less than ``|v|^2`` is lost, as feedback needs."""
         told = self.compress(v, rngs)
         return told / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else told
 
