@@ -3,7 +3,7 @@
     rounds      how long a synchronous round takes: buckets behind one another on the network, ranks behind the slowest
     schemes     how gradients are put together, cut, ordered and sent: the frameworks' rules as values
     round_fit   what recorded rounds tell (`fitted_rounds`): computation, its spread, what the network carries
-                (`round_network`), and what the rates of `untraced` rounds correct
+                (`round_network`), whose `paces` differ, and what the rates of `untraced` rounds correct
     group       the rounds of so many ranks: their time, where it goes, how sure it is
     all_reduce  the fitted model of data-parallel training and its curve
     round_changes  its what-ifs

@@ -177,7 +177,7 @@ class AllReduceModel(Result):
         sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), 40).astype(int) - 1)].tolist()  # smooth between these
         found, errors = [], []
-        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed)
+        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
             group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, self.scheme, fitted.tail)
             if n == 1:
@@ -246,6 +246,9 @@ class AllReduceModel(Result):
             notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
         if len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
+        if self.fitted.paces:
+            slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
+            notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")
         if self.changes.oversubscription is None:
             notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
         return "; ".join(notes)

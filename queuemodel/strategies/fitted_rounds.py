@@ -17,7 +17,7 @@ class FittedRounds:
     ----------
     job : Job
     ready : ndarray, shape (m, b)
-        When one rank had each bucket (s), m times.
+        When one rank of the typical pace had each bucket (s), m times.
     computed : ndarray, shape (m,)
         When it had computed.
     tail : float
@@ -39,6 +39,8 @@ class FittedRounds:
         Bytes per second of the links, as the profile says.
     ranks : int
         Most ranks in a recorded round.
+    paces : tuple of float
+        How many times as long each recorded rank computes as the typical one; empty where all are alike.
     """
 
     job: Job
@@ -55,3 +57,4 @@ class FittedRounds:
     latency_known: bool
     nominal: float | None
     ranks: int
+    paces: tuple[float, ...] = ()

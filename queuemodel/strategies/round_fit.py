@@ -10,6 +10,7 @@ from ..errors import FitError
 from ..training import Profile
 from ..training.rounds import Round
 from .fitted_rounds import FittedRounds
+from .paces import paces
 from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network
 from .untraced import without_tracing
 
@@ -46,15 +47,19 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     at_once = max(at_once_in(one) for one in grouped)
     bandwidth, latency, covariance = fit_network(slowest, ends, bucket_bytes, most, at_once)
     alone = [one.round_time for one in profile.rounds if one.ranks == 1] or [one.computed for one in grouped]
+    unequal = paces(grouped, most)
+    typical = np.array([1 / _pace(one, unequal) for one in grouped])
     recorded = [one for one in grouped if one.gradients]
     gradients = (
         np.array([g.bytes for g in recorded[0].gradients] if recorded else [], dtype=float),
-        np.mean([[g.ready for g in one.gradients] for one in recorded], axis=0) if recorded else np.empty(0),
+        np.mean([[g.ready / _pace(one, unequal) for g in one.gradients] for one in recorded], axis=0)
+        if recorded
+        else np.empty(0),
     )
     fitted = FittedRounds(
         job=profile.job,
-        ready=np.array([[bucket.ready for bucket in one.buckets] for one in grouped]),
-        computed=np.array([one.computed for one in grouped]),
+        ready=np.array([[bucket.ready for bucket in one.buckets] for one in grouped]) * typical[:, None],
+        computed=np.array([one.computed for one in grouped]) * typical,
         tail=float(np.mean([max(0.0, one.round_time - max(one.computed, _end(one))) for one in grouped])),
         alone=float(np.mean(alone)),
         bucket_bytes=bucket_bytes,
@@ -66,6 +71,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
         nominal=profile.cluster.bandwidth,
         ranks=most,
+        paces=unequal,
     )
     untraced = {point.workers: point.workers / point.steps_per_second for point in profile.throughputs}
     return without_tracing(fitted, profile.rounds, untraced)
@@ -76,6 +82,10 @@ def _by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:
     for one in rounds:
         groups.setdefault(one.number, []).append(one)
     return groups
+
+
+def _pace(one: Round, unequal: Sequence[float]) -> float:
+    return unequal[one.rank] if unequal else 1.0
 
 
 def _end(one: Round) -> float:

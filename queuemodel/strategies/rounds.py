@@ -41,7 +41,9 @@ def round_time(
     return np.maximum((ready + np.maximum(behind, alone)).max(axis=-1), computed)
 
 
-def slowest_of(rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int) -> Iterator[np.ndarray]:
+def slowest_of(
+    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] = ()
+) -> Iterator[np.ndarray]:
     """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
 
     Ranks are drawn from the recorded rows with a smooth spread around each (a smoothed bootstrap that keeps mean and
@@ -56,12 +58,15 @@ def slowest_of(rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: 
     samples : int
         Groups drawn.
     seed : int
+    paces : sequence of float
+        How many times as long the first ranks take; 1 for the others.
     """
     rng, draw = np.random.default_rng(seed), sampler(rounds)
     slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
     for wanted in ranks:
         while n < wanted:
-            np.maximum(slowest, draw(rng, samples), out=slowest)
+            pace = paces[n] if n < len(paces) else 1.0
+            np.maximum(slowest, pace * draw(rng, samples), out=slowest)
             n += 1
         yield np.maximum.accumulate(slowest, axis=1)
 

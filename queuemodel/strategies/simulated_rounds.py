@@ -172,6 +172,8 @@ def simulate_rounds(
     require_share(confidence, "simulate_rounds: confidence", open_ended=True)
     sizes, rows = model.pieces(seed)
     drawn = sampler(rows)(np.random.default_rng(seed), rounds * ranks).reshape(rounds, ranks, -1)
+    paces = model.fitted.paces[:ranks]
+    drawn[:, : len(paces)] *= np.array(paces)[:, None]
     drawn = np.maximum.accumulate(drawn, axis=-1)
     ready, computed = drawn[..., :-1], drawn[..., -1]
     slowest = drawn.max(axis=1)

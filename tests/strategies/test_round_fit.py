@@ -12,14 +12,15 @@ from queuemodel.training.rounds import Bucket, Round
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 
 
-def recorded(*, computed=1.0, start=0.0, tracing=1.0, cv=0.02, rounds=12, seed=1):
+def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, rounds=12, seed=1):
     """A job of two ranks: a large bucket ready after a quarter of the computation, a small one at its end.
 
-    Each reduction takes ``start`` seconds beside its bytes; ``tracing`` makes computation longer.
+    Each reduction takes ``start`` seconds beside its bytes; ``tracing`` makes computation longer, and ``slow`` that of
+    rank 1.
     """
     rng, made = np.random.default_rng(seed), []
     for number in range(rounds):
-        own = tracing * computed * (1 + cv * rng.standard_normal(2))
+        own = tracing * computed * (1 + cv * rng.standard_normal(2)) * [1.0, slow]
         slowest, over = own.max(), 0.0
         ends = []
         for size, share in zip(SIZES, (0.25, 1.0), strict=True):
@@ -72,3 +73,24 @@ def test_what_lies_between_rounds_is_the_same_for_more_ranks():
 def test_rounds_of_an_all_reduce_are_no_rates_of_servers():
     with pytest.raises(qm.ModelError, match="synchronous rounds only"):
         predict(with_rates(recorded(), {1: 1.0}), strategy="async-ps", workers=[2])
+
+
+@pytest.mark.parametrize("slow", [1.1, 1.5])
+def test_a_slow_rank_stays_the_only_one(slow):
+    """A round of eight with one slow rank, which all wait for; and not of four slow ones."""
+    fitted = fit_rounds(recorded(slow=slow, cv=0.05, rounds=200))
+    assert fitted.paces == pytest.approx((1.0, slow), rel=0.01)
+    rng = np.random.default_rng(2)
+    own = (1 + 0.05 * rng.standard_normal((20_000, 8))) * [slow, *[1.0] * 7]
+    over = np.zeros(len(own))
+    for size, share in zip(SIZES, (0.25, 1.0), strict=True):
+        over = np.maximum(over, share * own.max(axis=1)) + 1.75 * size / BANDWIDTH
+    curve = predict(recorded(slow=slow, cv=0.05, rounds=200), workers=[8])
+    assert 1 / curve.rounds_per_second[0] == pytest.approx(over.mean(), rel=0.01)
+    assert "rank 1 takes 1." in curve.note
+
+
+def test_ranks_that_differ_by_chance_are_alike():
+    """Of 80 recordings of equal ranks, hardly one is taken to have a slow rank."""
+    unequal = [fit_rounds(recorded(cv=0.05, seed=seed)).paces for seed in range(80)]
+    assert sum(map(bool, unequal)) <= 1
