@@ -9,11 +9,23 @@ import pytest
 NOTEBOOKS = Path(__file__).parent.parent.parent / "notebooks"
 
 
+#: What each predicts, the largest error that it may show (%), and its question of capacity.
+CLAIMS = {
+    "01-from-profile-to-decision": ({1, 2, 4, 8}, 15, "smallest within 3 h"),
+    "02-data-parallel": ({1, 2, 3, 4, 6, 8}, 4, "smallest within 1 h"),
+}
+
+
+@pytest.fixture(scope="module", params=CLAIMS)
+def name(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def executed():
-    """The first notebook, run in a kernel of its own."""
+def executed(name):
+    """A notebook, run in a kernel of its own."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    notebook = nbformat.read(NOTEBOOKS / "01-from-profile-to-decision.ipynb", as_version=4)
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the kernel's own start-up is not ours
         nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
@@ -39,27 +51,28 @@ def test_each_result_shows_itself(executed):
     shown = results(executed)
     for source, data in shown.items():
         assert data, f"shows nothing: {source}"
-        if source.splitlines()[-1] in ("profile", "model", "curve", "calibrated") or "qm.plan" in source:
+        if source.splitlines()[-1] in ("profile", "model", "curve", "calibrated", "rounds") or "qm.plan" in source:
             assert "<table>" in data["text/html"]
         if source.endswith(".figure"):
             assert len(data["image/png"]) > 10_000
     assert (
         "data:image/svg+xml;base64,"
-        in next(data for source, data in shown.items() if source.endswith("\ncurve"))["text/html"]
+        in next(data for source, data in shown.items() if source.endswith(("\ncurve", "\nrounds")))["text/html"]
     )
 
 
-def test_the_prediction_is_near_the_measurement(executed):
+def test_the_prediction_is_near_the_measurement(executed, name):
     (text,) = [data["text/plain"] for source, data in results(executed).items() if source.startswith("errors")]
     errors = {int(n): float(error) for n, error in re.findall(r"(\d+): '([-+][\d.]+)%'", text)}
-    assert errors.keys() == {1, 2, 4, 8}
-    assert max(map(abs, errors.values())) < 15
+    workers, largest, _ = CLAIMS[name]
+    assert errors.keys() == workers
+    assert max(map(abs, errors.values())) < largest
 
 
-def test_the_plan_names_a_number_of_workers(executed):
+def test_the_plan_names_a_number_of_workers(executed, name):
     for source, data in results(executed).items():
         if "qm.plan" in source:
-            assert re.search(r"smallest within 3 h\s+\d+", data["text/plain"])
+            assert re.search(CLAIMS[name][2] + r"\s+\d+", data["text/plain"])
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
