@@ -16,6 +16,7 @@ from queuemodel.comparison import compare
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.drawing import COLORS, finish
 from queuemodel.prediction import predict
+from queuemodel.strategies import AllReduceModel, simulate_rounds
 
 IMAGES = Path(__file__).parent / "images"
 CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergence.json"
@@ -116,10 +117,30 @@ def strategies() -> Axes:
     return compare(example_profile("ddp-alexnet-40"), workers=8, problem="logistic").plot()
 
 
+def all_reduce_curve() -> Axes:
+    """Data-parallel training predicted from two ranks, its limits, and what was measured with more."""
+    measured = [
+        (point.workers, x, (1 - NOISE) * x, (1 + NOISE) * x)
+        for point in example_throughputs("ddp-alexnet-40")
+        for x in [point.steps_per_second]
+    ]
+    curve = predict(example_profile("ddp-alexnet-40"), workers=range(1, 13))
+    return curve.plot(measured=measured, label="predicted from two ranks")
+
+
+def all_reduce_round() -> Axes:
+    """A simulated round of eight ranks, as one of them sees it."""
+    model = qm.fit(example_profile("ddp-alexnet-40"), strategy="all-reduce")
+    assert isinstance(model, AllReduceModel)
+    return simulate_rounds(model, ranks=8, rounds=100).plot()
+
+
 FIGURES = {
     "strategies": strategies,
     "convergence": convergence,
     "all-reduce": all_reduce,
+    "all-reduce-curve": all_reduce_curve,
+    "all-reduce-round": all_reduce_round,
     "readme": readme,
     "step-time": step_time,
     "efficiency": efficiency,
