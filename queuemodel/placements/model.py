@@ -18,7 +18,8 @@ from .alone import Alone
 from .law import PARAMETERS, step_time
 from .measured import MOST_EXAMPLES, MOST_GPUS, PlacedStep
 
-DRAWS = 400
+#: A measurement that is off by so many times the error of one is doubted.
+DOUBT = 5.0
 
 #: A parameter of which the measurements leave less than this share of the prior's spread open is told by them.
 TOLD = 0.7
@@ -35,8 +36,8 @@ class PlacementModel(Result):
     measured : tuple of PlacedStep
     alone : Alone
         Steps on one GPU.
-    mode, covariance : ndarray, shapes (6,), (6, 6)
-        The parameters of `queuemodel.placements.law`, and how sure they are.
+    mode, draws : ndarray, shapes (6,), (B, 6)
+        The parameters of `queuemodel.placements.law`: the likeliest, and draws from the posterior.
     prior_spread : ndarray, shape (6,)
         Standard deviations before anything was measured.
     error : float
@@ -46,7 +47,7 @@ class PlacementModel(Result):
     measured: tuple[PlacedStep, ...]
     alone: Alone
     mode: np.ndarray
-    covariance: np.ndarray
+    draws: np.ndarray
     prior_spread: np.ndarray
     error: float
 
@@ -57,7 +58,7 @@ class PlacementModel(Result):
 
     @cached_property
     def note(self) -> str:
-        """What this fit cannot know."""
+        """What this fit cannot know, and which measurement does not fit the others."""
         told = self._told()
         unknown = [
             why
@@ -68,7 +69,13 @@ class PlacementModel(Result):
             )
             if not told[name]
         ]
-        return f"assumed rather than measured: {', '.join(unknown)}" if unknown else ""
+        notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
+        off = [abs(np.log(p.step_time / self._seconds(p))) for p in self.measured]
+        if max(off) > DOUBT * self.error:
+            p = self.measured[int(np.argmax(off))]
+            what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
+            notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
+        return "; ".join(notes)
 
     def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
         """Seconds of a step.
@@ -90,9 +97,8 @@ class PlacementModel(Result):
         placed = PlacedStep(
             nodes=nodes, gpus=gpus, batch_size=batch_size, step_time=1.0, gpus_per_node=gpus_per_node or 0
         )
-        compute = self._compute(batch_size, placed.nodes)
-        shape = np.array([[placed.nodes], [placed.gpus], [placed.gpus_per_node]])
-        return float(step_time(self.mode, compute, *shape)[0])
+        self._compute(batch_size, placed.nodes)
+        return self._seconds(placed)
 
     def throughput(
         self,
@@ -132,11 +138,12 @@ class PlacementModel(Result):
         k, fullest = -(-N // g), np.minimum(N, g)
         compute = self._compute(size, int(k.max()))
         rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
-        draws = rng.multivariate_normal(self.mode, self.covariance, size=DRAWS)
-        spread = np.exp(self.error * rng.standard_normal((DRAWS, 1)))
+        spread = np.exp(self.error * rng.standard_normal((len(self.draws), 1)))
         X = N / step_time(self.mode, compute, k, N, fullest)
         tail = (1.0 - confidence) / 2
-        lower, upper = np.quantile(N / (spread * step_time(draws, compute, k, N, fullest)), [tail, 1.0 - tail], axis=0)
+        lower, upper = np.quantile(
+            N / (spread * step_time(self.draws, compute, k, N, fullest)), [tail, 1.0 - tail], axis=0
+        )
         return ThroughputCurve(
             workers=N,
             steps_per_second=X,
@@ -162,7 +169,7 @@ class PlacementModel(Result):
         """What was fitted, and how far to trust it."""
         forward, straggling, across, inside, sharing, growth = self.mode
         share = 1.0 / (1.0 + np.exp(-forward))
-        error, told = dict(zip(PARAMETERS, np.sqrt(np.diag(self.covariance)), strict=True)), self._told()
+        error, told = dict(zip(PARAMETERS, _spread(self.draws), strict=True)), self._told()
         rows = (
             ("forward share", share, "", "forward", share * (1 - share), "of a step's computation, before gradients"),
             ("straggling", np.exp(straggling), "", "straggling", None, "spread of a GPU's step, relative to its mean"),
@@ -187,8 +194,12 @@ class PlacementModel(Result):
         """What was measured, and what the fit cannot know."""
         return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")
 
+    def _seconds(self, placed: PlacedStep) -> float:
+        shape = np.array([[placed.nodes], [placed.gpus], [placed.gpus_per_node]])
+        return float(step_time(self.mode, self.alone.at(placed.batch_size), *shape)[0])
+
     def _told(self) -> dict[str, bool]:
-        narrowed = np.sqrt(np.diag(self.covariance)) < TOLD * self.prior_spread
+        narrowed = _spread(self.draws) < TOLD * self.prior_spread
         return dict(zip(PARAMETERS, narrowed.tolist(), strict=True))
 
     def _batch_size(self, batch_size: int | None) -> int:
@@ -209,3 +220,8 @@ class PlacementModel(Result):
                 f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
             )
         return self.alone.at(batch_size)
+
+
+def _spread(draws: np.ndarray) -> np.ndarray:
+    """Half the width of the central 68 %, which bears skewed tails."""
+    return np.asarray(np.diff(np.quantile(draws, [0.15866, 0.84134], axis=0), axis=0)[0] / 2)

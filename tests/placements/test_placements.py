@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.placements import law
 from queuemodel.prediction import predict
-from validation.pollux.placements import applications, covered, far_of, fit_near, left_out, predicted, single
+from validation.pollux.placements import asked, covered, left_out, predicted
 
 #: Forward share a third, no straggling, 0.4 s between two nodes, 0.05 s in one, shared link, growth.
 TRUE = np.array([np.log(0.5), -20.0, np.log(0.4), np.log(0.05), 0.2, 0.3])
@@ -119,29 +119,46 @@ def test_intervals_cover_what_the_prior_draws():
     assert 0.8 <= np.mean(inside) <= 0.97
 
 
-@pytest.fixture(scope="module")
-def pollux():
-    return applications()
-
-
-def test_nodes_of_one_gpu_in_the_pollux_traces(pollux):
+def test_nodes_of_one_gpu_in_the_pollux_traces():
     """From 1 and 2 nodes to 6, 8, 12 and 16, without the application in what chose the growth (docs/explanation)."""
-    points = {name: single(own) for name, own in pollux.items()}
-    models, far = {n: fit_near(own) for n, own in points.items()}, {n: far_of(own) for n, own in points.items()}
-    errors = np.abs(np.concatenate([predicted(models[name], far[name]) for name in far]))
+    models, far = asked("one GPU per node")
+    errors = np.abs(np.concatenate([predicted(models[key], far[key]) for key in far]))
     assert len(errors) == 192
     assert errors.mean() < 0.09
     assert np.abs(np.concatenate(list(left_out(models, far).values()))).mean() < 0.1
-    wrong = {n: dataclasses.replace(m, mode=np.append(m.mode[:5], 0.4)) for n, m in models.items()}
-    assert np.abs(np.concatenate([predicted(wrong[name], far[name]) for name in far])).mean() > 0.11
+    wrong = {key: dataclasses.replace(m, mode=np.append(m.mode[:5], 0.4)) for key, m in models.items()}
+    assert np.abs(np.concatenate([predicted(wrong[key], far[key]) for key in far])).mean() > 0.11
+    apart, own = asked("one GPU per node, one batch size at a time")
+    alone = np.abs(np.concatenate([predicted(apart[key], own[key]) for key in own]))
+    assert errors.mean() < 0.85 * alone.mean()
 
 
-def test_all_placements_in_the_pollux_traces(pollux):
-    models, far = {n: fit_near(own) for n, own in pollux.items()}, {n: far_of(own) for n, own in pollux.items()}
-    errors = np.abs(np.concatenate([predicted(models[name], far[name]) for name in far]))
+def test_all_placements_in_the_pollux_traces():
+    models, far = asked("all placements")
+    errors = np.abs(np.concatenate([predicted(models[key], far[key]) for key in far]))
     assert len(errors) == 1561
     assert errors.mean() < 0.13
-    assert np.concatenate([covered(models[name], far[name]) for name in far]).mean() >= 0.85
+    assert np.concatenate([covered(models[key], far[key]) for key in far]).mean() >= 0.85
+
+
+def test_an_all_reduce_that_hides_may_be_anything_up_to_a_limit():
+    """Two nodes are as fast as one: the posterior of the all-reduce is flat below that limit."""
+    times = {(1, 1): 0.1, (2, 2): 0.102}
+    points = [qm.PlacedStep(nodes=k, gpus=n, batch_size=8, step_time=t) for (k, n), t in times.items()]
+    curve = qm.fit_placements(points).throughput([1, 2, 16])
+    assert curve.lower[1] == pytest.approx(2 / 0.102, rel=0.12)
+    assert curve.upper[1] == pytest.approx(2 / 0.102, rel=0.12)
+    assert curve.lower[2] > 0.6 * curve.steps_per_second[2]
+
+
+def test_a_measurement_that_does_not_fit_is_named_and_counts_little():
+    points = table(noise=0.02)
+    assert "does not fit" not in qm.fit_placements(points).note
+    wrong = qm.PlacedStep(nodes=2, gpus=4, batch_size=16, step_time=3.0)
+    model = qm.fit_placements([*points, wrong])
+    assert model.note.startswith("3 s with 4 GPU(s) on 2 node(s), batch 16: does not fit the other measurements")
+    before = qm.fit_placements(points).step_time(nodes=8, gpus=8, batch_size=16)
+    assert model.step_time(nodes=8, gpus=8, batch_size=16) == pytest.approx(before, rel=0.05)
 
 
 def test_a_curve_says_what_it_is_of():

@@ -18,7 +18,7 @@ from queuemodel import RoundModel, Throughput
 from queuemodel.training.prior import RoundPrior, round_prior
 
 from ..prior import NO_JOB
-from .placements import applications, far_of, fit_near, predicted, single
+from .placements import asked, predicted
 
 
 def jobs(folder: Path) -> Iterator[dict[int, float]]:
@@ -56,7 +56,8 @@ def main() -> None:
     for name, prior in {**forms, "ring, bandwidth": None}.items():
         error = np.abs(errors(folder, prior))
         _print(name, error)
-    joint = [predicted(fit_near(points), far_of(points)) for points in map(single, applications().values())]
+    models, far = asked("one GPU per node")
+    joint = [predicted(model, far[key]) for key, model in models.items()]
     _print("all batch sizes of an application together", np.abs(np.concatenate(joint)))
 
 

@@ -31,10 +31,7 @@ nodes. How an all-reduce grows beyond two nodes was assumed after seeing these; 
 growth which serves the measurements of the other applications best.
 """
 
-QUESTIONS: dict[str, Callable[[Sequence[PlacedStep]], Sequence[PlacedStep]]] = {
-    "one GPU per node": lambda points: single(points),
-    "all placements": lambda points: points,
-}
+Key = tuple[str, int]
 
 
 def applications() -> dict[str, list[PlacedStep]]:
@@ -47,6 +44,20 @@ def single(points: Sequence[PlacedStep]) -> list[PlacedStep]:
     own = [point for point in points if point.gpus_per_node == 1]
     sizes = [{point.batch_size for point in own if point.nodes == nodes} for nodes in (1, 2)]
     return [point for point in own if point.batch_size in sizes[0] & sizes[1]]
+
+
+def batch_by_batch(points: Sequence[PlacedStep]) -> list[list[PlacedStep]]:
+    """The same, each batch size apart."""
+    own = single(points)
+    return [[p for p in own if p.batch_size == size] for size in sorted({p.batch_size for p in own})]
+
+
+#: What is fitted together.
+QUESTIONS: dict[str, Callable[[Sequence[PlacedStep]], Sequence[Sequence[PlacedStep]]]] = {
+    "one GPU per node, one batch size at a time": batch_by_batch,
+    "one GPU per node": lambda points: [single(points)],
+    "all placements": lambda points: [points],
+}
 
 
 def fit_near(points: Sequence[PlacedStep]) -> PlacementModel:
@@ -78,17 +89,28 @@ def covered(model: PlacementModel, points: Sequence[PlacedStep]) -> np.ndarray:
     return np.concatenate(inside)
 
 
-def left_out(models: dict[str, PlacementModel], far: dict[str, list[PlacedStep]]) -> dict[str, np.ndarray]:
+def asked(question: str) -> tuple[dict[Key, PlacementModel], dict[Key, list[PlacedStep]]]:
+    """Models of what stands near, and what is far, by application and number of the fit."""
+    groups = {
+        (name, number): group
+        for name, own in applications().items()
+        for number, group in enumerate(QUESTIONS[question](own))
+        if far_of(group)
+    }
+    return {key: fit_near(group) for key, group in groups.items()}, {key: far_of(g) for key, g in groups.items()}
+
+
+def left_out(models: dict[Key, PlacementModel], far: dict[Key, list[PlacedStep]]) -> dict[Key, np.ndarray]:
     """Errors of each application with the growth that serves the measurements of the others best."""
     tried = {
-        name: [np.abs(predicted(_growing(model, growth), far[name])) for growth in GROWTHS]
-        for name, model in models.items()
+        key: [np.abs(predicted(_growing(model, growth), far[key])) for growth in GROWTHS]
+        for key, model in models.items()
     }
     found = {}
-    for name, model in models.items():
-        others = [np.concatenate([errors[i] for o, errors in tried.items() if o != name]) for i in range(len(GROWTHS))]
-        best = int(np.argmin([errors.mean() for errors in others]))
-        found[name] = predicted(_growing(model, GROWTHS[best]), far[name])
+    for key, model in models.items():
+        others = [errors for other, errors in tried.items() if other[0] != key[0]]
+        means = [np.concatenate([errors[i] for errors in others]).mean() for i in range(len(GROWTHS))]
+        found[key] = predicted(_growing(model, GROWTHS[int(np.argmin(means))]), far[key])
     return found
 
 
@@ -108,16 +130,16 @@ def placements_section() -> str:
         told = f"{abs(errors).mean():.1%} | {errors.mean():+.1%} | {inside.mean():.0%} | {abs(others).mean():.1%}"
         lines.append(f"| {title} | {name} | {len(errors)} | {told} |".replace("%", " %"))
 
-    for title, chosen in QUESTIONS.items():
-        points = {name: chosen(own) for name, own in applications().items()}
-        far = {name: far_of(own) for name, own in points.items()}
-        models = {name: fit_near(own) for name, own in points.items()}
-        errors = {name: predicted(model, far[name]) for name, model in models.items()}
-        inside = {name: covered(model, far[name]) for name, model in models.items()}
-        others = left_out(models, far)
-        for name in models:
-            row(title, name, errors[name], inside[name], others[name])
-        row(title, "**all**", *(np.concatenate(list(one.values())) for one in (errors, inside, others)))
+    for title in QUESTIONS:
+        models, far = asked(title)
+        parts = (
+            {key: predicted(model, far[key]) for key, model in models.items()},
+            {key: covered(model, far[key]) for key, model in models.items()},
+            left_out(models, far),
+        )
+        for name in dict.fromkeys(name for name, _ in models):
+            row(title, name, *(np.concatenate([own for key, own in part.items() if key[0] == name]) for part in parts))
+        row(title, "**all**", *(np.concatenate(list(part.values())) for part in parts))
     return "\n".join([SECTION, *lines]) + "\n"
 
 
