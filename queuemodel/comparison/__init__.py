@@ -3,6 +3,7 @@
     candidates  the strategies by name: what each does to the loss, and how its time is predicted
     timing      what the profile says of the time of each: computation, transfers of fewer bytes, gradients
     compare     runs each on a problem in simulated time, or asks a law of convergence
+    orders      orders of completion from a simulated cluster
     result      the table and its questions; figures: loss against time, time against nodes
 
 Time comes from the models of the profile (`queuemodel.prediction`), steps from training itself (`queuemodel.descent`).
@@ -10,6 +11,7 @@ Time comes from the models of the profile (`queuemodel.prediction`), steps from 
 
 from .candidates import NAMES, Candidate
 from .compare import compare
+from .orders import simulated_order
 from .result import Compared, Comparison
 
-__all__ = ["NAMES", "Candidate", "Compared", "Comparison", "compare"]
+__all__ = ["NAMES", "Candidate", "Compared", "Comparison", "compare", "simulated_order"]

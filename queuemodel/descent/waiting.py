@@ -27,7 +27,7 @@ class ServerSGD(Strategy):
     backup workers (Chen et al. 2016).
 
     A step of the loop is one gradient. Times follow from the clock's durations alone, or from an ``order`` that was
-    recorded or simulated: then staleness is that of the cluster (`queuemodel.strategies.recorded_order`).
+    recorded or simulated: then staleness is that of the cluster (`queuemodel.comparison.simulated_order`).
 
     Attributes
     ----------
