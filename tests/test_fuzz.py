@@ -6,12 +6,21 @@ import pytest
 
 from verification.fuzz import FORMATS, check_seeds, one, positive
 
-FILES = {"profile": 100, "csv": 100, "placements": 60, "network": 150, "jmva": 150, "workload": 150, "trace": 10}
+FILES = {
+    "profile": 100,
+    "csv": 100,
+    "placements": 60,
+    "network": 150,
+    "jmva": 150,
+    "workload": 150,
+    "trace": 10,
+    "ranks": 12,
+}
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_damaged_files_are_refused_in_one_line_or_read_as_sound_numbers(tmp_path, kind):
-    if kind == "trace":
+    if kind in ("trace", "ranks"):
         pytest.importorskip("tensorflow", reason="reading traces needs TensorFlow")
     seeds = FORMATS[kind].seeds()
     check_seeds(kind, seeds, tmp_path)

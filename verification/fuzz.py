@@ -31,6 +31,7 @@ from tqdm import tqdm
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.network import read_jmva, write_jmva
+from queuemodel.prediction import predict
 from queuemodel.scheduling import FIFO, simulate
 from queuemodel.scheduling.workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_workload
 from queuemodel.traces.curve import trace_throughput
@@ -268,6 +269,32 @@ def check_trace(path: Path, _: bool) -> None:
     curve_of(qm.fit(profile))
 
 
+#: Runs of two ranks, by the end of their files' names.
+RANKS = {".pt.trace.json": "ddp/ddp-alexnet-40/trace_n2", ".xplane.pb": "mirrored/mlp/trace_n2"}
+
+
+def rank_files() -> dict[str, bytes]:
+    """Recordings of one rank of two, unpacked and packed."""
+    paths = [ROOT / "tests" / "data" / run / f"rank0{end}.gz" for end, run in RANKS.items()]
+    packed = {path.name: path.read_bytes() for path in paths}
+    return packed | {name.removesuffix(".gz"): gzip.decompress(content) for name, content in packed.items()}
+
+
+def check_ranks(path: Path, _: bool) -> None:
+    """A run of two ranks, one of them damaged, that is read is a profile that predicts."""
+    from queuemodel.adapters import pytorch, tensorflow
+
+    with tempfile.TemporaryDirectory() as folder:
+        end = next(end for end in RANKS if path.name.removesuffix(".gz").endswith(end))
+        other = ROOT / "tests" / "data" / RANKS[end] / f"rank1{end}.gz"
+        for name, content in ((other.name, other.read_bytes()), (path.name, path.read_bytes())):
+            (Path(folder) / name).write_bytes(content)
+        read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_traces
+        profile = read([folder], batch_size=32)
+    assert qm.Profile.from_json(profile.to_json()) == profile
+    positive(predict(profile, workers=[1, 2, 4]).steps_per_second)
+
+
 FORMATS = {
     "profile": Format(profiles, check_profile),
     "csv": Format(tables, check_table),
@@ -276,6 +303,7 @@ FORMATS = {
     "jmva": Format(jmva_files, check_jmva),
     "workload": Format(workload_files, check_workload),
     "trace": Format(traces, check_trace),
+    "ranks": Format(rank_files, check_ranks),
 }
 
 
