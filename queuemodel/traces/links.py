@@ -130,7 +130,7 @@ def estimate_links(profile: Profile) -> Links:
     return Links(found.get("fetch", either), found.get("push", either))
 
 
-def _busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
+def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
     """Transfers in order of arrival, split where the link fell idle."""
     period: list[Operation] = []
     until = 0.0
@@ -147,7 +147,7 @@ def _busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
 def _fit(steps: list[list[Operation]]) -> Link:
     rows = []  # step, 1, tensors so far, bytes so far, seconds since the period's start, weight
     for number, transfers in enumerate(steps):
-        for period in _busy_periods(transfers):
+        for period in busy_periods(transfers):
             start, so_far = min(o.start for o in period), 0
             for i, transfer in enumerate(sorted(period, key=lambda o: o.end), 1):
                 so_far += transfer.bytes
@@ -178,7 +178,7 @@ def _best_periods(steps: list[list[Operation]]) -> Link:
     Connections with several servers share the worker's link, and often do not fill it together; what is in
     transmission when a tensor arrives belongs to several tensors, so only whole periods tell.
     """
-    periods = [period for transfers in steps for period in _busy_periods(transfers)]
+    periods = [period for transfers in steps for period in busy_periods(transfers)]
     sizes = np.array([sum(o.bytes for o in period) for period in periods])
     seconds = np.array([max(o.end for o in period) - min(o.start for o in period) for period in periods])
     large = sizes >= 0.5 * sizes.max()
