@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -37,9 +38,11 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     servers = _servers(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, handover = float(profile.values("compute").mean()), HANDOVER.get(profile.cluster.congestion_control, 0.0)
+    rng = np.random.default_rng(seed)
+    drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
-        _demands(means, sizes, servers.count)
-        for means in (steps.mean(axis=0), _means(steps, np.random.default_rng(seed)))
+        _demands(means, sizes / _rate(profile, which)[..., None] if servers.count > 1 and sizes.all() else math.inf)
+        for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
     rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, handover=handover)
@@ -89,13 +92,22 @@ def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0)))
 
 
-def _demands(means: np.ndarray, sizes: np.ndarray, servers: int) -> Demands:
-    """Demands of mean phases and step times (..., 4), so that they add up to the step."""
+def _rate(profile: Profile, which: np.ndarray) -> np.ndarray:
+    """Bytes per second (...) that a link carries: the faster direction's, in half of the steps ``which`` (..., n).
+
+    One worker's link slows what several servers send at once, and where their connections overflow it, they wait for
+    retransmission timers (0.2 s and more): time of that step's, but no link's. Rates of single steps tell, not means.
+    """
+    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    size, busy = (np.array([profile.values(way[i]) for way in ways]) for i in (0, 1))
+    rates = np.where(busy > 0, size / np.where(busy > 0, busy, 1.0), 0.0)
+    return np.maximum(np.median(rates[:, which], axis=-1).max(axis=0), 1e-300)
+
+
+def _demands(means: np.ndarray, most: np.ndarray | float) -> Demands:
+    """Demands of mean phases, transfers at most so long, and step times (..., 4): they add up to the step."""
     busy, step = means[..., :3].copy(), means[..., 3]
-    if servers > 1 and sizes.all():
-        # One worker's link slows what several servers send at once; the faster direction shows what a link carries.
-        rate = (sizes / np.maximum(busy[..., :2], 1e-300)).max(axis=-1, keepdims=True)
-        busy[..., :2] = np.minimum(busy[..., :2], sizes / rate)
+    busy[..., :2] = np.minimum(busy[..., :2], most)
     total = busy.sum(axis=-1)
     # Transfers that overlap each other exceed the step: the stations then share it in proportion.
     busy = busy * np.minimum(1.0, step / np.maximum(total, 1e-300))[..., None]

@@ -131,6 +131,16 @@ def test_several_workers_on_several_servers_keep_their_measured_throughput(serve
     assert model.throughput([1]).at(1) > 1 / step(fetch=0.5, push=0.3).step_time
 
 
+def test_waiting_for_a_retransmission_timer_is_no_links_time():
+    """Two of twelve fetches from several servers took 0.6 s longer: so much longer is a step, on average by 0.1 s."""
+    steps = [step(fetch=0.4, push=0.2, overlap=0.1)] * 10 + [step(fetch=1.0, push=0.2, overlap=0.1)] * 2
+    several, one = (qm.fit(profile(steps, servers=servers)) for servers in (2, 1))
+    assert float(several.demands.fetch) == pytest.approx(0.4)
+    assert float(one.demands.fetch) == pytest.approx(0.5)  # a link of its own may be as slow as that
+    for model in (several, one):
+        assert float(model.demands.total) == pytest.approx(0.5 + 0.5 + 0.2 + 0.01 - 0.1)
+
+
 def test_a_workers_own_link_does_not_slow_several_servers():
     """The faster direction shows what a link carries: 2 MB in 0.1 s, so the 1 MB pushed in 0.3 s need 0.05 s of it."""
     recorded = step(fetch=0.1, push=0.3)
