@@ -1,7 +1,7 @@
 """Throughput of distributed training against node count, from a short profile and a closed queueing network."""
 
 from ._version import __version__
-from .convergence import Convergence, fit_convergence
+from .convergence import Convergence, NoiseScale, fit_convergence, noise_scale
 from .errors import (
     DataError,
     ExtrapolationWarning,
@@ -86,6 +86,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelError",
     "Network",
+    "NoiseScale",
     "Operation",
     "Parameter",
     "PhaseType",
@@ -121,6 +122,7 @@ __all__ = [
     "knee_width",
     "log_normalizing_constants",
     "marginal_distribution",
+    "noise_scale",
     "plan",
     "proportional_bounds",
     "queue_length_variance",

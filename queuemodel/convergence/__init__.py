@@ -6,5 +6,6 @@ fit             from seeds at a few batch sizes to examples at any, with interva
 """
 
 from .fit import Convergence, fit_convergence
+from .gradient_noise import NoiseScale, noise_scale
 
-__all__ = ["Convergence", "fit_convergence"]
+__all__ = ["Convergence", "NoiseScale", "fit_convergence", "noise_scale"]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Relative spread between seeds, and how many seeds that assumption is worth at each batch size.
 SEED_SPREAD, ASSUMED_SEEDS = 0.05, 2
 MOST_EXAMPLES = 10**15
+#: How far the noise scale is from the critical batch: half an order of magnitude either way (assumed after McCandlish
+#: et al., who find agreement within one).
+NOISE_SCALE_SPREAD = 0.5 * float(np.log(10.0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +134,10 @@ class Convergence(Result):
 
 
 def fit_convergence(
-    measured: Iterable[tuple[int, Sequence[float]]], *, prior: ConvergencePrior | None = None
+    measured: Iterable[tuple[int, Sequence[float]]],
+    *,
+    noise_scale: float | None = None,
+    prior: ConvergencePrior | None = None,
 ) -> Convergence:
     """Fit how many examples training needs to reach a target, by batch size.
 
@@ -143,6 +149,8 @@ def fit_convergence(
     ----------
     measured : iterable of (batch_size, examples)
         Batch size of a whole step, and the examples until the target with each seed; epochs will do, if all are.
+    noise_scale : float, optional
+        Of the gradients (`noise_scale`); the critical batch is near it, by an order of magnitude.
     prior : ConvergencePrior, optional
         That of the package unless given.
 
@@ -183,7 +191,11 @@ def fit_convergence(
     mean = np.array([np.mean(seeds[size]) for size in sizes])
     squares = np.array([np.var(seeds[size]) * len(seeds[size]) for size in sizes]) / mean**2
     spread = np.sqrt((squares + ASSUMED_SEEDS * SEED_SPREAD**2) / (count - 1 + ASSUMED_SEEDS))
-    return Convergence(np.array(sizes), count, mean, spread, prior or convergence_prior())
+    prior = prior or convergence_prior()
+    if noise_scale is not None:
+        scale = require_number(noise_scale, "fit_convergence: noise_scale", positive=True, unit="examples")
+        prior = prior.knowing(float(np.log(scale / sizes[0])), NOISE_SCALE_SPREAD)
+    return Convergence(np.array(sizes), count, mean, spread, prior)
 
 
 def _tails(confidence: float) -> np.ndarray:

@@ -7,7 +7,7 @@ The numbers are in convergence_prior.json beside this module, with their sources
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -32,6 +32,12 @@ class ConvergencePrior:
     centre: float
     spread: float
     deviations: dict[float, float]
+
+    def knowing(self, log_ratio: float, spread: float) -> ConvergencePrior:
+        """The prior after an estimate of the logarithm of the critical batch, with its standard error."""
+        share = self.spread**2 / (self.spread**2 + spread**2)
+        centre = self.centre + share * (log_ratio - self.centre)
+        return replace(self, centre=centre, spread=spread * share**0.5)
 
     def log_density(self, log_ratio: np.ndarray) -> np.ndarray:
         """Of the logarithm of the critical batch in smallest batches, up to a constant."""
