@@ -61,9 +61,11 @@ def told(profile, name):
     return msgspec.structs.replace(profile, cluster=cluster)
 
 
-def test_all_but_one_series_were_measured_with_bbr(profiles):
-    kinds = {folder.name: profile.cluster.congestion_control for folder, profile in profiles}
-    assert {name for name, kind in kinds.items() if kind != "bbr"} == {"alexnet-60-reno"}
+def test_series_know_their_network(profiles):
+    kinds = {folder.name: (p.cluster.congestion_control, p.cluster.buffer) for folder, p in profiles}
+    assert kinds["alexnet-60"] == kinds["resnet50-60"] == ("bbr", 0.012)
+    assert kinds["alexnet-60-cubic-25ms"] == kinds["resnet50-60-2ps-cubic-25ms"] == ("cubic", 0.025)
+    assert kinds["vgg16-60-reno-4ms"] == ("reno", 0.004)
 
 
 def test_barrier_and_unequal_machines():
