@@ -209,9 +209,21 @@ def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[Plac
     return read_placements(path) if holds_placements(path) else read_throughputs(path)
 
 
-def measured_besides(paths: Iterable[str | os.PathLike[str]]) -> list[Throughput | Profile]:
-    """Read what was measured besides a profile: tables of throughputs (.csv), and profiles of several workers."""
+def measured_besides(
+    data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
+    paths: Iterable[str | os.PathLike[str]],
+    points: Iterable[tuple[int, float | None, float]] = (),
+) -> list[Throughput | Profile]:
+    """
+    Read what was measured besides: tables of throughputs (.csv), and profiles of several workers.
+
+    Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
+    """
     found: list[Throughput | Profile] = []
     for path in paths:
         found += read_throughputs(path) if Path(path).suffix.lower() == ".csv" else [Profile.load(path)]
-    return found
+    servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1)
+    return found + [
+        Throughput(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
+        for n, bandwidth, speed in points
+    ]

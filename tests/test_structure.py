@@ -24,7 +24,7 @@ LAYERS = [
     {"strategies"},
     {"placements"},
     {"prediction"},
-    {"comparison"},
+    {"comparison", "measuring"},
     {"plotting", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]

@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "compare",
     "demo": "demo",
     "import-trace": "import_trace",
+    "next-measurement": "next_measurement",
     "plan": "predict",
     "predict": "predict",
     "profile": "profile",
@@ -49,6 +50,7 @@ def cli() -> None:
     queuemodel profile cnn -o cnn.json                       profile a real parameter server and worker
     queuemodel import-trace traces/ --batch-size 32 -o p.json
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
+    queuemodel next-measurement cnn.json --workers 16        which minute of training would tell most
     queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
     queuemodel simulate cnn.json --workers 8 --trace timeline.json
     queuemodel compare cnn.json --workers 8 --problem logistic

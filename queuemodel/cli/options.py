@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..checks import require_count, require_number, require_seed, require_share
-from ..errors import QueueModelError
+from ..errors import DataError, QueueModelError
 from ..training.job import CONGESTION_CONTROLS
 from ..units import parse_bandwidth, parse_duration, parse_size
 
@@ -59,6 +59,33 @@ class Counts(click.ParamType):
         return counts
 
 
+class Runs(click.ParamType):
+    """A run on the profiled machines: ``4`` workers, ``4@5Gbit/s`` on other links; with what came out ``4=1.74``."""
+
+    def __init__(self, *, measured: bool) -> None:
+        self.measured = measured
+        self.name = "WORKERS[@BANDWIDTH]" + ("=STEPS/S" if measured else "")
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, float | None, float | None]:
+        """Workers, bandwidth and steps per second; None for what is not told."""
+        if not isinstance(value, str):
+            return value
+        run, equals, speed = value.partition("=")
+        workers, at, bandwidth = run.partition("@")
+        try:
+            if bool(equals) != self.measured:
+                raise DataError(f"must be like {'4=1.74 or 4@5Gbit/s=1.1' if self.measured else '4 or 4@5Gbit/s'}")
+            return (
+                require_count(_whole(workers), "workers", most=LARGEST),
+                parse_bandwidth(bandwidth) if at else None,
+                require_number(_real(speed), "steps per second", positive=True) if equals else None,
+            )
+        except QueueModelError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
 def _whole(text: str) -> int | str:
     try:
         return int(text)
@@ -98,6 +125,20 @@ CONGESTION_CONTROL = click.option(
     "--congestion-control", type=click.Choice(CONGESTION_CONTROLS), help="TCP's in the hosts, for the simulation."
 )
 BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")
+
+
+THROUGHPUTS = click.option(
+    "--throughputs",
+    type=click.Path(dir_okay=False),
+    multiple=True,
+    help="Measured besides: a CSV, or a profile of several workers; may be repeated.",
+)
+MEASURED = click.option(
+    "--measured",
+    type=Runs(measured=True),
+    multiple=True,
+    help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
+)
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:

@@ -25,10 +25,12 @@ from .options import (
     DATASET_SIZE,
     DURATION,
     INNER_SHARE,
+    MEASURED,
     PICTURES,
     POSITIVE,
     SEED,
     SIZE,
+    THROUGHPUTS,
     csv_text,
     format_option,
 )
@@ -53,8 +55,8 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--form", type=click.Choice(["links", "single"]), default="links", show_default=True,
                          help="Of the network: separate links and update, or one server station."),
-            click.option("--throughputs", type=click.Path(dir_okay=False), multiple=True,
-                         help="Measured besides: a CSV, or a profile of several workers; may be repeated."),
+            THROUGHPUTS,
+            MEASURED,
             click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
             click.option("--gpus-per-node", type=COUNT, help="Step times by placement: GPUs of a node."),
             click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s."),
@@ -81,12 +83,14 @@ def _prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _curve(
     profile: str,
     throughputs: tuple[str, ...],
+    measured: tuple[tuple[int, float | None, float], ...],
     batch_size: int | None,
     **options: Any,
 ) -> ThroughputCurve:
+    data = load(profile)
     return predict_curve(
-        load(profile),
-        throughputs=measured_besides(throughputs),
+        data,
+        throughputs=measured_besides(data, throughputs, measured),
         batch_size=batch_size,
         progress=sys.stderr.isatty(),
         **options,
@@ -108,7 +112,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
     Examples:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s --format json
-      queuemodel predict profile.json --throughputs measured.csv
+      queuemodel predict profile.json --measured 4=1.74
       queuemodel predict throughputs.csv --workers 1:16
       queuemodel predict throughputs.csv --strategy all-reduce
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4 --workers 1:64

@@ -40,8 +40,10 @@ class Calibration(Result):
         Machines and numbers of workers at which they were; the first are the profiled ones.
     asked : int
         Which of them are those asked for.
-    simulated : ndarray
-        Logarithms of throughput there, of the likeliest network beforehand.
+    parameter_servers : int
+        Of the profile.
+    networks : ndarray, shape (M, P)
+        Logarithms of throughput there by all networks, the likeliest beforehand first.
     before, after : Ensemble
         What was thought of it, and what is thought now.
     measured : tuple of Throughput
@@ -53,17 +55,44 @@ class Calibration(Result):
     among: tuple[Variant, ...]
     sites: tuple[Site, ...]
     asked: int
-    simulated: np.ndarray
+    parameter_servers: int
+    networks: np.ndarray
     before: Ensemble
     after: Ensemble
-    measured: tuple[Throughput, ...]
+    measured: tuple[Throughput, ...] = ()
     doubted: tuple[Throughput, ...] = ()
+
+    def given(self, measured: Sequence[Throughput]) -> Calibration:
+        """What is thought when these are measured, instead of others, at numbers of workers that were simulated."""
+        untraced = untraced_throughput(measured, self.parameter_servers)
+        simulated = replace(self.before, logs=np.broadcast_to(self.networks, self.before.logs.shape))
+        before = _untraced(simulated, self.sites, untraced, self.kinds[0])
+        at = [self.at_run(p.workers, p.bandwidth, p.parameter_servers) for p in measured]
+        logs = np.log([point.steps_per_second for point in measured])
+        noise = np.array([p.relative_error(before.noise[place]) for p, place in zip(measured, at, strict=True)])
+        wrong = before.doubtful(at, logs, noise)
+        return replace(
+            self,
+            before=before,
+            after=before.given(at, logs, noise),
+            measured=tuple(measured),
+            doubted=tuple(point for point, off in zip(measured, wrong, strict=True) if off),
+        )
+
+    def at_run(self, workers: int, bandwidth: float | None = None, parameter_servers: int | None = None) -> int:
+        """Where the ensembles have a run on the profiled machines, or on other links or another number of servers."""
+        machines = _machines(self.parameter_servers, bandwidth, parameter_servers or self.parameter_servers)
+        return _place(self.sites, next(i for i, site in enumerate(self.sites) if site.settings == machines), workers)
+
+    def at_asked(self, workers: int) -> int:
+        """Where they have so many workers on the machines asked for."""
+        return _place(self.sites, self.asked, workers)
 
     def bend(self, workers: np.ndarray, confidence: float) -> np.ndarray:
         """Factors on the first network's simulation as asked for: to the middle and the interval's ends, (3, n)."""
         at = self.sites[self.asked].workers
-        places = [_place(self.sites, self.asked, n) for n in at]
-        logs = np.log(self.after.interval(confidence, places)) - self.simulated[places]
+        places = [self.at_asked(n) for n in at]
+        logs = np.log(self.after.interval(confidence, places)) - self.networks[0, places]
         return np.exp([np.interp(np.log(workers), np.log(at), row) for row in logs])
 
     @cached_property
@@ -125,6 +154,7 @@ def calibrate(
     measured: Sequence[Throughput],
     *,
     workers: Sequence[int] = (),
+    runs: Sequence[tuple[int, float | None]] = (),
     **settings: Any,
 ) -> Calibration:
     """
@@ -142,7 +172,9 @@ def calibrate(
     measured : sequence of Throughput
         On the profiled machines, or on another number of servers or other links.
     workers : sequence of int
-        Where to say what is thought afterwards.
+        Where to say what is thought afterwards, on the machines of ``settings``.
+    runs : sequence of (int, float or None)
+        Where else, on the profiled machines: numbers of workers, and another bandwidth of the links, if any.
     **settings
         Of `trace_curve` there. What says how to simulate, or on what kind of network, is for all sites.
 
@@ -165,29 +197,23 @@ def calibrate(
     kinds = contentions(profile, **told)
     among = variants(kinds, fixed=told["loaded_trip"] is not None)
     sites = [Site((1,), {})]
-    at: list[tuple[int, int]] = []
-    for point in measured:
-        machines: dict[str, Any] = {} if point.bandwidth is None else {"bandwidth": point.bandwidth}
-        machines |= {} if point.parameter_servers == servers else {"parameter_servers": point.parameter_servers}
-        at.append((_join(sites, machines, (point.workers,)), point.workers))
+    for n, bandwidth, count in [
+        *((point.workers, point.bandwidth, point.parameter_servers) for point in measured),
+        *((n, bandwidth, servers) for n, bandwidth in runs),
+    ]:
+        _join(sites, _machines(servers, bandwidth, count), (n,))
     asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
-    simulated = ensemble(profile, sites, among, told=told, **manner)
-    before = _untraced(simulated, sites, untraced_throughput(measured, servers), kinds[0])
-    places = [_place(sites, site, n) for site, n in at]
-    logs = np.log([point.steps_per_second for point in measured])
-    noise = np.array([p.relative_error(before.noise[place]) for p, place in zip(measured, places, strict=True)])
-    wrong = before.doubtful(places, logs, noise)
-    return Calibration(
-        kinds,
-        tuple(among),
-        tuple(sites),
-        asked,
-        simulated.logs[0, 0],
-        before,
-        before.given(places, logs, noise),
-        tuple(measured),
-        tuple(point for point, off in zip(measured, wrong, strict=True) if off),
+    thought = ensemble(profile, sites, among, told=told, **manner)
+    found = Calibration(
+        kinds, tuple(among), tuple(sites), asked, servers, networks=thought.logs[0], before=thought, after=thought
     )
+    return found.given(measured)
+
+
+def _machines(profiled: int, bandwidth: float | None, parameter_servers: int) -> dict[str, Any]:
+    """Settings of a site that differs from the profiled one by its links or its number of servers."""
+    other = {"bandwidth": bandwidth, "parameter_servers": None if parameter_servers == profiled else parameter_servers}
+    return {name: value for name, value in other.items() if value is not None}
 
 
 def _join(sites: list[Site], machines: dict[str, Any], workers: tuple[int, ...]) -> int:

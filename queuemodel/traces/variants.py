@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..training.ensemble import Ensemble, workers_correlation
+from ..training.ensemble import OTHER_MACHINES, Ensemble, workers_correlation
 from ..training.profile import Profile
 from .contention import Contention, contentions
 from .result import SimulatedRun
@@ -17,6 +17,9 @@ from .runs import trace_runs
 #: Relative error of the simulation itself: 5.0 % root mean square beyond one worker over the testbed series of
 #: docs/validation.
 MODEL_ERROR = 0.05
+
+#: By how much of its logarithm tracing may have changed one worker's throughput: 2.6 % root mean square there.
+TRACING_ERROR = 0.026
 
 #: How far a network's parameters may lie from what is assumed: factors, each with the share of the weight that it gets.
 FACTORS = (0.5, 2.0)
@@ -27,9 +30,6 @@ LEAST_NOISE = 0.02
 
 #: A measurement lasts so many seconds, or so many steps of each worker where that is longer.
 WINDOW, WINDOW_STEPS = 60.0, 20
-
-#: Correlation of a simulation's errors on the machines that were measured with those on others.
-OTHER_MACHINES = 0.75
 
 #: Steps simulated per number of workers and network, all replications together.
 STEPS = 800
@@ -87,8 +87,9 @@ def ensemble(
     What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
 
     The noise of one measurement is that of windows of the likeliest variant's runs. Simulations err by `MODEL_ERROR`,
-    which has a measurement's noise in it, and what other parameters of the same kind of network do; and by what few
-    recorded steps leave open.
+    which has a measurement's noise in it, and what other parameters of the same kind of network do. One worker has
+    nobody to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more
+    workers as far as the step still decides.
     """
     logs, noise, sampled = [], [], []
     for site in sites:
@@ -109,13 +110,14 @@ def ensemble(
     workers = np.concatenate([site.workers for site in sites])
     at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
     correlation = workers_correlation(workers) * np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
-    share = sampling_error(profile) * np.array(sampled)
+    share = np.hypot(sampling_error(profile), TRACING_ERROR) * np.array(sampled)
     every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
     spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
+    error = np.sqrt(np.maximum(MODEL_ERROR**2 - spread**2, (MODEL_ERROR / 2) ** 2))
     return Ensemble.before(
         every,
         weights,
-        error=np.sqrt(np.maximum(MODEL_ERROR**2 - spread**2, (MODEL_ERROR / 2) ** 2)),
+        error=np.where(workers == 1, 0.0, error),  # nobody to share a link with
         noise=np.array(noise),
         correlation=correlation,
         own=np.outer(share, share),

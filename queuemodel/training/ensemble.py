@@ -11,6 +11,9 @@ import numpy as np
 #: those of docs/validation correlate by a half between four and eight workers, with noise of 3 % in errors of 5 %.
 DOUBLING = 0.75
 
+#: Correlation of a model's errors on the machines that were measured with those on others (assumed).
+OTHER_MACHINES = 0.75
+
 #: From how many kinds of network the size of a model's errors is known, so that errors follow Student's t of so many
 #: degrees of freedom: in docs/validation BBR and Reno, one server and several.
 FREEDOM = 4
@@ -22,8 +25,11 @@ EXCESS = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 #: A measurement less likely than this, given all others, is doubted.
 DOUBTFUL = 0.01
 
+#: Combinations of sizes that are less likely than this do not count for quantiles.
+NEGLIGIBLE = 1e-5
+
 #: Halvings of the interval in which a quantile lies.
-BISECTIONS = 36
+BISECTIONS = 26
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +88,12 @@ class Ensemble:
         weights : ndarray, shape (M,)
         error : ndarray, shape (P,)
             Relative standard errors of predicting one measurement; at least half of it is taken to be the models' own.
+            0 where they have none.
         noise : ndarray, shape (P,)
         correlation : ndarray, shape (P, P)
             Of the models' own errors.
         own : ndarray, shape (P, P), optional
-            Covariance of further errors, as of sampling.
+            Covariance of further errors, whose size is known.
         """
         from scipy.special import ndtri, stdtrit
 
@@ -94,15 +101,15 @@ class Ensemble:
         sizes, excess = (grid.ravel() for grid in np.meshgrid(SIZES, list(EXCESS), indexing="ij"))
         likely = np.outer(_size_weights(), list(EXCESS.values())).ravel()
         sizes = sizes * ndtri(0.95) / stdtrit(FREEDOM, 0.95)  # so that 90 % intervals are those of the errors
-        covariance = correlation * np.outer(models, models) + own
+        covariance = correlation * np.outer(models, models)
         return cls(
             np.repeat(logs[None], len(sizes), axis=0),
             np.outer(likely, weights / weights.sum()),
-            covariance * sizes[:, None, None] ** 2,
+            covariance * sizes[:, None, None] ** 2 + own,
             sizes,
             excess,
             noise,
-            np.sqrt(error**2 - models**2),
+            np.where(error > 0, np.sqrt(error**2 - models**2), noise),
         )
 
     @property
@@ -182,10 +189,11 @@ class Ensemble:
         """Probability that log throughput is below logs (..., places), with errors ``beside`` the models' (P,)."""
         from scipy.special import ndtr
 
-        at = np.asarray(places)
-        variance = np.maximum(self.covariance[:, at, at], 0.0) + np.outer(self.excess, beside[at]) ** 2  # (S, places)
-        z = (logs[..., None, None, :] - self.logs[:, :, at]) / np.maximum(np.sqrt(variance), 1e-9)[:, None]
-        return np.asarray((ndtr(z) * self.weights[:, :, None]).sum(axis=(-3, -2)))
+        at, s = np.asarray(places), np.nonzero(self.weights.sum(axis=1) > NEGLIGIBLE)[0]
+        variance = np.maximum(self.covariance[s[:, None], at, at], 0.0) + np.outer(self.excess[s], beside[at]) ** 2
+        z = (logs[..., None, None, :] - self.logs[s][:, :, at]) / np.maximum(np.sqrt(variance), 1e-9)[:, None]
+        weights = self.weights[s] / self.weights[s].sum()
+        return np.asarray((ndtr(z) * weights[:, :, None]).sum(axis=(-3, -2)))
 
     def _quantiles(self, shares: Sequence[float], places: Sequence[int], beside: np.ndarray) -> np.ndarray:
         """Quantiles of log throughput, shape (shares, places)."""

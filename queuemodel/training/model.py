@@ -181,7 +181,7 @@ class TrainingModel(Result):
             ladder = np.geomspace(1, counts[-1], 1 + 2 * int(counts[-1]).bit_length()).astype(int)
             populations = np.union1d(populations, ladder)
         X, R, Z = self.pace(populations)
-        drawn = self._drawn(populations)
+        drawn = self.drawn(populations)
         if self.fitted.average:
             X = np.exp(least_relative_error(np.log(drawn), np.ones(drawn.shape[-1])))
             X = np.maximum.accumulate(X)  # as with every draw
@@ -286,7 +286,7 @@ class TrainingModel(Result):
         )
         return rule if self.waiting is None else self.waiting(rule, self.servers.count)
 
-    def _drawn(self, populations: np.ndarray) -> np.ndarray:
+    def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
         return self._paces(self.draws, self.fitted.draw_widths, self.fitted.costs, populations)
 

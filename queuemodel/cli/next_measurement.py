@@ -1,0 +1,95 @@
+"""``queuemodel next-measurement``: which cheap run would narrow a prediction most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import click
+
+from ..measuring import Run
+from ..measuring import next_measurement as which_next
+from ..prediction import load, measured_besides
+from ..training import Profile, Throughput
+from ..units import readable_rate
+from .options import (
+    BANDWIDTH,
+    BUFFER,
+    CONGESTION_CONTROL,
+    COUNT,
+    COUNTS,
+    INNER_SHARE,
+    MEASURED,
+    POSITIVE,
+    SEED,
+    THROUGHPUTS,
+    Runs,
+    csv_text,
+    format_option,
+)
+
+
+def _told(**options: Any) -> Iterator[str]:
+    """The options that `predict` has to be told as well."""
+    text: dict[str, Callable[[Any], str]] = {
+        "bandwidth": lambda rate: readable_rate(rate).replace(" ", ""),
+        "buffer": lambda seconds: f"{1e3 * seconds:g}ms",
+    }
+    for name in ("method", "congestion_control", "buffer", "bandwidth", "parameter_servers", "accelerator_speed"):
+        if options[name] not in (None, "auto"):
+            yield f"--{name.replace('_', '-')} {text.get(name, str)(options[name])}"
+
+
+@click.command()
+@click.argument("profile", type=click.Path(dir_okay=False))
+@click.option("--workers", type=COUNTS, default="16", show_default=True, help="Where the interval is to be narrow.")
+@click.option(
+    "--run",
+    "runs",
+    type=Runs(measured=False),
+    multiple=True,
+    help="To choose from: 4, or 4@5Gbit/s on other links; may be repeated.  [default: a few cheap ones]",
+)
+@click.option(
+    "--method", type=click.Choice(["auto", "mva", "trace"]), default="auto", show_default=True, help="As for predict."
+)
+@THROUGHPUTS
+@MEASURED
+@click.option("--parameter-servers", type=COUNT, help="Of the machines asked about; runs are on the profiled ones.")
+@click.option("--bandwidth", type=BANDWIDTH, help="Likewise, like 10Gbit/s.")
+@click.option("--accelerator-speed", type=POSITIVE, help="Likewise.")
+@CONGESTION_CONTROL
+@BUFFER
+@click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the interval.")
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@format_option
+def next_measurement(
+    profile: str,
+    runs: tuple[tuple[int, float | None, None], ...],
+    throughputs: tuple[str, ...],
+    measured: tuple[tuple[int, float | None, float], ...],
+    output_format: str,
+    **options: Any,
+) -> None:
+    """Say which minute of training would narrow a prediction most.
+
+    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. Each run is
+    weighed by how wide the interval is expected to be once its throughput is known.
+
+    \b
+    Examples:
+      queuemodel next-measurement profile.json --workers 16
+      queuemodel next-measurement profile.json --workers 8,16 --measured 2=1.63 --run 1 --run 4
+    """
+    data = load(profile)
+    found = which_next(
+        cast("Profile | list[Throughput]", data),
+        throughputs=measured_besides(data, throughputs, measured),
+        runs=[Run(n, bandwidth) for n, bandwidth, _ in runs] or None,
+        source=" ".join([profile, *_told(**options)]),
+        **options,
+    )
+    if output_format == "json":
+        click.echo(found.to_json())
+    else:
+        click.echo(csv_text(found.to_rows()) if output_format == "csv" else repr(found))

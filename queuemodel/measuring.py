@@ -1,0 +1,242 @@
+"""Which measurement to make next: what each is expected to narrow the interval of a prediction by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from .checks import require_choice, require_count, require_number, require_seed, require_share
+from .errors import ModelError
+from .prediction import METHODS, SIMULATED, UNTRACED, Method
+from .results import Result
+from .training import Profile, Throughput, TrainingModel, fit
+from .training.curve import require_workers
+from .training.ensemble import Ensemble
+from .training.job import MOST_WORKERS, TOLD
+from .training.predictive import predictive
+from .training.throughputs import traced_throughput
+from .units import readable_rate
+
+#: To which share of its bandwidth a link is slowed down, where one run is on slower links.
+SLOWER = 0.5
+
+
+def _short(bandwidth: float) -> str:
+    return readable_rate(bandwidth).replace(" ", "")
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """A run of the job that one could make, on the machines that were profiled.
+
+    Attributes
+    ----------
+    workers : int
+    bandwidth : float or None
+        Nominal bytes per second of each host's link, where it is slowed down or another one.
+    """
+
+    workers: int
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        require_count(self.workers, "run: workers", most=MOST_WORKERS)
+        if self.bandwidth is not None:
+            require_number(self.bandwidth, "run: bandwidth", positive=True, unit="bytes per second")
+
+    def __str__(self) -> str:
+        slow = "" if self.bandwidth is None else f", links of {_short(self.bandwidth)}"
+        return f"{self.workers} worker(s){slow}"
+
+    @property
+    def option(self) -> str:
+        """How to tell `queuemodel predict` what came out."""
+        slow = "" if self.bandwidth is None else f"@{_short(self.bandwidth)}"
+        return f"--measured {self.workers}{slow}=STEPS_PER_SECOND"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NextMeasurement(Result):
+    """What runs of a minute are expected to narrow intervals by, the one that narrows most first.
+
+    Attributes
+    ----------
+    workers : tuple of int
+        Numbers of workers that are asked about.
+    width : float
+        Of the interval there now, relative to what is predicted (the mean over `workers`).
+    runs : tuple of Run
+    expected : tuple of float
+        Width that is expected after each.
+    confidence : float
+    parameter_servers : int
+        Machines that every run needs besides its workers.
+    source : str
+        The file that is predicted from.
+    """
+
+    workers: tuple[int, ...]
+    width: float
+    runs: tuple[Run, ...]
+    expected: tuple[float, ...]
+    _: KW_ONLY
+    confidence: float = 0.9
+    parameter_servers: int = 1
+    source: str = "profile.json"
+
+    @property
+    def recommended(self) -> Run:
+        """The run that is expected to narrow most."""
+        return self.runs[0]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per run."""
+        asked = ",".join(map(str, self.workers))
+        return [
+            {
+                "run": str(run),
+                "machines": run.workers + self.parameter_servers,
+                "expected_width": width,
+                "narrower_by": 1 - width / self.width,
+                "command": f"queuemodel predict {self.source} --workers {asked} {run.option}",
+            }
+            for run, width in zip(self.runs, self.expected, strict=True)
+        ]
+
+    def caption(self) -> str:
+        """What is known now, and how to go on."""
+        asked = ", ".join(map(str, self.workers))
+        return (
+            f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected after a minute of "
+            "training, whose steps of all workers per second go into the command:"
+        )
+
+
+def next_measurement(
+    model: Profile | Sequence[Throughput] | TrainingModel,
+    workers: int | Iterable[int] = 16,
+    *,
+    throughputs: Sequence[Throughput | Profile] = (),
+    runs: Iterable[Run] | None = None,
+    method: Method = "auto",
+    confidence: float = 0.9,
+    seed: int = 0,
+    source: str = "profile.json",
+    **changes: Any,
+) -> NextMeasurement:
+    """
+    Say which cheap run would narrow the interval at so many workers most.
+
+    For each run that one could make, what may come out of it is drawn from what is thought now, the prediction is
+    updated by each outcome, and the widths of the intervals that follow are averaged: preposterior analysis (Raiffa and
+    Schlaifer, 1961; Lindley, 1956; Chaloner and Verdinelli, 1995). What is thought is the ensemble of simulations that
+    `queuemodel.traces.calibrate` weighs, or the draws of the fitted network. That is exact for these and their law of
+    errors, but the width now may differ from that of `predict`, which has another form of the same errors.
+
+    Parameters
+    ----------
+    model : Profile, sequence of Throughput, or TrainingModel
+        Of an asynchronous job on parameter servers.
+    workers : int or iterable of int
+        Where the interval is to be narrow.
+    throughputs : sequence of Throughput or Profile
+        Measured besides the profile.
+    runs : iterable of Run, optional
+        To choose from. Unless given: one worker, two, about twice the saturation population (at most half of the
+        workers asked about), and two workers on links of half the bandwidth, where a profile says what that is.
+    method : {"auto", "mva", "trace"}
+        As for `predict`.
+    confidence : float
+    seed : int
+    source : str
+        The file that the commands name.
+    **changes
+        What-ifs of the machines asked about, as for `predict`; runs are on the profiled ones.
+
+    Returns
+    -------
+    NextMeasurement
+
+    Raises
+    ------
+    ModelError
+        For a job that is not asynchronous, or a method that the data do not allow.
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> from queuemodel.measuring import next_measurement
+    >>> points = [qm.Throughput(workers=1, steps_per_second=2.0), qm.Throughput(workers=2, steps_per_second=3.9)]
+    >>> next_measurement(qm.fit(points), workers=8, runs=[Run(1), Run(4)]).recommended
+    Run(workers=4, bandwidth=None)
+    """
+    where = "next_measurement"
+    asked = require_workers(workers).tolist()
+    require_share(confidence, f"{where}: confidence", open_ended=True)
+    require_seed(seed, f"{where}: seed")
+    require_choice(method, f"{where}: method", METHODS)
+    if not isinstance(model, Profile | TrainingModel | Sequence) or (isinstance(model, Profile) and not _steps(model)):
+        raise ModelError(
+            f"{where}: model must be a profile with steps, throughputs, or a fit of an asynchronous job on parameter "
+            f"servers, got {type(model).__name__}"
+        )
+    if throughputs and isinstance(model, TrainingModel):
+        raise ModelError(f"{where}: throughputs belong to the fit; give them to `fit`, or the profile itself here")
+    measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
+    changes = {name: value for name, value in changes.items() if value is not None}
+    simulated = isinstance(model, Profile) and _simulated(model) and set(changes) <= SIMULATED
+    if method == "trace" and not simulated:
+        raise ModelError(f"{where}: method 'trace' {UNTRACED}, of one worker alone, and changes that it knows")
+    told = {name: changes.pop(name) for name in TOLD if name in changes}
+    network = model if isinstance(model, TrainingModel) else fit(model, throughputs=measured, seed=seed)
+    choice = _runs(network, asked) if runs is None else list(dict.fromkeys(runs))
+    if not choice:
+        raise ModelError(f"{where}: runs must name at least one run to choose from, got none")
+    places = [(run.workers, run.bandwidth) for run in choice]
+    if isinstance(model, Profile) and simulated and method != "mva":
+        from .traces.calibration import calibrate
+
+        found = calibrate(
+            model, [*model.throughputs, *measured], workers=asked, runs=places, seed=seed, **told, **changes
+        )
+        thought: Ensemble = found.after
+        at_runs, at_asked = [found.at_run(*place) for place in places], [found.at_asked(n) for n in asked]
+    else:
+        if told:
+            raise ModelError(f"{where}: {next(iter(told))} is for the simulation only; use method 'trace'")
+        thought = predictive(network.what_if(**changes), places, asked)
+        at_runs, at_asked = list(range(len(places))), list(range(len(places), len(places) + len(asked)))
+    expected = [thought.expected_width(confidence, at_asked, measured=at) for at in at_runs]
+    order = sorted(range(len(choice)), key=lambda i: (round(expected[i], 4), choice[i].workers))
+    return NextMeasurement(
+        tuple(asked),
+        thought.width(confidence, at_asked),
+        tuple(choice[i] for i in order),
+        tuple(expected[i] for i in order),
+        confidence=confidence,
+        parameter_servers=network.fitted.servers.count,
+        source=source,
+    )
+
+
+def _steps(profile: Profile) -> bool:
+    """Whether it is of a job whose steps, or throughputs, are asynchronous."""
+    return bool(profile.steps or (profile.throughputs and not profile.rounds))
+
+
+def _simulated(profile: Profile) -> bool:
+    return profile.cluster.workers == 1 and any(step.operations for step in profile.steps)
+
+
+def _runs(network: TrainingModel, asked: Sequence[int]) -> list[Run]:
+    """The cheap runs: few workers, about twice those that saturate the servers, slower links."""
+    saturation = network.throughput([1]).saturation_workers
+    many = min(2 * saturation, asked[-1] / 2)  # as many as are asked about are no cheap run
+    found = [Run(1), Run(2), Run(max(3, math.ceil(many)))]
+    recorded = network.fitted.recorded
+    bandwidth = recorded.bandwidth if recorded else None
+    if bandwidth is not None and math.isfinite(bandwidth):
+        found.append(Run(2, SLOWER * bandwidth))
+    return found

@@ -1,0 +1,116 @@
+"""What to measure next: the run that narrows is the one that is recommended, with the command that uses it."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import queuemodel as qm
+from queuemodel.cli import cli
+from queuemodel.data import example_profile
+from queuemodel.measuring import Run, next_measurement
+from queuemodel.prediction import predict
+from queuemodel.training.predictive import predictive
+
+POINTS = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return qm.fit(POINTS)
+
+
+def test_what_a_fit_thinks_is_what_its_curve_says(model):
+    thought = predictive(model, [(1, None), (4, None)], [16])
+    curve = model.throughput([1, 4, 16])
+    middle, lower, upper = thought.interval(0.9, range(3))
+    assert lower == pytest.approx(curve.lower, rel=0.12)  # errors are added there as if both were normal
+    assert upper == pytest.approx(curve.upper, rel=0.12)
+    assert middle == pytest.approx(np.median(model.drawn(curve.workers), axis=1), rel=0.12)
+    faster = qm.fit([qm.Throughput(workers=p.workers, steps_per_second=1.15 * p.steps_per_second) for p in POINTS])
+    assert predictive(faster, [(1, None), (4, None)], [16]).interval(0.9, [0])[1] > 1.1 * lower[0]
+
+
+def test_more_workers_tell_more_of_a_job_whose_saturation_nobody_saw(model):
+    found = next_measurement(model, 16)
+    assert found.recommended == Run(8)  # half of what is asked about
+    assert [run.workers for run in found.runs][1:] == [2, 1]
+    assert found.expected[0] < 0.6 * found.width
+    assert sorted(found.expected) == list(found.expected)
+    row = found.to_rows()[0]
+    assert row["machines"] == 9
+    assert row["command"] == "queuemodel predict profile.json --workers 16 --measured 8=STEPS_PER_SECOND"
+    assert "interval at 16 worker(s)" in repr(found)
+    assert next_measurement(POINTS, 16).runs == found.runs
+
+
+def test_what_was_measured_already_tells_less(model):
+    twice = [*POINTS, qm.Throughput(workers=8, steps_per_second=74.0)]
+    again = next_measurement(twice, 16, runs=[Run(8)])
+    first = next_measurement(model, 16, runs=[Run(8)])
+    assert first.width - first.expected[0] > 2 * (again.width - again.expected[0])
+
+
+def test_an_unknown_network_is_told_by_the_workers_at_which_networks_differ():
+    profile = example_profile("alexnet-60")
+    choice = [Run(1), Run(4)]
+    found = next_measurement(profile, 8, runs=choice, congestion_control="unknown")
+    assert found.recommended == Run(4)
+    gain = found.width - np.array(found.expected)
+    assert gain[0] > 3 * gain[1]  # one worker shares no link
+    known = next_measurement(profile, 8, runs=choice)
+    assert known.width < found.width
+
+
+def test_slower_links_tell_of_links(tmp_path):
+    profile = example_profile("alexnet-60")
+    path = tmp_path / "profile.json"
+    profile.save(path)
+    options = ["--method", "mva", "--workers", "4", "--parameter-servers", "2", "--bandwidth", "40Mbit/s"]
+    arguments = ["next-measurement", str(path), *options, "--format", "json"]
+    rows = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)["rows"]
+    (command,) = [row["command"] for row in rows if row["run"] == "2 worker(s), links of 30Mbit/s"]
+    arguments = [*command.replace("STEPS_PER_SECOND", "0.9").split()[1:], "--format", "json"]
+    said = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)
+    measured = qm.Throughput(workers=2, steps_per_second=0.9, bandwidth=profile.cluster.bandwidth / 2)
+    asked = {"workers": [4], "method": "mva", "parameter_servers": 2, "bandwidth": 5e6}
+    curve = predict(profile, throughputs=[measured], **asked)
+    assert said["steps_per_second"] == pytest.approx(curve.steps_per_second)
+    assert curve.at(4) != predict(profile, **asked).at(4)
+
+
+def test_the_command_line_says_the_same(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("workers,steps_per_second\n1,10\n2,19\n")
+    arguments = ["next-measurement", str(path), "--workers", "8", "--run", "1", "--run", "4", "--format", "json"]
+    rows = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)["rows"]
+    assert [row["run"] for row in rows] == ["4 worker(s)", "1 worker(s)"]
+    assert rows[0]["command"] == f"queuemodel predict {path} --workers 8 --measured 4=STEPS_PER_SECOND"
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "says"),
+    [
+        (POINTS, {"workers": [0]}, "workers must be"),
+        (POINTS, {"method": "trace"}, "method 'trace' needs a profile with recorded operations"),
+        (POINTS, {"runs": []}, "runs must name at least one run"),
+        (POINTS, {"runs": [Run(2, 1e9)]}, "bandwidth needs the bytes per step"),
+        (POINTS, {"congestion_control": "bbr"}, "congestion_control is for the simulation only"),
+        (example_profile("ddp-alexnet-40"), {}, "asynchronous job on parameter servers"),
+        (3, {}, "asynchronous job on parameter servers, got int"),
+        (qm.fit(POINTS), {"throughputs": POINTS}, "give them to `fit`"),
+    ],
+)
+def test_refusals(data, settings, says):
+    with pytest.raises(qm.ModelError) as error:
+        next_measurement(data, **settings)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("told", ["4", "4@x=3", "4=-3", "0=1", "4=3=2", "=3", "4@=3"])
+def test_what_is_no_measurement_is_refused_in_one_line(told):
+    result = CliRunner().invoke(cli, ["predict", "p.json", "--measured", told])
+    assert result.exit_code == 2
+    assert f"'{told}'" in result.stderr
