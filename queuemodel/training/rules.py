@@ -150,10 +150,11 @@ def in_parallel(D: np.ndarray, Q: np.ndarray, *, others: int) -> np.ndarray:
     p = np.minimum(Q / max(others, 1), 1.0 - 1e-9)
     exactly = (1.0 - p) ** others
     at_most = exactly
-    time = D[..., 0, :] * (1.0 + Q)
-    for k in range(D.shape[-2] - 1):
-        time = time + np.minimum(at_most, 1.0) * D[..., k + 1, :]
-        exactly = exactly * (p / (1.0 - p)) * ((others - k) / (k + 1))  # nobody beyond the others
+    uncertain = min(others, D.shape[-2] - 1)  # no more than the others are ever there
+    time = D[..., 0, :] * (1.0 + Q) + D[..., uncertain + 1 :, :].sum(axis=-2)
+    for k in range(uncertain):
+        time = time + at_most * D[..., k + 1, :]
+        exactly = exactly * (p / (1.0 - p)) * ((others - k) / (k + 1))
         at_most = at_most + exactly
     return time
 
