@@ -63,7 +63,7 @@ class Fitted:
     costs : Costs or None
         What more workers cost each draw whose servers grow with them.
     settled, handover : float
-        How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
+        How equal workers meet at shared links, see `queuemodel.training.parallel_servers.ParallelServers`.
     before : tuple of Demands, widths and Costs, or None
         Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
