@@ -10,6 +10,7 @@ import click
 from ..checks import require_writable
 from ..comparison import NAMES
 from ..comparison import compare as compare_strategies
+from ..convergence import fit_convergence, read_convergence
 from ..descent.data import KINDS
 from ..drawing import save_figure
 from ..errors import ModelError
@@ -29,6 +30,11 @@ from .options import BANDWIDTH, COUNT, PICTURES, POSITIVE, SEED, csv_text, forma
     help="One to compare; more than once for several.  [default: all that the profiled machines can run]",
 )
 @click.option("--problem", type=click.Choice(KINDS), help="What to train in the job's stead; without, all is per step.")
+@click.option(
+    "--convergence",
+    type=click.Path(dir_okay=False),
+    help="CSV with batch_size,examples: what the job itself took to its target, a row for each seed.",
+)
 @click.option("--target-loss", type=POSITIVE, help="[default: 98 % of the way to the least]")
 @click.option("--steps", type=COUNT, default=1000, show_default=True, help="Of each worker, at most.")
 @click.option("--seeds", type=COUNT, default=8, show_default=True, help="Runs of each strategy.")
@@ -43,6 +49,7 @@ def compare(
     workers: int,
     strategies: tuple[str, ...],
     problem: str | None,
+    convergence: str | None,
     target_loss: float | None,
     steps: int,
     seeds: int,
@@ -73,6 +80,7 @@ def compare(
         strategies=strategies or None,
         target=target_loss,
         problem=problem,
+        convergence=fit_convergence(read_convergence(convergence)) if convergence else None,
         steps=steps,
         seeds=seeds,
         price_per_node_hour=price_per_node_hour,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_seed, require_share
+from ..convergence import Convergence
 from ..descent import Clock, Descent, Problem, ServerSGD, SynchronousSGD, descend, make_problem
 from ..descent.compressors import WORD
 from ..descent.data import KINDS
@@ -29,16 +30,6 @@ TRIALS = (10_001, 10_002)
 
 #: Looks at the loss.
 LOOKS = 200
-
-
-class Convergence(Protocol):
-    """How many examples a synchronous step of so many needs to the target: the law of a job's own convergence."""
-
-    def examples(self, batch_size: float) -> float:
-        """Examples to the target."""
-
-    def interval(self, batch_size: float) -> tuple[float, float]:
-        """Its 90 % interval."""
 
 
 def compare(
@@ -78,7 +69,7 @@ def compare(
         Loss to reach; 98 % of the way from the first to the least, unless given.
     problem : {"least-squares", "logistic", "sigmoid", "perceptron"} or Problem, optional
     convergence : Convergence, optional
-        Such as what `fit_convergence` gives; then the target is its own.
+        What `fit_convergence` gives of examples, not epochs; then the target is its own.
     steps : int
         Steps of each worker at most.
     seeds : int

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..drawing import COLORS, LINES, new_axes
-from ..errors import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,16 +16,10 @@ if TYPE_CHECKING:
 
 
 def plot_losses(comparison: Comparison, axes: Axes | None = None) -> Axes:
-    """Loss against wall-clock time: means over the seeds, and their range.
-
-    Raises
-    ------
-    ModelError
-        Without training there is no loss to draw.
-    """
+    """Loss against wall-clock time: means over the seeds, and their range; without training, steps per second."""
     shown = [(one, one.descent) for one in comparison.rows if one.descent is not None]
     if not shown:
-        raise ModelError("plot: losses need a problem to train; compare with one")
+        return _plot_rates(comparison, axes)
     axes = axes or new_axes((7.2, 4.6))
     for i, (one, run) in enumerate(shown):
         color, line = COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]
@@ -40,6 +33,18 @@ def plot_losses(comparison: Comparison, axes: Axes | None = None) -> Axes:
         axes.annotate("target", (0.01, comparison.target), xycoords=("axes fraction", "data"), ha="left", va="bottom")
     axes.set(xlabel="seconds", ylabel="loss", xscale="log", yscale="log")
     axes.legend(fontsize="small", ncols=2, frameon=False)
+    return axes
+
+
+def _plot_rates(comparison: Comparison, axes: Axes | None) -> Axes:
+    """Steps per second of each strategy, with their intervals."""
+    rows = comparison.to_rows()
+    axes = axes or new_axes((7.2, 0.9 + 0.3 * len(rows)))
+    rates = np.array([row["steps_per_second"] for row in rows])
+    ends = np.array([[row["steps_per_second_low"], row["steps_per_second_high"]] for row in rows]).T
+    axes.barh([row["strategy"] for row in rows], rates, xerr=np.abs(ends - rates), color=COLORS[0], alpha=0.7)
+    axes.invert_yaxis()
+    axes.set(xlabel="steps of all workers per second", xlim=(0, None))
     return axes
 
 

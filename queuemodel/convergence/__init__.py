@@ -2,10 +2,12 @@
 
 critical_batch  the law, what it misses, and their posterior given measured batch sizes
 prior           what both were like on public benchmarks (convergence_prior.json)
+read            seeds from a table
 fit             from seeds at a few batch sizes to examples at any, with intervals; drawn by figures
 """
 
 from .fit import Convergence, fit_convergence
 from .gradient_noise import NoiseScale, noise_scale
+from .read import read_convergence
 
-__all__ = ["Convergence", "NoiseScale", "fit_convergence", "noise_scale"]
+__all__ = ["Convergence", "NoiseScale", "fit_convergence", "noise_scale", "read_convergence"]

@@ -32,6 +32,19 @@ def test_a_table_a_picture_and_json(folder):
     assert sum(row["probability_best"] for row in rows) == pytest.approx(1)
 
 
+def test_a_law_of_convergence_from_a_table(folder):
+    runs = folder / "runs.csv"
+    runs.write_text("batch_size,examples\n32,20000\n32,22000\n256,30000\n")
+    arguments = [folder / "ddp-alexnet-40.json", "--convergence", runs, "--strategy", "sync"]
+    done = ask(*arguments, "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["rows"][0]["probability_best"] == 1
+    runs.write_text("batch_size,examples\n32,-1\n")
+    done = ask(*arguments)
+    assert "line 2" in str(done.exception)
+    assert "examples" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

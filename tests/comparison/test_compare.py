@@ -8,6 +8,7 @@ import pytest
 from queuemodel import ModelError
 from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
 from queuemodel.comparison.timing import Timing
+from queuemodel.convergence import fit_convergence
 from queuemodel.data import example_profile
 from queuemodel.descent import Clock, LocalSGD, ServerSGD, SynchronousSGD, descend, make_problem
 from queuemodel.prediction import predict
@@ -80,18 +81,15 @@ def test_probability_of_being_the_best():
     assert row["cost"] == pytest.approx(5 * 7.2 / 3600, rel=0.02)
 
 
-class Law:
-    def examples(self, batch_size: float) -> float:
-        return 1000 + 50 * batch_size
-
-    def interval(self, batch_size: float) -> tuple[float, float]:
-        return 0.8 * self.examples(batch_size), 1.25 * self.examples(batch_size)
-
-
 def test_a_law_of_convergence_tells_synchronous_steps_only():
-    result = compare(RANKS, workers=4, convergence=Law(), strategies=["sync", "local-sgd"])
-    batch = 4 * RANKS.job.batch_size
-    assert np.median(only(result, "sync").steps_to) == pytest.approx((1000 + 50 * batch) / RANKS.job.batch_size)
+    sizes = [RANKS.job.batch_size * n for n in (1, 2, 4, 8)]
+    law = fit_convergence([(size, [1000.0 + 50 * size] * 3) for size in sizes])
+    result = compare(RANKS, workers=4, convergence=law, strategies=["sync", "local-sgd"])
+    expected = 1000 / RANKS.job.batch_size + 50 * 4
+    assert np.median(only(result, "sync").steps_to) == pytest.approx(expected, rel=0.05)
+    row = next(row for row in result.to_rows() if row["strategy"] == "sync")
+    assert row["seconds"] == pytest.approx(expected / row["steps_per_second"], rel=0.06)
+    assert row["seconds_low"] < row["seconds"] < row["seconds_high"]
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
 
@@ -103,6 +101,8 @@ def test_with_nothing_the_answer_is_per_step_and_says_so():
     assert only(result, "local-sgd").steps_per_second > only(result, "sync").steps_per_second
     assert all(row["seconds"] is None for row in result.to_rows())
     assert {one.name for one in result.rows} <= set(NAMES)
+    assert len(result.plot().patches) == len(result.rows)
+    assert "<table>" in result._repr_html_()
 
 
 def test_own_candidates():
@@ -122,7 +122,7 @@ def test_own_candidates():
         (SERVERS, {"strategies": ["fastest"]}, "strategy must be"),
         (SERVERS, {"problem": "imagenet"}, "problem must be"),
         (SERVERS, {"problem": PROBLEM, "target": 0.0}, "above the least loss"),
-        (SERVERS, {"problem": PROBLEM, "convergence": Law()}, "not both"),
+        (SERVERS, {"problem": PROBLEM, "convergence": fit_convergence([(32, [100.0])])}, "not both"),
         (SERVERS, {"workers": 0}, "workers"),
         (SERVERS, {"problem": PROBLEM, "learning_rates": (-1.0,)}, "learning_rates"),
         ("profile.json", {}, "needs a profile"),

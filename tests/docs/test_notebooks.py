@@ -23,6 +23,10 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def executed(name):
+    return run(name)
+
+
+def run(name):
     """A notebook, run in a kernel of its own."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
@@ -73,6 +77,17 @@ def test_the_plan_names_a_number_of_workers(executed, name):
     for source, data in results(executed).items():
         if "qm.plan" in source:
             assert re.search(CLAIMS[name][2] + r"\s+\d+", data["text/plain"])
+
+
+def test_strategies_are_compared():
+    notebook = run("03-which-strategy")
+    test_no_cell_fails_or_complains(notebook)
+    shown = results(notebook)
+    assert all(shown.values())
+    assert "<table>" in next(data for source, data in shown.items() if source.endswith("\nslow"))["text/html"]
+    (fast,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("fast ="))
+    assert max(fast.values()) < 1.2 * fast["sync"]
+    assert sum("image/png" in data for data in shown.values()) == 2
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
