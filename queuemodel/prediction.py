@@ -62,7 +62,8 @@ def predict(
         How the job trains: ``"async-ps"``, asynchronously on parameter servers; ``"sync-ps"``, ``"bounded-staleness"``,
         ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"`` and ``"k-batch-async"``, half-synchronously on them, from
         recorded steps (docs/explanation/half-synchronous; sync-ps also from throughputs alone); ``"all-reduce"``, in
-        rounds that end in one, from recorded rounds or throughputs. Unless given, what the profile recorded.
+        rounds that end in one, from recorded rounds or throughputs, or from the operations of steps on servers. Unless
+        given, what the profile recorded.
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone and neither a form of the network nor a

@@ -4,6 +4,7 @@
     schemes     how gradients are put together, cut, ordered and sent: the frameworks' rules as values
     round_fit   what recorded rounds tell (`fitted_rounds`): computation, its spread, what the network carries
                 (`round_network`), whose `paces` differ, and what the rates of `untraced` rounds correct
+    from_steps  the same from steps on parameter servers, for a job that would reduce instead
     group       the rounds of so many ranks: their time, where it goes, how sure it is
     all_reduce  the fitted model of data-parallel training and its curve
     round_changes  its what-ifs

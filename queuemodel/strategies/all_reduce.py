@@ -249,7 +249,9 @@ class AllReduceModel(Result):
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")
-        if self.changes.oversubscription is None:
+        if self.fitted.ranks == 0:
+            notes.append("no round was recorded: computation and links are those of steps on parameter servers")
+        elif self.changes.oversubscription is None:
             notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
         return "; ".join(notes)
 

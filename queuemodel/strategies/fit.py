@@ -15,6 +15,7 @@ from ..training.model import TrainingModel
 from ..training.profile import Profile
 from ..training.round_model import RoundModel
 from .all_reduce import AllReduceModel
+from .from_steps import rounds_of_steps
 from .half import NUMBERS, HalfSynchronous, own_scv
 from .round_fit import fit_rounds
 
@@ -62,7 +63,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`queuemodel.training.fit`), of whichever strategy; recorded rounds
-    of data-parallel training an `AllReduceModel`; throughputs alone the network or, of rounds, a `RoundModel`, whose
+    of data-parallel training an `AllReduceModel`, and so do the operations of steps on servers, asked for all-reduce
+    (`rounds_of_steps`); throughputs alone the network or, of rounds, a `RoundModel`, whose
     growth is learnt from published series.
 
     Parameters
@@ -113,11 +115,10 @@ def fit(  # type: ignore[misc]  # the settings are those below
         return fit_workers(data, **measured)
     if not stepped and (strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)):
         return fit_workers(data, strategy=strategy, **measured)
-    if strategy == "all-reduce":
-        raise ModelError(
-            "fit: strategy 'all-reduce' needs recorded rounds or throughputs alone; steps on parameter servers do not "
-            "tell it"
-        )
+    if strategy == "all-reduce" and profile:
+        if throughputs:
+            raise ModelError("fit: throughputs besides steps on servers tell nothing of all-reduce; leave them out")
+        return AllReduceModel(rounds_of_steps(profile))
     if profile is None or not stepped:
         what = "sync-ps with backup workers" if backup_workers else strategy
         raise ModelError(f"fit: strategy {what!r} needs a profile with recorded steps; import or record one")

@@ -11,6 +11,7 @@ from ..traces.simulate import simulate as simulate_operations
 from ..training.profile import Profile
 from .all_reduce import AllReduceModel
 from .fit import STRATEGIES, Strategy, require_numbers
+from .from_steps import rounds_of_steps
 from .half import NUMBERS, HalfSynchronous
 from .round_changes import OWN
 from .round_fit import fit_rounds
@@ -76,9 +77,8 @@ def simulate(
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "simulate")
     if strategy == "all-reduce":
-        if not profile.rounds:
-            raise ModelError("simulate: strategy 'all-reduce' needs recorded rounds; import the traces of two nodes")
-        model = AllReduceModel(fit_rounds(profile)).what_if(**settings)
+        fitted = fit_rounds(profile) if profile.rounds else rounds_of_steps(profile)
+        model = AllReduceModel(fitted).what_if(**settings)
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     if strategy not in SYNCHRONIZATIONS:
         known = ", ".join((*SYNCHRONIZATIONS, "all-reduce"))

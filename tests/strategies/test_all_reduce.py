@@ -10,7 +10,6 @@ import pytest
 import queuemodel as qm
 from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
-from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time
 from queuemodel.training.rounds import Bucket, Gradient, Round
@@ -158,8 +157,6 @@ def test_what_cannot_be_answered_is_one_line(job):
     alone = qm.Profile(source=job[0].source, job=job[0].job, rounds=one)
     with pytest.raises(qm.FitError, match="two nodes"):
         predict(alone, workers=[1, 2])
-    with pytest.raises(qm.ModelError, match="throughputs alone"):
-        predict(example_profile("alexnet-60"), strategy="all-reduce")
     with pytest.raises(qm.ModelError, match="'async-ps', not 'all-reduce'"):
         predict(job[0], workers=[2], parameter_servers=2)
     with pytest.raises(qm.ModelError, match="strategy must be one of"):

@@ -49,7 +49,6 @@ def test_throughputs_alone_give_learnt_rounds(strategy):
 @pytest.mark.parametrize(
     ("name", "settings", "match"),
     [
-        ("alexnet-60", {"strategy": "all-reduce"}, "needs recorded rounds or throughputs alone"),
         ("alexnet-60", {"strategy": "k-sync"}, "'k-sync' needs k; give it"),
         ("alexnet-60", {"strategy": "sync-ps", "k": 2}, "k is a question for strategy k-sync"),
         ("alexnet-60", {"strategy": "ring"}, "strategy must be one of async-ps"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 import queuemodel as qm
-from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
 from queuemodel.training.round_law import COST_PRIOR, COSTS, ERROR, LEVELS, Rounds, cost_prior, growth, round_time
@@ -184,8 +183,6 @@ def test_refused_in_one_line():
         qm.fit([], strategy="all-reduce")
     with pytest.raises(qm.ModelError, match="bandwidth needs a profile"):
         predict(two, strategy="all-reduce", bandwidth=1e9)
-    with pytest.raises(qm.ModelError, match="throughputs alone"):
-        qm.fit(example_profile(), strategy="all-reduce")
 
 
 def test_what_costs_an_all_reduce_much_at_once_is_bandwidth():
