@@ -100,6 +100,16 @@ def test_what_a_run_lacks_is_said(tmp_path):
     refused([tmp_path], "not an XSpace proto")
 
 
+def test_gathered_gradients_are_refused(tmp_path):
+    """Half of a job's bytes would be left out; the recording is told from a sound one by its operations' names."""
+    for path in (MLP / "trace_n2").iterdir():
+        content = gzip.decompress(path.read_bytes())
+        (tmp_path / path.name).write_bytes(
+            gzip.compress(content.replace(b"2:CollectiveReduceV2", b"2:CollectiveGatherV2"))
+        )
+    refused([tmp_path], "gather the gradients of looked-up rows")
+
+
 def test_a_folder_of_ranks_is_told_from_one_of_servers():
     assert is_mirrored(MLP / "trace_n2")
     assert not is_mirrored(DATA / "xplane-1ps")

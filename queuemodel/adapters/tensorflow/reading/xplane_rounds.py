@@ -28,6 +28,7 @@ from .xplane_events import ALLOCATION, DONE, START, Event, read_events
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
+GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
 AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
 
@@ -84,6 +85,11 @@ def read_rank(path: Path) -> RankRecording:
         )
     if len({event.number("step_num") for event in marks}) < len(marks):
         raise DataError(f"{path}: two steps have the same step_num; give each step of the recording its own")
+    if any(event.name.endswith(tuple(f":{kind}" for kind in GATHER)) for event in events):
+        raise DataError(
+            f"{path}: its ranks gather the gradients of looked-up rows (CollectiveGather), which is not read, beside "
+            "reducing others; make these gradients dense, or train with parameter servers"
+        )
     starts = [mark.start for mark in marks]
     inside: list[list[Event]] = [[] for _ in marks]
     for event in events:
