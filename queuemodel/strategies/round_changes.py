@@ -132,7 +132,10 @@ class RoundChanges:
             return Buckets(cap=0, at_once=fitted.at_once)
         if not fitted.gradients[0].size:
             name = "bucket_bytes" if self.scheme is None else "scheme"
-            raise ModelError(f"what_if: {name} needs recorded gradients; record PyTorch with record_shapes=True")
+            raise ModelError(
+                f"what_if: {name} needs recorded gradients; record PyTorch with record_shapes=True, TensorFlow with "
+                "'queuemodel profile'"
+            )
         scheme: Any = self.scheme or Buckets()
         if self.bucket_bytes is not None:
             credit = {"credit": scheme.credit / scheme.cap * self.bucket_bytes} if isinstance(scheme, Slices) else {}

@@ -96,6 +96,8 @@ def test_what_a_run_lacks_is_said(tmp_path):
     for rank in (0, 2):
         shutil.copy(MLP / "trace_n2" / "rank0.xplane.pb.gz", tmp_path / f"rank{rank}.xplane.pb.gz")
     refused([tmp_path], "a file of each rank is needed, got 3 of 2")
+    (tmp_path / "rank0.gradients.json").write_text('{"MatMul": -4}')
+    refused([tmp_path], "rank0.gradients.json: not what 'queuemodel profile' writes")
     (tmp_path / "rank0.xplane.pb.gz").write_bytes(gzip.compress(b"\xff" * 100))
     refused([tmp_path], "not an XSpace proto")
 
@@ -140,6 +142,9 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
     assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * 4)
     assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
     assert {bucket.bytes for one in two(profile) for bucket in one.buckets} == {MLP_BYTES}
+    for one in profile.rounds:
+        assert sum(gradient.bytes for gradient in one.gradients) == MLP_BYTES
+        assert one.gradients[-1].ready == one.computed
     assert [point.workers for point in profile.throughputs] == [1, 2]
     assert qm.Profile.load(tmp_path / "p.json") == profile
 

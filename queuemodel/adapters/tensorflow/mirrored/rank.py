@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ...live.functions import extend_path
 from ...live.parent import attach, cannot_write, leave
 from ..children.models import function_of
 from ..children.training_task import TrainingTask, load
+from ..reading.xplane_rounds import beside
 
 FILE = "rank{}.xplane.pb"
 IDLE = 0.5  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
@@ -65,6 +67,7 @@ def _record(
     import tensorflow as tf
 
     model, batches = task.model, iter(task.dataset)
+    noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
 
     def train(batch: Any) -> None:
         for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
@@ -73,6 +76,10 @@ def _record(
         with tf.GradientTape() as tape:
             loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
         gradients = tape.gradient(loss, model.trainable_variables)
+        noted.clear()  # a function may be traced again
+        for gradient in gradients:
+            if isinstance(gradient, tf.Tensor):
+                noted[_maker(gradient.op)] += gradient.dtype.size * gradient.shape.num_elements()
         model.optimizer.apply(gradients, model.trainable_variables)
 
     step = tf.function(lambda batch: strategy.run(train, args=(batch,)), autograph=False, jit_compile=False)
@@ -94,6 +101,7 @@ def _record(
     try:
         (recorded,) = scratch.rglob("*.xplane.pb")
         os.replace(recorded, path)
+        beside(path).write_text(json.dumps(noted))
         shutil.rmtree(scratch)
     except ValueError:
         raise ProfilingError(f"{path}: TensorFlow recorded nothing; is the disk full?") from None
@@ -104,6 +112,13 @@ def _record(
         run("untraced")
     if untraced := settings["untraced_steps"]:
         say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
+
+
+def _maker(operation: Any) -> str:
+    """The operation behind those that TensorFlow leaves out when it optimizes."""
+    while operation.type in ("Reshape", "Identity"):
+        operation = operation.inputs[0].op
+    return str(operation.name)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ....files import read_bytes
 from ....training.job import Cluster, Job, Source
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
-from ....training.rounds import Bucket, Round
+from ....training.rounds import Bucket, Gradient, Round
 from ...runs import RankTrace, require_different, whole_run
 from .folder import run_metadata_files, xplane_files
 from .tensor_sizes import Noted
@@ -151,6 +151,7 @@ def _round(step: RankStep, rank: int, ranks: int, sizes: dict[int, int]) -> Roun
         number=step.number,
         round_time=since(step.end),
         computed=since(step.computed),
+        gradients=[Gradient(size, since(made)) for size, made in step.gradients],
         buckets=[Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in step.reductions]
         if ranks > 1
         else [],

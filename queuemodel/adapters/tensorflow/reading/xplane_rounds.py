@@ -19,11 +19,16 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from ....errors import DataError
+from ....files import read_bytes
+from ....training.operations import MOST_BYTES
 from .xplane_events import ALLOCATION, DONE, START, Event, read_events
 
 GROUP = "CollectiveExecutor::CompleteParams"
@@ -56,6 +61,7 @@ class RankStep:
     end: int
     computed: int = 0
     reductions: list[Reduction] = field(default_factory=list)
+    gradients: list[tuple[int, int]] = field(default_factory=list)  # bytes, and when computed
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,11 @@ class RankRecording:
     path: Path
     ranks: int
     steps: list[RankStep]
+
+
+def beside(path: Path) -> Path:
+    """Where a live run notes the bytes of gradients, by the operations that make them (JSON)."""
+    return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
 def read_rank(path: Path) -> RankRecording:
@@ -97,18 +108,36 @@ def read_rank(path: Path) -> RankRecording:
         if index >= 0 and event.start < marks[index].end:
             inside[index].append(event)
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
-    steps = [_step(mark, own) for mark, own in zip(marks, inside, strict=True)]
+    noted = _noted(beside(path))
+    steps = [_step(mark, own, noted) for mark, own in zip(marks, inside, strict=True)]
     for one, following in itertools.pairwise(steps):
         one.end = max(one.end, following.start)
     return RankRecording(path, max(sizes, default=1), steps)
 
 
-def _step(mark: Event, events: Sequence[Event]) -> RankStep:
+def _noted(path: Path) -> dict[str, int]:
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(read_bytes(path), type=dict[str, Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)]])
+    except msgspec.DecodeError as error:
+        raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
+
+
+def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int]) -> RankStep:
     backward = [event.end for event in events if event.name.startswith(BACKWARD)]
     kernels = backward or [event.end for event in events if _is_kernel(event)]
     reductions = _reductions(events, sorted(kernels)) if kernels else []
     computed = max(backward, default=0) or max((one.ready for one in reductions), default=mark.end)
-    return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions)
+    made = {event.name.rpartition(":")[0]: event.end for event in events if _is_kernel(event)}
+    gradients: list[tuple[int, int]] = []
+    for name, size in noted.items():  # a bias' gradient may be fused into the kernel's, which stands before it
+        moment = made.get(name, gradients[-1][1] if gradients else 0)
+        gradients.append((size, moment))
+    if 0 in (moment for _, moment in gradients):
+        gradients = []
+    gradients.sort(key=lambda one: one[1])
+    return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions, gradients)
 
 
 def _is_kernel(event: Event) -> bool:
