@@ -44,9 +44,9 @@ class NoiseScale:
 def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch_size: int) -> NoiseScale:
     """Estimate the noise scale from what a step of data-parallel training has at hand.
 
-    The squared norm of one worker's gradient, of b examples, is ``|G|² + tr Σ / b`` on average, that of the mean of all,
-    of B examples, ``|G|² + tr Σ / B``: two equations for both, unbiased; the scale is the ratio of their means over the
-    steps. It changes as training goes on, so take steps that lie close together.
+    The squared norm of one worker's gradient, of b examples, is ``|G|² + tr Σ / b`` on average, that of all
+    workers' mean, of B examples, ``|G|² + tr Σ / B``: two equations for both, unbiased; the scale is the ratio of
+    their means over the steps. It changes as training goes on, so take steps that lie close together.
 
     Parameters
     ----------
