@@ -151,8 +151,9 @@ class TrainingModel(Result):
         """Predict throughput against the number of workers.
 
         By the rule of such a cluster (`queuemodel.training.rules`): mean-value analysis, exact for one server whose
-        stations share their time, also with unequal workers, and approximate for several servers; fits of throughputs
-        alone have a sharper knee (approximate).
+        stations share their time, also with unequal workers; approximate where computation overlaps transfers, so that
+        workers settle in phases, for several servers, and for links shared under BBR (`ParallelServers`); fits of
+        throughputs alone have a sharper knee (approximate).
 
         Parameters
         ----------

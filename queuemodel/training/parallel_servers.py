@@ -21,13 +21,14 @@ class ParallelServers:
     ----------
     servers : int
         With several, means are those of a maximum (`in_parallel`): against simulations of the same network within 3 %
-        where servers are alike, and up to 11 % too high around the knee where one has most of the load, because
+        where servers are alike, and up to 12 % too high around the knee where one has most of the load, because
         workers then bunch there.
     settled : float
         How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart: who
         comes second to a link has it alone at the end, and the less of its computation is done by then. Of one of the
         others, its neighbour, a worker then meets half as much as by chance: D U / (2 (n - 1)) less waiting. Half is
-        between simulations of steps that repeat exactly (nothing left to meet) and of recorded ones (two thirds).
+        what the testbed's recorded steps come to when simulated with links that share fairly; steps of many equal
+        layers avoid each other altogether.
     handover : float
         Relative loss of a link's rate while several connections share it.
     """
