@@ -130,7 +130,11 @@ class TrainingModel(Result):
         return self._rule(self.fitted.width)
 
     def network(self) -> Network:
-        """The closed network; its population is the number of workers, of a class for each speed where they differ."""
+        """The closed network; its population is the number of workers, of a class for each speed where they differ.
+
+        In it workers meet by chance, and servers are visited one after the other: `throughput` is that of this network
+        where its method is exact.
+        """
         named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
         queues = [Station(name, service_time=demand) for name, demand in named]
         if not self.changes.unequal:
