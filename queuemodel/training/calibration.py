@@ -103,7 +103,9 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
         return np.concatenate([logs / prior, _bounded(differences(logs) / trusted)])
 
     found = least_squares(residuals, np.zeros(2))
-    covariance = np.linalg.inv(found.jac.T @ found.jac)
+    # intervals have the model's own error besides: the draws vary as measurements do
+    slopes = found.jac[2:] * (trusted / np.array(noise))[:, None]
+    covariance = np.linalg.inv(found.jac[:2].T @ found.jac[:2] + slopes.T @ slopes)
     logs = np.random.default_rng(seed).multivariate_normal(found.x, covariance, len(fitted.draws.worker))
     contention, error = math.exp(found.x[0]), math.sqrt(covariance[0, 0])
     off = differences(found.x)
