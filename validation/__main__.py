@@ -19,9 +19,11 @@ from queuemodel.files import write_atomically
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
+from .intervals import intervals_section
 from .left_out import prior_section
+from .model_errors import errors_of
 from .pollux.placements import placements_section
-from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, read_testbed, series_folders
+from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -41,7 +43,7 @@ slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Data-p
 `mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
 network is told by all its busy periods. Cloud series are fitted on 1 to 4 workers,
-and judged on 5 to 8; the prior of these fits was learnt on them too, the last section leaves them out.
+and judged on 5 to 8; the prior of these fits was learnt on them too, the section on few throughputs leaves them out.
 
 ![Predicted against measured throughput](images/validation.png)
 
@@ -75,7 +77,14 @@ def main() -> int:
         groups["Data-parallel, from one and two ranks"] = compare_data_parallel()
         groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
         body = "".join(f"## {title}\n\n{table(comparisons)}\n" for title, comparisons in groups.items())
-        body += "\n".join([prior_section(), placements_section(), convergence_section()])
+        kinds = [kind_of(folder) for folder, _ in [*profiles, *others]]
+        mva, trace, unusual = list(groups.values())[:3]
+        errors = {
+            "mean-value analysis": [errors_of(c, kind) for c, kind in zip(mva, kinds, strict=False)],
+            "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
+        }
+        sections = [intervals_section(groups, errors), prior_section(), placements_section(), convergence_section()]
+        body += "\n".join(sections)
         every = [c for comparisons in groups.values() for c in comparisons]
         rows = [
             {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}

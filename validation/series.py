@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuemodel import Profile, Throughput, ThroughputCurve
+from queuemodel import Profile, Throughput, ThroughputCurve, fit
 from queuemodel.prediction import Method, predict
 
 HERE = Path(__file__).parent
@@ -80,6 +80,20 @@ def _unusual(folder: Path) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value != UNUSUAL[name]}
 
 
+def kind_of(folder: Path) -> str:
+    """The kind of network that a series was measured on, in words: what is left out together."""
+    told, servers = network(folder), json.loads((folder / "job.json").read_text())["parameter_servers"]
+    words = [f"{told['congestion_control']}, {1e3 * told['buffer']:g} ms", f"{servers} servers" if servers > 1 else ""]
+    return ", ".join(filter(None, [*words, *(_word(*item) for item in _unusual(folder).items())]))
+
+
+def _word(name: str, value: Any) -> str:
+    """What sets a series apart, in words."""
+    return (
+        str(value) if name == "mode" else "ordered" if name == "order" else name.replace("_mbit", "").replace("_", " ")
+    )
+
+
 def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Workers and steps per second of a testbed series."""
     rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
@@ -112,7 +126,8 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
             machines["worker_bandwidth"] = [rate, rate * settings["slow_link_mbit"] / nominal, *[rate] * (n - 2)]
         rows.append(trace_throughput(profile, workers=[n], **machines)[0])
     X, lower, upper = np.array(rows).T
-    curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), method="trace")
+    knee = fit(profile).throughput([1]).saturation_workers
+    curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), saturation_workers=knee, method="trace")
     return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve)
 
 

@@ -20,7 +20,7 @@ from .calibration import calibrate, knots, untraced_share
 from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
-from .variants import MODEL_ERROR, sampled_share, sampling_error, throughput
+from .variants import sampled_share, sampling_error, simulation_error, throughput
 
 
 def trace_throughput(
@@ -29,9 +29,9 @@ def trace_throughput(
     """
     Steps per second against the number of workers: throughput, lower and upper, shape (n, 3).
 
-    The interval joins the spread of the replications, the sampling of the recorded steps and `MODEL_ERROR`. Where the
-    network's kind is not known, the throughput is that of the likeliest, and the interval spans the intervals of all.
-    Arguments are those of `trace_runs`.
+    The interval joins the spread of the replications, the sampling of the recorded steps and `simulation_error`. Where
+    the network's kind is not known, the throughput is that of the likeliest, and the interval spans the intervals of
+    all. Arguments are those of `trace_runs`.
     """
     return _ensemble(profile, workers=workers, confidence=confidence, **settings)[2]
 
@@ -60,11 +60,11 @@ def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confide
 
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     rows = []
-    for replications in runs:
+    for replications, error in zip(runs, simulation_error(profile, runs), strict=True):
         X = np.array([run.throughput for run in replications])
         own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
         share = sampling_error(profile) * sampled_share(profile, replications)
-        width = stats.norm.ppf((1 + confidence) / 2) * np.sqrt(own**2 + share**2 + MODEL_ERROR**2)
+        width = stats.norm.ppf((1 + confidence) / 2) * np.sqrt(own**2 + share**2 + error**2)
         rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
     return np.array(rows)
 

@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..training.ensemble import OTHER_MACHINES, Ensemble, workers_correlation
+from ..training.model_error import model_error, profiled_error
 from ..training.profile import Profile
 from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
-
-#: Relative error of the simulation itself: 5.0 % root mean square beyond one worker over the testbed series of
-#: docs/validation.
-MODEL_ERROR = 0.05
-
-#: By how much of its logarithm tracing may have changed one worker's throughput: 2.6 % root mean square there.
-TRACING_ERROR = 0.026
 
 #: How far a network's parameters may lie from what is assumed: factors, each with the share of the weight that it gets.
 FACTORS = (0.5, 2.0)
@@ -86,12 +80,12 @@ def ensemble(
     """
     What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
 
-    The noise of one measurement is that of windows of the likeliest variant's runs. Simulations err by `MODEL_ERROR`,
-    which has a measurement's noise in it, and what other parameters of the same kind of network do. One worker has
-    nobody to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more
-    workers as far as the step still decides.
+    The noise of one measurement is that of windows of the likeliest variant's runs. Simulations err by
+    `simulation_error`, which has a measurement's noise in it, and what other parameters of the same kind of network do.
+    One worker has nobody to share a link with: there they err by what few recorded steps, and tracing, leave open, and
+    with more workers as far as the step still decides.
     """
-    logs, noise, sampled = [], [], []
+    logs, noise, sampled, errors = [], [], [], []
     for site in sites:
         kinds = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
         own = [
@@ -107,13 +101,15 @@ def ensemble(
         logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
         noise += [np.hypot(LEAST_NOISE, window_spread(runs)) for runs in own[0]]
         sampled += [sampled_share(profile, runs) for runs in own[0]]
+        errors += [simulation_error(profile, own[0])]
     workers = np.concatenate([site.workers for site in sites])
     at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
     correlation = workers_correlation(workers) * np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
-    share = np.hypot(sampling_error(profile), TRACING_ERROR) * np.array(sampled)
+    share = np.hypot(sampling_error(profile), profiled_error("trace")) * np.array(sampled)
     every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
     spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
-    error = np.sqrt(np.maximum(MODEL_ERROR**2 - spread**2, (MODEL_ERROR / 2) ** 2))
+    error = np.concatenate(errors)
+    error = np.sqrt(np.maximum(error**2 - spread**2, (error / 2) ** 2))
     return Ensemble.before(
         every,
         weights,
@@ -131,6 +127,16 @@ def within_kinds(logs: np.ndarray, weights: np.ndarray, kinds: np.ndarray) -> np
     means = np.array([np.average(logs[same], axis=0, weights=share[same]) for same in own])
     off = logs - means[np.searchsorted(np.unique(kinds), kinds)]
     return np.asarray(np.sqrt(share @ off**2))
+
+
+def simulation_error(profile: Profile, runs: Sequence[Sequence[SimulatedRun]]) -> np.ndarray:
+    """Relative standard error of the simulation itself at the runs' numbers of workers (n,)."""
+    workers = np.array([replications[0].workers for replications in runs])
+    X = np.array([throughput(replications) for replications in runs])
+    last = [{**run.utilization, "compute": 0.0} for run in runs[-1]]
+    busiest = max(np.mean([list(one.values()) for one in last], axis=0)) / X[-1]  # seconds per step
+    alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    return np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
 
 
 def throughput(runs: Sequence[SimulatedRun]) -> float:

@@ -12,7 +12,8 @@ import numpy as np
 from .demands import Demands
 from .fitted import Fitted
 from .job import Throughput
-from .model import MODEL_ERROR, TrainingModel
+from .model import TrainingModel
+from .model_error import model_error
 from .parameters import Parameter, spread
 from .step_fit import CONTENTION
 from .throughputs import doubt
@@ -96,7 +97,9 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     # Around the knee the model itself errs, whatever its parameters: no point is trusted beyond that.
     beyond = np.array([not _untraced(p, fitted.servers.count) for p in points])
     noise = [p.relative_error(THROUGHPUT_ERROR) for p in points]
-    trusted = np.hypot(noise, np.where(beyond, MODEL_ERROR, 0.0))
+    saturation = TrainingModel(fitted).throughput([1]).saturation_workers
+    models_own = model_error("mva", np.array([p.workers for p in points]) / saturation)
+    trusted = np.hypot(noise, np.where(beyond, models_own, 0.0))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
@@ -114,7 +117,7 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     return replace(
         scaled(found.x),
         draws=_mean(fitted.draws).scaled(server=np.exp(logs[:, 0]), worker=np.exp(logs[:, 1])),
-        misfit=float(np.sqrt(np.mean(off[sound] ** 2))) if sound.any() else MODEL_ERROR,
+        misfit=float(np.sqrt(np.mean(off[sound] ** 2))) if sound.any() else float(models_own.max()),
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(

@@ -21,11 +21,9 @@ from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
+from .model_error import REGIONS, model_error, profiled_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
-
-#: Relative error beyond one profiled worker: 6.6 % root mean square over docs/validation's testbed series, rounded.
-MODEL_ERROR = 0.07
 
 #: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
 #: of one to three stations.
@@ -192,11 +190,12 @@ class TrainingModel(Result):
             X = np.maximum.accumulate(X)  # as with every draw
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
-        error = normal_quantile(confidence) * self._model_error(populations)
-        at = np.searchsorted(populations, counts)
         D = self.service_demand
         worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
         alone = 1.0 / (D.sum() + worker)
+        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
+        error = normal_quantile(confidence) * self._model_error(populations, saturation)
+        at = np.searchsorted(populations, counts)
         slower = 1.0 + self.fitted.handover * (counts > 1)
         worst = [(1.0 / (1.0 / alone[:n] + (n * s - 1) * D.sum())).sum() for n, s in zip(counts, slower, strict=True)]
         bound_lower = np.array(worst)
@@ -219,7 +218,7 @@ class TrainingModel(Result):
             think_time=Z[at],
             bound_lower=bound_lower,
             bound_upper=bound_upper,
-            saturation_workers=float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf,
+            saturation_workers=saturation,
             bottleneck=self.servers.stations[int(D.argmax())],
             profiled_workers=self.profiled_workers,
             measured=self.measured,
@@ -310,15 +309,19 @@ class TrainingModel(Result):
         now, before = (np.ptp(np.log(np.quantile(one, MIDDLE, axis=-1)), axis=0) for one in (drawn, alone))
         return np.minimum((now / before) ** 2, 1.0)
 
-    def _model_error(self, populations: np.ndarray) -> np.ndarray:
+    def _model_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
         least = min([*([recorded.workers] if recorded else []), *(workers for workers, _ in self.measured)], default=1)
         known = (populations >= least) & (populations <= most)
-        if not recorded and most:  # infers its points' error from the misfit, so that its draws have that already
+        if not most:  # other machines: the regions were not judged there
+            return np.full(len(populations), max(model_error("mva", np.array(list(REGIONS.values()))).max(), misfit))
+        if not recorded:  # infers its points' error from the misfit, so that its draws have that already
             doublings = np.log2(np.maximum(np.maximum(populations / most, least / populations), 1.0))
             return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
-        return np.where(known, np.where(populations == least, 0.0, misfit), max(MODEL_ERROR, misfit))
+        profiled = 0.0 if least in dict(self.measured) else profiled_error("mva")  # the draws have a measurement's own
+        within = np.where(populations == least, profiled, misfit)
+        return np.where(known, within, np.maximum(model_error("mva", populations / saturation), misfit))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

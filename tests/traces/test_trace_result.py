@@ -7,7 +7,7 @@ import pytest
 from by_hand import IDEAL, profile_of, serial
 
 from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
-from queuemodel.traces.curve import MODEL_ERROR
+from queuemodel.training.model_error import model_error, profiled_error
 
 
 @pytest.fixture
@@ -58,7 +58,8 @@ def test_what_is_printed_and_saved_is_what_was_found(run, tmp_path):
 
 def test_intervals_join_runs_sampling_and_the_models_own_error():
     constant = trace_throughput(profile_of(serial()), workers=[1], steps=100, confidence=0.6827, **IDEAL)
-    assert constant[0] == pytest.approx([1.0, np.exp(-MODEL_ERROR), np.exp(MODEL_ERROR)], rel=1e-3)
+    alone = profiled_error("trace")
+    assert constant[0] == pytest.approx([1.0, np.exp(-alone), np.exp(alone)], rel=1e-3)
     steps = [serial(compute=c) for c in (0.1, 0.5, 0.9)] * 3
     times = np.array([0.6, 1.0, 1.4] * 3)
     sampling = times.std(ddof=1) / times.mean() / 3
@@ -67,7 +68,7 @@ def test_intervals_join_runs_sampling_and_the_models_own_error():
     own = X.std(ddof=1) / X.mean() / 3**0.5
     (mean, lower, upper) = trace_throughput(profile_of(*steps), workers=1, confidence=0.6827, **settings)[0]
     assert mean == pytest.approx(X.mean())
-    width = np.sqrt(MODEL_ERROR**2 + sampling**2 + own**2)
+    width = np.sqrt(alone**2 + sampling**2 + own**2)
     assert (np.log(mean / lower), np.log(upper / mean)) == pytest.approx((width, width), rel=0.02)
 
 
@@ -76,7 +77,8 @@ def test_sampling_of_steps_does_not_matter_behind_a_full_link():
     _, lower, upper = trace_throughput(profile_of(*steps), workers=[20], confidence=0.6827, **IDEAL)[0]
     alone = np.log(upper / lower) / 2
     sampling = np.std([0.21, 0.3, 0.5], ddof=1) / np.mean([0.21, 0.3, 0.5]) / 3**0.5
-    assert MODEL_ERROR < alone < np.hypot(MODEL_ERROR, 0.5 * sampling)
+    beyond = float(model_error("trace", np.array([20.0]))[0])
+    assert beyond < alone < np.hypot(beyond, 0.5 * sampling)
 
 
 def test_the_curve_tells_where_a_step_spends_its_time():

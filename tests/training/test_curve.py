@@ -8,6 +8,7 @@ import pytest
 from jobs_by_hand import profile
 
 import queuemodel as qm
+from queuemodel.training.model_error import model_error, profiled_error
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 RATES = ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "examples_per_second")
@@ -82,8 +83,9 @@ def test_a_job_without_transfers_never_saturates():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
 def test_the_interval_grows_with_confidence(confidence):
-    """Steps that do not vary leave the model's own error alone: 7 % of the logarithm."""
+    """Steps that do not vary leave the model's own error alone."""
     curve = qm.fit(profile()).throughput([1, 8], confidence=confidence)
-    width = NormalDist().inv_cdf(0.5 + confidence / 2) * 0.07
-    np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), [0, width], atol=1e-12)
-    np.testing.assert_allclose(np.log(curve.lower / curve.steps_per_second), [0, -width], atol=1e-12)
+    own = np.array([profiled_error("mva"), *model_error("mva", np.array([8 / curve.saturation_workers]))])
+    width = NormalDist().inv_cdf(0.5 + confidence / 2) * own
+    np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), width, atol=1e-12)
+    np.testing.assert_allclose(np.log(curve.lower / curve.steps_per_second), -width, atol=1e-12)

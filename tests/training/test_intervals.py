@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs_by_hand import profile
 
 import queuemodel as qm
 from queuemodel.training import model as training_model
+from queuemodel.training.model_error import model_error, regions
 
 WORKERS = [1, 2, 4, 8]
 JOBS = 600
@@ -50,7 +53,8 @@ def share(truth, lower, upper, *, scale=1.0):
 @pytest.mark.parametrize(("steps", "untraced"), [(4, 0), (12, 0), (12, 1)])
 def test_nine_of_ten_intervals_hold_the_truth(monkeypatch, steps, untraced):
     """Of the sampling alone: these jobs do not make the model's own error."""
-    monkeypatch.setattr(training_model, "MODEL_ERROR", 0.0)
+    monkeypatch.setattr(training_model, "model_error", lambda method, ratio: np.zeros(len(ratio)))
+    monkeypatch.setattr(training_model, "profiled_error", lambda method: 0.0)
     off = counted(steps=steps, untraced=untraced)
     assert np.all(np.abs(share(*off) - 0.9) < 0.04), share(*off)
     assert np.all(share(*off, scale=0.8) < 0.86), "intervals a fifth too narrow go unnoticed"
@@ -58,9 +62,19 @@ def test_nine_of_ten_intervals_hold_the_truth(monkeypatch, steps, untraced):
 
 def test_the_models_own_error_widens_what_was_not_profiled():
     truth, lower, upper = counted(steps=12)
-    assert np.all(share(truth, lower, upper)[1:] > 0.99)
-    assert np.all((upper - lower)[:, 1:] > 2 * 1.6448 * 0.07)
-    assert share(truth, lower, upper)[0] == pytest.approx(0.9, abs=0.03)
+    assert np.all(share(truth, lower, upper) > 0.95)
+    assert np.all((upper - lower)[:, 1:] > 2 * 1.6448 * min(training_model.model_error("mva", np.geomspace(0.1, 10))))
+    assert np.all((upper - lower)[:, 0] > 2 * 1.6448 * training_model.profiled_error("mva"))
+
+
+@given(st.floats(0.0, 100.0))
+def test_errors_change_from_region_to_region_without_steps(ratio):
+    share = regions(np.array([ratio, 1.01 * ratio]))
+    assert share.sum(axis=1) == pytest.approx(1.0)
+    assert np.all(np.abs(np.diff(share, axis=0)) < 0.02)
+    for method in ("mva", "trace"):
+        ends = model_error(method, np.array([0.01, 1.0, 100.0]))
+        assert ends.min() * 0.999 <= model_error(method, np.array([ratio]))[0] <= ends.max() * 1.001
 
 
 def test_one_step_is_taken_to_vary():

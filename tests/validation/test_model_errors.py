@@ -1,0 +1,109 @@
+"""How the models' own errors are learnt and judged: on errors whose size is known, with controls."""
+
+import numpy as np
+import pytest
+
+from queuemodel import ThroughputCurve
+from queuemodel.training.model_error import regions
+from validation.intervals import interval_score, intervals_section
+from validation.model_errors import PARTS, Errors, errors_of, learn, leave_kind_out, with_errors
+from validation.series import Comparison
+
+RATIO = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+TRUTH = np.array([0.03, 0.04, 0.12, 0.06])
+
+
+def made_up(rng, *, kinds, sizes=TRUTH, series=3):
+    """Series of a closed network whose knee is at four workers; the model errs as it is told."""
+    found = []
+    for kind in range(kinds):
+        for number in range(series):
+            parts = np.column_stack([RATIO == 0.25, regions(RATIO) * (RATIO != 0.25)[:, None]])
+            off = np.sqrt(parts @ sizes**2) * rng.standard_normal(len(RATIO))
+            workers = (4 * RATIO).astype(int)
+            curve = ThroughputCurve(workers, np.ones(5), 0.8 * np.ones(5), 1.2 * np.ones(5), single=1.0)
+            one = Comparison("testbed", f"{kind}-{number}", "mva", workers, np.exp(off), curve)
+            found.append(Errors(one, f"kind {kind}", parts.astype(float), off, np.zeros((5, 2))))
+    return found
+
+
+def test_learning_recovers_the_errors_that_made_the_data():
+    np.testing.assert_allclose(learn(made_up(np.random.default_rng(1), kinds=400)), TRUTH, rtol=0.1)
+
+
+def test_a_kind_counts_once_however_many_series_it_has():
+    rng = np.random.default_rng(2)
+    few, many = made_up(rng, kinds=29, series=2), made_up(rng, kinds=1, sizes=10 * TRUTH, series=90)
+    both = [*few, *[Errors(one.comparison, "odd", one.parts, one.off, one.others) for one in many]]
+    expected = np.sqrt((29 + 100) / 30) * TRUTH[2]  # not of 58 series and 90
+    assert learn(both)[2] == pytest.approx(expected, rel=0.15)
+
+
+def test_few_kinds_leave_their_mean_square_open():
+    """Of kinds that differ in nothing, nine of ten of the next one's errors are inside, however few taught them."""
+    rng, inside = np.random.default_rng(7), []
+    for _ in range(300):
+        found = made_up(rng, kinds=4, series=1)
+        inside += [(lo <= np.exp(one.off)) & (np.exp(one.off) <= hi) for one, lo, hi in leave_kind_out(found)]
+    assert 0.9 < np.mean(inside) < 0.985
+
+
+def test_what_has_other_causes_is_not_the_models():
+    rng = np.random.default_rng(3)
+    found = made_up(rng, kinds=40, series=40)
+    others = 0.1 * np.ones((5, 2))
+    noisy = [
+        Errors(one.comparison, one.kind, one.parts, one.off + 0.1 * rng.standard_normal(5), others) for one in found
+    ]
+    np.testing.assert_allclose(learn(noisy), TRUTH, atol=0.015)
+    for one in noisy[:3]:
+        lower, upper = with_errors(one, TRUTH)
+        width = 1.6449 * np.hypot(0.1, np.sqrt(one.parts @ TRUTH**2))
+        np.testing.assert_allclose(np.log([lower, upper]), [-width, width], rtol=1e-3)
+
+
+def coverage(found, scale=1.0):
+    ends = leave_kind_out(found)
+    return np.mean([(scale * np.log(lo) <= one.off) & (one.off <= scale * np.log(hi)) for one, lo, hi in ends])
+
+
+def test_intervals_of_kinds_left_out_hold_what_they_promise():
+    found = made_up(np.random.default_rng(4), kinds=60)
+    assert coverage(found) == pytest.approx(0.9, abs=0.03)
+    assert coverage(found, scale=0.8) < 0.86
+    odd = [Errors(one.comparison, "odd", one.parts, 5 * one.off, one.others) for one in found[:3]]
+    ((_, lower, upper), *_) = [end for end in leave_kind_out([*found[3:], *odd]) if end[0].kind == "odd"]
+    assert np.all(np.log(upper) < 0.25), "a kind must not teach its own intervals"
+    assert np.all(lower < 1)
+
+
+def test_the_packaged_error_is_taken_out_of_a_curves_interval():
+    from queuemodel.data import example_profile
+    from queuemodel.prediction import predict
+
+    curve = predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva")
+    one = Comparison("testbed", "alexnet-60", "mva", curve.workers, 1.1 * curve.steps_per_second, curve)
+    found = errors_of(one, "bbr")
+    np.testing.assert_allclose(found.off, np.log(1.1))
+    np.testing.assert_allclose(found.parts.sum(axis=1), 1.0)
+    assert found.parts[0].tolist() == [1, 0, 0, 0]
+    assert np.all(found.others < 0.03)  # the sampling of twelve steps
+
+
+@pytest.mark.parametrize(("value", "score"), [(1.0, 0.4), (1.2, 0.4), (1.3, 0.4 + 20 * 0.1), (0.7, 0.4 + 20 * 0.1)])
+def test_the_interval_score_is_that_of_gneiting_and_raftery(value, score):
+    assert interval_score(np.array(0.8), np.array(1.2), np.array(value)) == pytest.approx(score)
+
+
+def test_the_score_is_least_for_true_intervals():
+    x = np.random.default_rng(5).standard_normal(200_000)
+    scores = [interval_score(np.array(-w), np.array(w), x).mean() for w in (1.3, 1.6449, 2.0)]
+    assert scores[1] < min(scores[0], scores[2])
+
+
+def test_the_section_tells_every_group_and_part():
+    found = made_up(np.random.default_rng(6), kinds=5)
+    text = intervals_section({"Testbed": [one.comparison for one in found]}, {"mva": found})
+    assert "| Testbed | 75 |" in text
+    for part in PARTS:
+        assert f"mva: kind left out, {part} |" in text

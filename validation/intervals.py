@@ -1,0 +1,63 @@
+"""What intervals promise and what they hold: coverage and width together, also on kinds of network left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from .model_errors import PARTS, Errors, leave_kind_out
+from .series import Comparison
+
+SECTION = """## Intervals
+
+Coverage can be bought with width, so both stand together, with the interval score (Gneiting and Raftery, 2007), which
+charges the width and, for a measurement outside, twenty times its distance; all relative to the prediction. The
+errors of the models themselves are learnt from the testbed's series (`python -m validation.model_errors`), each kind of
+network counting as one, by where the workers stand to the knee; *kind left out* are intervals whose errors are learnt
+from all other kinds. How connections share a link was found on these series too, and by hand: that cannot be left out.
+
+"""
+
+
+def interval_score(lower: np.ndarray, upper: np.ndarray, value: np.ndarray, *, confidence: float = 0.9) -> np.ndarray:
+    """Width, and what it costs to lie outside (Gneiting and Raftery, 2007, equation 43); less is better."""
+    outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
+    return np.asarray(upper - lower + 2.0 / (1.0 - confidence) * outside)
+
+
+def _row(name: str, lower: np.ndarray, upper: np.ndarray, value: np.ndarray) -> str:
+    covered = ((lower <= value) & (value <= upper)).mean()
+    score = interval_score(lower, upper, value).mean()
+    return f"| {name} | {len(value)} | {covered:.0%} | {(upper - lower).mean():.0%} | {score:.2f} |"
+
+
+def _packaged(comparisons: Iterable[Comparison]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ends of the intervals as they are, and measurements, over all measurements, relative to predictions."""
+    rows = []
+    for c in comparisons:
+        at = np.searchsorted(c.curve.workers, c.workers)
+        rows.append(np.array([c.curve.lower[at], c.curve.upper[at], c.measured]) / c.predicted)
+    lower, upper, value = np.concatenate(rows, axis=1)
+    return lower, upper, value
+
+
+def _left_out(found: Sequence[Errors]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same with each kind of network left out; and the part that most of each measurement is in."""
+    ends = leave_kind_out(found)
+    lower, upper = (np.concatenate([end[k] for end in ends]) for k in (1, 2))
+    value = np.concatenate([np.exp(one.off) for one, *_ in ends])
+    return lower, upper, value, np.concatenate([one.parts.argmax(axis=1) for one, *_ in ends])
+
+
+def intervals_section(groups: Mapping[str, Sequence[Comparison]], errors: Mapping[str, Sequence[Errors]]) -> str:
+    """Markdown: groups with the packaged errors, and those of the testbed with each kind of network left out."""
+    lines = ["| predictions | measurements | covered | mean width | score |", "|---|---|---|---|---|"]
+    lines += [_row(title, *_packaged(comparisons)) for title, comparisons in groups.items()]
+    for title, found in errors.items():
+        *ends, part = _left_out(found)
+        lines.append(_row(f"{title}: **kind left out**", *ends))
+        for k, name in enumerate(PARTS):
+            if (part == k).any():
+                lines.append(_row(f"{title}: kind left out, {name}", *(end[part == k] for end in ends)))
+    return SECTION + "\n".join(lines) + "\n"

@@ -1,0 +1,137 @@
+"""Learn how far the models themselves err, leaving out one kind of network at a time to see what intervals promise.
+
+python -m validation.model_errors
+
+writes queuemodel/training/model_error.json from all series of the testbed. Each kind of network counts as one, however
+many series it has: congestion control, buffer, number of servers, and what else sets a series apart.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from scipy import stats
+
+import queuemodel.training.model_error
+from queuemodel.files import write_atomically
+from queuemodel.training.model_error import REGIONS, Method, model_error, profiled_error, regions
+from queuemodel.training.parameters import normal_quantile
+
+from .series import Comparison, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+
+FILE = Path(queuemodel.training.model_error.__file__).with_name("model_error.json")
+#: The profiled number of workers, then the regions of several.
+PARTS = ("profiled", *REGIONS)
+#: Kinds of network that the mean over all regions is worth in each: what a region has not shown.
+PSEUDO_KINDS = 1.0
+#: A measurement errs itself; no model is known better.
+LEAST = 0.02
+
+ABOUT = (
+    "Relative standard errors of the closed network (mva) and of the simulation (trace) "
+    "(queuemodel.training.model_error says where), learnt by `python -m validation.model_errors` from the testbed's "
+    "series, of so many per kind of network."
+)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """One series' predictions without the model's own error.
+
+    Attributes
+    ----------
+    kind : str
+        Of network.
+    parts : ndarray, shape (n, 4)
+        How much of `PARTS` is in each number of workers.
+    off : ndarray, shape (n,)
+        Logarithm of measured over predicted.
+    others : ndarray, shape (n, 2)
+        Standard errors below and above that have other causes.
+    """
+
+    comparison: Comparison
+    kind: str
+    parts: np.ndarray
+    off: np.ndarray
+    others: np.ndarray
+
+
+def errors_of(comparison: Comparison, kind: str) -> Errors:
+    """What a comparison's curve, made with the packaged errors, shows without them."""
+    c, method = comparison, cast(Method, comparison.method)
+    at = np.searchsorted(c.curve.workers, c.workers)
+    ratio = c.workers / c.curve.saturation_workers
+    alone = c.workers == 1
+    parts = np.column_stack([alone, regions(ratio) * ~alone[:, None]])
+    packaged = np.where(alone, profiled_error(method), model_error(method, ratio))
+    ends = np.log([c.curve.lower[at], c.curve.upper[at]] / c.predicted).T / normal_quantile(c.curve.confidence)
+    others = np.sqrt(np.maximum(ends**2 - packaged[:, None] ** 2, 0.0))
+    return Errors(c, kind, parts, np.log(c.measured / c.predicted), others)
+
+
+def learn(found: Sequence[Errors]) -> np.ndarray:
+    """Standard errors of `PARTS`: root mean squares over kinds of network, of what other causes leave.
+
+    Few kinds leave their mean square open, so that the next kind's errors follow Student's law; the packaged errors,
+    taken for normal ones, are as much larger as its 90 % interval is wider.
+    """
+    kinds = sorted({one.kind for one in found})
+    squares, sizes = np.zeros(len(PARTS)), np.zeros(len(PARTS))
+    for kind in kinds:
+        own = [one for one in found if one.kind == kind]
+        parts = np.concatenate([one.parts for one in own])
+        off = np.concatenate([one.off**2 - (one.others**2).mean(axis=1) for one in own])
+        size = parts.sum(axis=0)
+        share = np.minimum(size / len(own), 1.0)  # a kind that has little of a region tells little of it
+        squares += share * np.maximum(parts.T @ off / np.maximum(size, 1e-9), 0.0)
+        sizes += share
+    several = squares[1:].sum() / sizes[1:].sum()
+    squares[1:], sizes[1:] = squares[1:] + PSEUDO_KINDS * several, sizes[1:] + PSEUDO_KINDS
+    student = stats.t.ppf(0.95, max(len(kinds) - 1, 1)) / stats.norm.ppf(0.95)
+    return np.asarray(student * np.sqrt(np.maximum(squares / sizes, LEAST**2)))
+
+
+def with_errors(one: Errors, sigma: np.ndarray, *, confidence: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the intervals, relative to the prediction, if the model erred by ``sigma`` of `PARTS`."""
+    error = np.sqrt(one.parts @ sigma**2)
+    lower, upper = normal_quantile(confidence) * np.hypot(one.others, error[:, None]).T
+    return np.exp(-lower), np.exp(upper)
+
+
+def leave_kind_out(found: Sequence[Errors]) -> list[tuple[Errors, np.ndarray, np.ndarray]]:
+    """Each series with the intervals that all other kinds of network teach."""
+    others = {kind: learn([one for one in found if one.kind != kind]) for kind in {one.kind for one in found}}
+    return [(one, *with_errors(one, others[one.kind])) for one in found]
+
+
+def testbed_errors(method: Method) -> list[Errors]:
+    """All of the testbed's series, predicted by a method from one worker's traces."""
+    found = [errors_of(compare_testbed(f, read_testbed(f), method), kind_of(f)) for f in series_folders()]
+    if method == "trace":
+        unusual = series_folders(usual=False)
+        found += [errors_of(compare_unusual(f, read_testbed(f)), kind_of(f)) for f in unusual]
+    return found
+
+
+def main() -> int:
+    """Write what all series teach."""
+    told: dict[str, object] = {"about": ABOUT, "series per kind": {}}
+    for method in ("mva", "trace"):
+        found = testbed_errors(cast(Method, method))
+        told[method] = dict(zip(PARTS, learn(found).round(4).tolist(), strict=True))
+        names = [one.kind for one in found]
+        told["series per kind"] = {kind: names.count(kind) for kind in sorted(set(names))}
+    write_atomically(FILE, json.dumps(told, indent=1) + "\n")
+    print(f"wrote {FILE.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
