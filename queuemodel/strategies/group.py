@@ -70,7 +70,10 @@ class Group:
 
     def times(self, network: Network, *, slower: float = 1.0) -> np.ndarray:
         """Seconds of each round, likewise."""
-        ends = self.scheme.time(self.sizes, slower * self.ready, slower * self.computed, self.cost(network))
+        ready, computed = self.ready, self.computed
+        if slower != 1.0:
+            ready, computed = slower * ready, slower * computed
+        ends = self.scheme.time(self.sizes, ready, computed, self.cost(network))
         return np.asarray(ends + self.tail)
 
     def parts(self, network: Network, compute: float) -> Parts:

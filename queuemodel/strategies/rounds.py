@@ -65,21 +65,24 @@ def slowest_of(
     slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
     for wanted in ranks:
         while n < wanted:
-            pace = paces[n] if n < len(paces) else 1.0
-            np.maximum(slowest, pace * draw(rng, samples), out=slowest)
+            rows = draw(rng, samples)
+            np.maximum(slowest, paces[n] * rows if n < len(paces) else rows, out=slowest)
             n += 1
-        yield np.maximum.accumulate(slowest, axis=1)
+        yield slowest.copy()
 
 
 def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarray]:
-    """Draws from the recorded rows (m, b), with a smooth spread around each that keeps mean and variance."""
+    """Draws from recorded rows (m, b), increasing, with a smooth spread around each that keeps mean and variance."""
+    rounds = np.maximum.accumulate(rounds, axis=1)
     mean, last = rounds.mean(axis=0), rounds[:, -1]
     spread = last.std() / last.mean() if len(last) > 1 and last.mean() > 0 else 0.0
     width = 0.9 * spread * len(rounds) ** -0.2
     keep = 1.0 / np.hypot(1.0, width / spread) if spread > 0 else 1.0
 
     def draw(rng: np.random.Generator, samples: int) -> np.ndarray:
-        rows = rounds[rng.integers(len(rounds), size=samples)] * (1 + width * rng.standard_normal((samples, 1)))
-        return np.asarray(mean + keep * (rows - mean))
+        rows = rounds[rng.integers(len(rounds), size=samples)]
+        rows *= keep * np.maximum(1 + width * rng.standard_normal((samples, 1)), 0.0)
+        rows += (1 - keep) * mean
+        return rows
 
     return draw
