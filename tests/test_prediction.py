@@ -139,7 +139,7 @@ def test_contention_is_told_to_the_simulation_and_refused_elsewhere():
     profile = traced()
     cubic, bbr = (predict(profile, workers=[6], congestion_control=told, buffer=0.05) for told in ("cubic", "bbr"))
     assert bbr.at(6) < 0.97 * cubic.at(6)
-    assert predict(profile, workers=[6]).at(6) == cubic.at(6)
+    assert predict(profile, workers=[6], buffer=0.05).at(6) == cubic.at(6)
     points = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (1, 2)]
     for data, settings in (
         (profile, {"method": "mva"}),
@@ -198,8 +198,8 @@ def test_strategies_keep_their_order_and_their_rounds():
     [("sync-ps", {}), ("sync-ps", {"backup_workers": 1}), ("bounded-staleness", {"staleness_bound": 2})],
 )
 def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too(strategy, numbers):
-    """Both methods agree where operations say no more than phases."""
-    simulated = predict(traced(), workers=[3], strategy=strategy, **numbers)
+    """Both methods agree where operations say no more than phases, and links are shared at once."""
+    simulated = predict(traced(), workers=[3], strategy=strategy, buffer=0.0, **numbers)
     network = predict(traced(), workers=[3], strategy=strategy, method="mva", **numbers)
     assert "trace" in simulated.method
     assert simulated.at(3) == pytest.approx(network.at(3), rel=0.15)

@@ -15,15 +15,14 @@ from ..training.ensemble import Ensemble
 from ..training.job import Throughput
 from ..training.parameters import Parameter
 from ..training.profile import Profile
-from .contention import Contention, contentions
+from .contention import NETWORK, Contention, contentions
 from .variants import Site, Variant, ensemble, variants
 
 #: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
 KNOTS = 7
 
-#: Arguments that say how to simulate, and those that say on what kind of network, whatever the machines.
+#: Arguments that say how to simulate, whatever the machines.
 MANNER = ("policy", "sharding", "links", "seed", "steps", "replications")
-NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..training.bandwidth import nominal_bandwidth
 from ..training.job import require_network
 from ..training.profile import Profile
 
-#: With BBR, seconds that a packet waits at a full link where nobody says: what the testbed's buffers hold.
+#: Arguments that say on what kind of network to simulate, whatever the machines.
+NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
+
+#: Seconds that a packet waits at a full link where nobody says: what most of the testbed's buffers hold.
 BUFFER = 0.012
 
-#: Standard deviation of the logarithm of two or three connections' shares, BBR's on the testbed; with it the recorded
-#: Reno series has an error of 1.4 %, without it of 3 %.
+#: Standard deviation of the logarithm of two or three connections' shares, BBR's on the testbed; taken for all.
 UNFAIRNESS = 0.4
+
+#: Share of its congestion window that a connection keeps when it loses packets (RFC 9438, RFC 5681).
+WINDOW_KEPT = {"cubic": 0.7, "reno": 0.5}
+
+#: What most hosts use where nobody says: Linux, unless told otherwise.
+USUAL = "cubic"
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """One kind of network: its name (empty: given by numbers), the two arguments of `simulate`, what is assumed."""
+    """One kind of network: its name (empty: given by numbers), the arguments of `simulate`, what is assumed."""
 
     name: str
     loaded_trip: float
     unfairness: float
     note: str = ""
+    window_kept: float = 0.0
 
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments of `simulate` that it comes down to."""
-        return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness}
+        return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness, "window_kept": self.window_kept}
+
+    def mechanisms(self) -> tuple[Contention, ...]:
+        """
+        Ways of sharing to be averaged over, none of which is right alone.
+
+        Windows, as plain connections have them, put a job's transfers into more of an order than is measured, and
+        connections that share at once, without a history, into less: their errors have opposite signs.
+        """
+        return (self, replace(self, loaded_trip=0.0, window_kept=0.0)) if self.window_kept else (self,)
 
 
 def contentions(
@@ -41,14 +59,16 @@ def contentions(
     buffer: float | None = None,
     loaded_trip: float | None = None,
     unfairness: float | None = None,
+    window_kept: float | None = None,
 ) -> tuple[Contention, ...]:
     """
     The kinds of network that the cluster may be, the likeliest first; arguments are those of `simulate`.
 
-    Loss-based control (cubic, Reno) fills the buffer of a link, so a connection that has shared it has it to itself at
-    once. BBR (Cardwell et al., ACM Queue 2016) goes on at its estimate of its share, and raises that with every round
-    trip, which takes as long as the buffer holds packets. Linux uses cubic unless told otherwise, so where nobody knows
-    loss-based control comes first. Nothing of this exists between processes of one machine, on loopback.
+    Under control by losses (cubic, Reno) a connection has a congestion window, which grows until the buffer of a full
+    link overflows; windows share the link, and their history makes the shares unequal. BBR (Cardwell et al., ACM Queue
+    2016) goes on at its estimate of its share, and raises that with every round trip, which takes as long as the buffer
+    holds packets. Linux uses cubic unless told otherwise, so where nobody knows that comes first. Nothing of this
+    exists between processes of one machine, on loopback.
 
     Raises
     ------
@@ -58,25 +78,28 @@ def contentions(
     Examples
     --------
     >>> from queuemodel.data import example_profile
-    >>> [(kind.name, kind.loaded_trip) for kind in contentions(example_profile(), congestion_control="unknown")]
-    [('loss-based', 0.0), ('bbr', 0.012)]
+    >>> kinds = contentions(example_profile(), congestion_control="unknown")
+    >>> [(kind.name, kind.loaded_trip) for kind in kinds]
+    [('loss-based', 0.012), ('bbr', 0.012)]
     """
     require_network(congestion_control, buffer, loaded_trip, where="simulate: ")
     spread = UNFAIRNESS if unfairness is None else unfairness
     if loaded_trip is not None:
-        return (Contention("", loaded_trip, spread),)
+        return (Contention("", loaded_trip, spread, window_kept=window_kept or 0.0),)
     if bandwidth is None and congestion_control is None and nominal_bandwidth(profile) == math.inf:
         return (Contention("loopback", 0.0, spread),)
     kind = profile.cluster.congestion_control if congestion_control is None else congestion_control
     known = profile.cluster.buffer if buffer is None else buffer
     trip = BUFFER if known is None else known
-    if kind == "unknown":
-        note = (
-            "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
-            "(--congestion-control) to narrow them"
-        )
-        return Contention("loss-based", 0.0, spread, note), Contention("bbr", trip, spread)
-    if kind != "bbr":
-        return (Contention(kind, 0.0, spread),)
     note = "" if known is not None else f"buffers are taken to hold {1e3 * BUFFER:g} ms: tell them (--buffer)"
-    return (Contention(kind, trip, spread, note),)
+    if kind == "bbr":
+        return (Contention(kind, trip, spread, note),)
+    kept = WINDOW_KEPT[USUAL if kind == "unknown" else kind] if window_kept is None else window_kept
+    if kind != "unknown":
+        return (Contention(kind, trip, spread, note, kept if trip else 0.0),)
+    note = (
+        "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
+        "(--congestion-control) to narrow them"
+    )
+    usual = Contention("loss-based", trip, spread, note, kept if trip else 0.0)
+    return usual, Contention("bbr", trip, spread)

@@ -17,7 +17,7 @@ from ..training.job import Throughput
 from ..training.profile import Profile
 from .bounds import busy_bounds
 from .calibration import calibrate, knots, untraced_share
-from .contention import Contention, contentions
+from .contention import NETWORK, Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
 from .variants import sampled_share, sampling_error, simulation_error, throughput
@@ -40,7 +40,7 @@ def _ensemble(
     profile: Profile, *, confidence: float, replications: int = 4, **settings: Any
 ) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
     """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
-    told = {name: settings.pop(name, None) for name in ("congestion_control", "buffer", "loaded_trip", "unfairness")}
+    told = {name: settings.pop(name, None) for name in NETWORK}
     kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
     runs = [
         trace_runs(

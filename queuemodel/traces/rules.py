@@ -18,6 +18,10 @@ MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED}
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
 
+#: Share of its window to which a connection comes back in slow start after idleness (Linux: `tcp_current_ssthresh`);
+#: cubic's curve, which keeps more at a loss, then brings it back to all of it at once.
+RESUMED = 0.75
+
 
 def cluster_rules(
     *,
@@ -31,6 +35,7 @@ def cluster_rules(
     straggler_slowdown: float,
     loaded_trip: float,
     unfairness: float,
+    window_kept: float,
 ) -> Rules:
     """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`."""
     require_choice(synchronization, "simulate: synchronization", MODES)
@@ -53,6 +58,8 @@ def cluster_rules(
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
         loaded_trip=require_number(loaded_trip, "simulate: loaded_trip", unit="seconds"),
         unfairness=require_number(unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS),
+        kept=require_share(window_kept, "simulate: window_kept"),
+        resumed=RESUMED if window_kept <= 0.5 else 1.0,
     )
 
 

@@ -11,6 +11,7 @@ from ..checks import require_count, require_number, require_seed
 from ..errors import ModelError
 from ..training.curve import require_workers
 from ..training.profile import Profile
+from .contention import NETWORK, contentions
 from .links import Links
 from .policies import Policy
 from .prepare import prepare
@@ -42,6 +43,9 @@ def trace_runs(
 ) -> list[list[SimulatedRun]]:
     """
     Simulate every number of workers several times, each time with other phases and steps.
+
+    Under control by losses every second time connections share links at once instead of by their windows: none of both
+    is right alone (`Contention.mechanisms`).
 
     Parameters
     ----------
@@ -90,6 +94,9 @@ def trace_runs(
     operations = len(graphs.steps.kind) / len(profile.steps)
     total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
     seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    told = {name: settings.pop(name, None) for name in NETWORK}
+    kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
+    networks = [mechanism.settings for mechanism in kind.mechanisms()]
     settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
     tasks = [
         joblib.delayed(simulate)(
@@ -99,9 +106,10 @@ def trace_runs(
             seed=int(s),
             slowdown=slowdown[:n],
             **own,
+            **networks[i % len(networks)],
         )
         for n, row, own in zip(counts, seeds, settings_of, strict=True)
-        for s in row
+        for i, s in enumerate(row)
     ]
     runs = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
     flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress))

@@ -48,6 +48,7 @@ def simulate(
     buffer: float | None = None,
     loaded_trip: float | None = None,
     unfairness: float | None = None,
+    window_kept: float | None = None,
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
@@ -92,14 +93,17 @@ def simulate(
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).
     buffer : float, optional
-        Seconds that a packet waits at a full link; the profile's unless given. It matters with BBR only.
+        Seconds that a packet waits at a full link; the profile's unless given.
     loaded_trip : float, optional
         Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
         whole of it again (docs/explanation/trace-simulation); 0: at once. Without, it follows from these two
         (`queuemodel.traces.contention`).
     unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
-        every step (0.4 unless given, as measured on the testbed); 0: equally.
+        every step (0.4 unless given, as measured on the testbed); 0: equally, or by their windows.
+    window_kept : float, optional
+        Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
+        with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
@@ -168,6 +172,7 @@ def simulate(
         buffer=buffer,
         loaded_trip=loaded_trip,
         unfairness=unfairness,
+        window_kept=window_kept,
     )
     rules = cluster_rules(
         workers=workers,

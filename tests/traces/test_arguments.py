@@ -23,6 +23,7 @@ WRONG = {
     "straggler_slowdown": [-1, 0, NAN, INF],
     "loaded_trip": [-1e-3, NAN, INF],
     "unfairness": [-0.4, NAN, 1e6],
+    "window_kept": [-0.1, 1.5, NAN],
     "congestion_control": ["vegas", 1, True],
     "buffer": [-1e-3, NAN, 12, "12ms"],  # 12: milliseconds
     "slowdown": [[1.0], [1.0, 0.0], [1.0, NAN], [1.0, INF]],

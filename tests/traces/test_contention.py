@@ -19,18 +19,20 @@ def profile_in(steps=SHARED, *, hosts=None, **cluster):
     return msgspec.structs.replace(profile_of(steps), source=source, cluster=qm.Cluster(**cluster))
 
 
+BBR = {"congestion_control": "bbr"}
 HERE = {"worker:0": "127.0.0.1:1", "ps:0": "127.0.0.1:2"}
 
 
 @pytest.mark.parametrize(
     ("profiled", "asked", "expected"),
     [
-        ({}, {}, [("loss-based", 0.0), ("bbr", BUFFER)]),
-        ({"buffer": 0.03}, {}, [("loss-based", 0.0), ("bbr", 0.03)]),
-        ({"congestion_control": "cubic", "buffer": 0.03}, {}, [("cubic", 0.0)]),
-        ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, [("bbr", BUFFER)]),
-        ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, [("bbr", 0.0)]),
-        ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, [("loss-based", 0.0), ("bbr", BUFFER)]),
+        ({}, {}, [("loss-based", BUFFER), ("bbr", BUFFER)]),
+        ({"buffer": 0.03}, {}, [("loss-based", 0.03), ("bbr", 0.03)]),
+        ({"congestion_control": "cubic", "buffer": 0.03}, {}, [("cubic", 0.03)]),
+        ({"congestion_control": "reno"}, {}, [("reno", BUFFER)]),
+        ({"congestion_control": "reno"}, BBR, [("bbr", BUFFER)]),
+        (BBR | {"buffer": 0.03}, {"buffer": 0.0}, [("bbr", 0.0)]),
+        (BBR, {"congestion_control": "unknown"}, [("loss-based", BUFFER), ("bbr", BUFFER)]),
         ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, [("", 0.02)]),
         ({"congestion_control": "bbr", "hosts": HERE}, {}, [("loopback", 0.0)]),
         ({"congestion_control": "bbr", "hosts": HERE}, {"bandwidth": 1.25e9}, [("bbr", BUFFER)]),
@@ -41,8 +43,15 @@ HERE = {"worker:0": "127.0.0.1:1", "ps:0": "127.0.0.1:2"}
 def test_the_kind_follows_from_what_is_known(profiled, asked, expected):
     kinds = contentions(profile_in(**profiled), **asked)
     assert [(kind.name, kind.loaded_trip) for kind in kinds] == expected
-    assert {kind.unfairness for kind in kinds} == {UNFAIRNESS}
+    for kind in kinds:
+        assert kind.window_kept == {"loss-based": 0.7, "cubic": 0.7, "reno": 0.5}.get(kind.name, 0.0)
+        assert kind.unfairness == UNFAIRNESS
     assert {kind.unfairness for kind in contentions(profile_in(**profiled), unfairness=0.1, **asked)} == {0.1}
+
+
+def test_without_a_buffer_connections_share_at_once_and_have_no_history():
+    (kind,) = contentions(profile_in(congestion_control="cubic", buffer=0.0))
+    assert kind.settings == {"loaded_trip": 0.0, "unfairness": UNFAIRNESS, "window_kept": 0.0}
 
 
 def test_a_profile_and_an_argument_say_the_same():
@@ -74,11 +83,18 @@ def test_bbr_leaves_links_idle_by_its_buffer_and_one_worker_never_notices():
     profile = profile_in(congestion_control="bbr")
     long = RUNS | {"steps": 4000}
     none, short, wide = (trace_throughput(profile, buffer=wait, **long)[0, 0] for wait in (0.0, 0.003, 0.05))
-    assert none == trace_throughput(profile, congestion_control="cubic", **long)[0, 0]
+    assert none == trace_throughput(profile, congestion_control="cubic", buffer=0.0, **long)[0, 0]
     assert max(short, wide) < 0.96 * none
     assert abs(wide / short - 1) > 0.02
     alone = [trace_throughput(profile, buffer=wait, **RUNS | {"workers": [1]})[0, 0] for wait in (0.0, 0.05)]
     assert alone == pytest.approx([1.0, 1.0], rel=1e-3)
+
+
+def test_windows_and_sharing_at_once_are_averaged():
+    profile, alike = profile_in(congestion_control="cubic", buffer=0.025), {"workers": 4, "steps": 200, "links": LINKS}
+    (runs,) = trace_runs(profile, replications=4, **alike | {"workers": [4], "steps": 3200})
+    for i, told in enumerate(({}, {"buffer": 0.0}, {}, {"buffer": 0.0})):
+        assert runs[i].throughput == simulate(profile, seed=runs[i].settings["seed"], **told, **alike).throughput
 
 
 def test_unknown_is_the_likeliest_with_an_interval_over_all():
@@ -97,7 +113,8 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
 def test_a_buffer_that_nobody_told_is_said_to_be_assumed():
     curve = trace_curve(profile_in(congestion_control="bbr"), **RUNS)
     assert "12 ms: tell them (--buffer)" in curve.note
-    assert "--buffer" not in trace_curve(profile_in(congestion_control="reno"), **RUNS).note
+    assert "12 ms: tell them (--buffer)" in trace_curve(profile_in(congestion_control="reno"), **RUNS).note
+    assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
 
 
 @settings(max_examples=20, deadline=None)
@@ -105,7 +122,7 @@ def test_a_buffer_that_nobody_told_is_said_to_be_assumed():
 def test_the_interval_over_all_is_that_of_every_kind(operations):
     profile = profile_of(operations, servers=2)
     runs = {"workers": [1, 3], "steps": 60, "replications": 2, "links": LINKS}
-    kinds = [trace_throughput(profile, congestion_control=told, **runs) for told in ("cubic", "reno", "bbr")]
+    kinds = [trace_throughput(profile, congestion_control=told, **runs) for told in ("cubic", "bbr")]
     unknown = trace_throughput(profile, **runs)
     np.testing.assert_array_equal(unknown[:, 0], kinds[0][:, 0])
     np.testing.assert_array_equal(unknown[:, 1], np.min(kinds, axis=0)[:, 1])

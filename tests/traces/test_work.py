@@ -24,18 +24,19 @@ def test_slow_links_take_no_more_work():
     simulate(profile_of(two_layers()), workers=4, steps=2)  # compiles
     assert seconds(bandwidth=1.0) < 2.0  # 400 weeks of simulated time; 20 ms apart they would be 10 ** 10 looks
     assert seconds(bandwidth=1e3, loaded_trip=1e6) < 2.0
+    assert seconds(bandwidth=1e3, congestion_control="cubic", buffer=10.0) < 2.0
 
 
 def test_what_settles_does_so_however_seldom_one_looks():
     # two connections on a full link end at 1.25 / 2.25 of it: there probing finds nothing more
     graphs = prepare(profile_of(serial()), links=LINKS)
-    rules = Rules(np.ones(2), np.inf, False, 0, 0, 0, 0.0, 1.0, 0.012, 0.0)
+    rules = Rules(np.ones(2), np.inf, False, 0, 0, 0, 0.0, 1.0, 0.012, 0.0, 0.0, 1.0)
     s = new_state(graphs.steps, links=np.full((2, 3), 1e6), starts=np.zeros(2), rules=rules)
     s.serving[0], s.estimate[0, :, 0] = 0, (0.2e6, 0.2e6)
     s.chunk_left[0] = 1e12
     s.dirty[0], now, looks = 1, 0.0, 0
     while now < 1e5:
-        sharing.reshare(s, rules, now, 0)
+        sharing.reshare(s, rules, now, 0, np.random.default_rng(1))
         now, looks = s.tick[0], looks + 1
         s.dirty[0] = 2
     assert s.estimate[0].ravel() / 1e6 == pytest.approx([1.25 / 2.25] * 2, rel=2e-3)

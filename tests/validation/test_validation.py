@@ -53,13 +53,12 @@ def test_testbed_by_simulation(traced):
     assert max(c.error for c in traced) <= 0.10
 
 
-def test_reno_is_right_as_what_it_is_and_wrong_as_bbr(profiles):
-    ((folder, reno),) = [pair for pair in profiles if pair[0].name == "alexnet-60-reno"]
-    assert (reno.cluster.congestion_control, reno.cluster.buffer) == ("reno", 0.012)
-    right = compare_testbed(folder, reno, "trace")
+def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles):
+    ((folder, cubic),) = [pair for pair in profiles if pair[0].name == "alexnet-60-cubic-25ms"]
+    right = compare_testbed(folder, cubic, "trace")
     assert right.error <= 0.03
     assert right.coverage == 1.0
-    wrong, unknown = (compare_testbed(folder, told(reno, name), "trace") for name in ("bbr", "unknown"))
+    wrong, unknown = (compare_testbed(folder, told(cubic, name), "trace") for name in ("bbr", "unknown"))
     assert wrong.errors[1:].max() < -0.05
     assert wrong.error > 2 * right.error
     assert unknown.coverage == 1.0

@@ -48,7 +48,7 @@ def run(steps, s, rules, rng, target, events):
             end_chunk(steps, s, rules, now, flow // (W * K), flow // K % W, flow % K)
         for d in range(2):
             if s.dirty[d]:
-                reshare(s, rules, now, d)
+                reshare(s, rules, now, d, rng)
     return True
 
 

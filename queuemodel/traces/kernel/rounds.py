@@ -20,6 +20,7 @@ from .state import (
     TIME,
 )
 from .timers import set_timer
+from .windows import standing
 
 
 @fast
@@ -86,8 +87,14 @@ def end_bounded(steps, s, rules, now, w):
 
 @fast
 def go_on(steps, s, now, w):
-    """Worker ``w`` begins its next step after the pause that was recorded behind its last one."""
-    set_timer(s, now + steps.pause[s.record[w]], START_STEP, w, 0)
+    """Worker ``w`` begins its next step after the pause that was recorded behind its last one.
+
+    The servers' answer, that its last one is over, waits in the queues of what they send.
+    """
+    answer = 0.0
+    for k in range(s.serving.shape[2]):
+        answer = max(answer, standing(s, 0, w, k))
+    set_timer(s, now + answer + steps.pause[s.record[w]], START_STEP, w, 0)
 
 
 @fast

@@ -16,14 +16,17 @@ START_STEP, ASK, START, FINISH = range(4)
 Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
 #: What the cluster is like; `chunk` in bytes, times in seconds.
 Rules = namedtuple(
-    "Rules", "slowdown chunk shuffle mode backup bound straggler_probability straggler_slowdown loaded_trip unfairness"
+    "Rules",
+    "slowdown chunk shuffle mode backup bound straggler_probability straggler_slowdown "
+    "loaded_trip unfairness kept resumed",
 )
 State = namedtuple(
     "State",
     "count timer_time timer_sequence timer_value "
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "estimate luck links load flows unsettled left_over wanted dirty tick same_since shared "
+    "estimate luck trip threshold calm silent idle_since held standing "
+    "links load flows unsettled left_over wanted dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
 #: Why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow.
@@ -34,6 +37,10 @@ SEQUENCE, TIMERS, SNAPSHOTS, STRIDE, DONE, ROUND, DELIVERED = range(7)
 TIME, STEPS, STEP_TIME, FETCH_SPAN, BUSY, PUSH_SPAN, DROPPED, PER_SERVER = range(8)
 #: Columns of `State.log_times`: when the operation was ready, began and ended; of `State.ready`, the first two.
 READY, BEGIN, END = range(3)
+
+#: Payload bytes of a packet, and a congestion window's first bytes (RFC 6928).
+PACKET = 1448.0
+FIRST = 10 * PACKET
 
 #: Kept rows of totals: when they are full, every second one goes, so that memory does not grow with the run.
 KEPT = 4096
@@ -60,7 +67,11 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
     timer_time[:W], timer_sequence[:W] = starts[order], order  # sorted: a heap
     timer_value[:W] = (START_STEP * W + order) * limit  # as `set_timer` has it
     finish = np.full(flow, np.inf)
-    alone = np.minimum(links[:, None, :K], links[:, K:, None])
+    estimate = np.ones(flow)
+    if rules.kept > 0:
+        estimate[:] = FIRST
+    elif rules.loaded_trip > 0:
+        estimate[:] = np.minimum(links[:, None, :K], links[:, K:, None])
     return State(
         count=count,
         timer_time=timer_time,
@@ -90,8 +101,15 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         chunk_left=floats(*flow),
         finish=finish,
         due=finish.reshape(-1),  # the same memory
-        estimate=alone if rules.loaded_trip > 0 else np.ones(flow),
+        estimate=estimate,
         luck=np.ones(flow),
+        trip=np.ones(flow),
+        threshold=np.full(flow, np.inf),
+        calm=floats(*flow),
+        silent=floats(*flow),
+        idle_since=floats(*flow),
+        held=np.full(flow, -1),
+        standing=floats(2, K + W),
         links=np.ascontiguousarray(links, float),
         load=floats(2, K + W),
         flows=integers(2, K + W),

@@ -7,6 +7,7 @@ import numpy as np
 from .compiler import fast
 from .heap import heap_pop, heap_push
 from .state import BEGIN, FLOWS, SEQUENCE
+from .windows import restart
 
 
 @fast
@@ -30,6 +31,7 @@ def serve_next(steps, s, rules, now, d, w, k):
     n = s.queued[d, w, k]
     if n == 0:
         s.serving[d, w, k] = -1
+        s.idle_since[d, w, k] = now
         s.finish[d, w, k] = np.inf
         s.dirty[d] = FLOWS
         return
@@ -37,6 +39,8 @@ def serve_next(steps, s, rules, now, d, w, k):
     s.queued[d, w, k] = n - 1
     if s.serving[d, w, k] < 0:
         s.dirty[d] = FLOWS
+        if rules.kept > 0.0:
+            restart(s, rules, now, d, w, k)
     s.serving[d, w, k] = i
     size = min(s.left[w, i], rules.chunk)
     if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
