@@ -47,7 +47,7 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
         return _validation_panel(rows, ax or new_axes(), unit)
     from matplotlib.figure import Figure
 
-    panels = Figure(figsize=(4.4 * len(groups), 4.6), layout="constrained").subplots(1, len(groups))
+    panels = Figure(figsize=(4.4 * len(groups), 5.6), layout="constrained").subplots(1, len(groups))
     for group, panel in zip(groups, panels, strict=True):
         _validation_panel([row for row in rows if row.get("group", "") == group], panel, unit).set_title(str(group))
     return panels[0]
@@ -75,5 +75,6 @@ def _validation_panel(rows: Sequence[dict[str, Any]], ax: Axes, unit: str) -> Ax
     ax.set_aspect("equal")
     ax.set_xlabel(f"measured throughput ({unit})")
     ax.set_ylabel(f"predicted throughput ({unit})")
-    finish(ax, legend="upper left")
+    finish(ax, legend=None)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=6, frameon=False)  # hides no point
     return ax
