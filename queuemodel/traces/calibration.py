@@ -194,7 +194,8 @@ def calibrate(
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers
     kinds = contentions(profile, **told)
-    among = variants(kinds, fixed=told["loaded_trip"] is not None)
+    buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
+    among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]
     for n, bandwidth, count in [
         *((point.workers, point.bandwidth, point.parameter_servers) for point in measured),

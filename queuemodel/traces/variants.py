@@ -15,8 +15,9 @@ from .contention import Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
 
-#: How far a network's parameters may lie from what is assumed: factors, each with the share of the weight that it gets.
-FACTORS = (0.5, 2.0)
+#: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
+#: where nobody tells the buffer (3 to 50 ms are usual) and where somebody does; the weight that each gets.
+UNFAIR, UNTOLD, TOLD = (0.5, 2.0), (0.25, 4.0), (0.7, 1.4)
 FACTOR_SHARE = 0.15
 
 #: Relative error of measuring that no simulated window shows (other users of the machines, clocks).
@@ -52,15 +53,17 @@ class Site:
     settings: dict[str, Any]
 
 
-def variants(kinds: Sequence[Contention], *, fixed: bool) -> list[Variant]:
+def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> list[Variant]:
     """Networks that may be, the likeliest first; a kind is half as likely as the one before.
 
     Where numbers are given instead of kinds (``fixed``) they are taken as they are.
     """
     found = []
     for number, kind in enumerate(kinds):
-        others = [] if fixed else [{"unfairness": factor} for factor in FACTORS if kind.unfairness]
-        others += [] if fixed else [{"trip": factor} for factor in FACTORS if kind.loaded_trip]
+        others = [] if fixed else [{"unfairness": factor} for factor in UNFAIR if kind.unfairness]
+        others += (
+            [] if fixed else [{"trip": factor} for factor in (TOLD if buffer_told else UNTOLD) if kind.loaded_trip]
+        )
         weight = 0.5**number
         found.append(Variant(number, weight * (1 - FACTOR_SHARE * len(others))))
         found += [Variant(number, weight * FACTOR_SHARE, **factor) for factor in others]

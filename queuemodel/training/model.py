@@ -17,6 +17,7 @@ from ..results import Result
 from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
+from .ensemble import DOUBLING
 from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
@@ -321,7 +322,11 @@ class TrainingModel(Result):
             return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
         profiled = 0.0 if least in dict(self.measured) else profiled_error("mva")  # the draws have a measurement's own
         within = np.where(populations == least, profiled, misfit)
-        return np.where(known, within, np.maximum(model_error("mva", populations / saturation), misfit))
+        own = model_error("mva", populations / saturation)
+        if most > recorded.workers:  # meets what was measured, and errs as far as its errors change from there
+            apart = DOUBLING ** np.log2(np.maximum(populations / most, 1.0))
+            own = own * np.sqrt(np.minimum(2.0 * (1.0 - apart), 1.0))
+        return np.where(known, within, np.maximum(own, misfit))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
