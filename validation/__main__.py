@@ -21,6 +21,7 @@ from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .intervals import intervals_section
 from .left_out import prior_section
+from .measuring import advice, section
 from .model_errors import errors_of
 from .pollux.placements import placements_section
 from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
@@ -83,7 +84,8 @@ def main() -> int:
             "mean-value analysis": [errors_of(c, kind) for c, kind in zip(mva, kinds, strict=False)],
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
-        sections = [intervals_section(groups, errors), prior_section(), placements_section(), convergence_section()]
+        sections = [intervals_section(groups, errors), section(advice(profiles))]
+        sections += [prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
         every = [c for comparisons in groups.values() for c in comparisons]
         rows = [
