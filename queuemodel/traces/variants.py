@@ -163,9 +163,11 @@ def window_spread(runs: Sequence[SimulatedRun]) -> float:
     mean, workers = throughput(runs), runs[0].workers
     wanted = max(WINDOW, WINDOW_STEPS * workers / mean)
     seconds = min(wanted, min(run.duration - run.warmup for run in runs) / 2)
-    counts = []
+    shares = []  # of the run's own mean: runs may differ in how links are shared
     for run in runs:
         steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
         edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
-        counts += np.diff(np.interp(edges, run.times, steps)).tolist()
-    return float(np.std(counts) / np.mean(counts) * np.sqrt(seconds / wanted))
+        counts = np.diff(np.interp(edges, run.times, steps))
+        shares += (counts / counts.mean()).tolist()
+    spread = np.sqrt(np.sum((np.array(shares) - 1.0) ** 2) / max(len(shares) - len(runs), 1))
+    return float(spread * np.sqrt(seconds / wanted))
