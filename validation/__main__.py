@@ -38,9 +38,11 @@ Testbed series are predicted from the traces of one worker alone, once by mean-v
 once by simulation of the recorded operations, and judged on all measured numbers of workers. Those with a barrier
 (synchronous SGD), one slow worker, one slow link, or parameters fetched in the order of layers are simulated only, told
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
-a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control as
-recorded: BBR, or Reno in `alexnet-60-reno`. A measurement with two workers depends on their phases, which drift too
-slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Data-parallel series (PyTorch over gloo, and
+a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control and the
+buffers as recorded (BBR and 12 ms unless the name says otherwise). A measurement with two workers depends on their
+phases, which drift too slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Repeated with another
+seed, `alexnet-60-cubic-25ms` differed by -3.1, +0.3, +2.8 and +2.5 % at 1, 2, 4 and 8 workers: errors of 2 to 3 % are
+those of measuring. Data-parallel series (PyTorch over gloo, and
 `mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
 network is told by all its busy periods. Cloud series are fitted on 1 to 4 workers,
