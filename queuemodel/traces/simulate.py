@@ -96,11 +96,11 @@ def simulate(
         Seconds that a packet waits at a full link; the profile's unless given.
     loaded_trip : float, optional
         Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
-        whole of it again (docs/explanation/trace-simulation); 0: at once. Without, it follows from these two
-        (`queuemodel.traces.contention`).
+        whole of it again, and how often one falls silent (docs/explanation/trace-simulation); 0: at once, and never.
+        Without, it follows from these two (`queuemodel.traces.contention`).
     unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
-        every step (0.4 unless given, as measured on the testbed); 0: equally, or by their windows.
+        every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally, or by their windows.
     window_kept : float, optional
         Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
         with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from .accidents import count, together
 from .measure import measure
 from .network import only_one, remove_leftovers, why_not
 from .rounds.measure import measure as measure_rounds
@@ -37,6 +38,13 @@ def main(argv: list[str] | None = None) -> int:
     flows.add_argument("--buffer-ms", type=float, nargs="+", default=[12.0], help="a packet's wait (default 12)")
     flows.add_argument("--out", help="append a line of JSON for each row")
     flows.add_argument("--tcp", help="congestion control, such as reno (default: the machine's own)")
+    rounds = verbs.add_parser(
+        "accidents", help="how often TCP flows fall silent, or believe themselves policed; needs root"
+    )
+    rounds.add_argument("--mbit", type=float, default=60.0, help="rate of every link (default 60)")
+    rounds.add_argument("--buffer-ms", type=float, nargs="+", default=[12.0], help="a packet's wait (default 12)")
+    rounds.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8], help="flows at once (default 2 4 8)")
+    rounds.add_argument("--tcp", default="bbr", help="congestion control (default bbr)")
     verbs.add_parser("clean", help="remove what a killed run left behind")
     verbs.add_parser("check", help="say whether this machine can run the testbed")
     options = parser.parse_args(argv)
@@ -47,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
             _measure(options, console)
         elif options.verb == "takeover":
             _takeover(options, console)
+        elif options.verb == "accidents":
+            _accidents(options)
         else:
             if problem := why_not():
                 raise TestbedError(problem)
@@ -136,6 +146,18 @@ def _takeover(options: argparse.Namespace, console: Console) -> None:
                 used, spread, alone = ("  ".join(f"{x:.2f}" for x in row[name]) for name in ("used", "spread", "alone"))
                 table.add_row(row["way"], str(row["against"]), used, spread, alone)
             console.print(table)
+
+
+def _accidents(options: argparse.Namespace) -> None:
+    if problem := why_not():
+        raise TestbedError(problem)
+    for buffer_ms in options.buffer_ms:
+        for workers in options.workers:
+            network = {"congestion_control": options.tcp, "buffer_ms": buffer_ms}
+            rounds = together(options.mbit, workers=workers, **network)
+            for way in ("fetch", "push"):
+                row = {"mbit": options.mbit, "workers": workers, "way": way}
+                print(json.dumps(network | row | count([one for one in rounds if one.way == way])), flush=True)
 
 
 if __name__ == "__main__":

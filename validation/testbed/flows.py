@@ -21,10 +21,10 @@ BLOCK = bytes(1 << 16)
 WINDOW, TRIP, THRESHOLD, AGAIN = 18, 15, 17, 23
 
 
-def tcp(connection: socket.socket) -> tuple[int, float, int, int]:
-    """Congestion window (packets), round trip (s), slow-start threshold (packets), packets sent again so far."""
-    words = struct.unpack("24I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[8:])
-    return words[WINDOW], words[TRIP] / 1e6, min(words[THRESHOLD], 1 << 20), words[AGAIN]
+def tcp(connection: socket.socket) -> tuple[int, float, int, int, int]:
+    """Window (packets), round trip (s), slow-start threshold, packets sent again so far, pacing (B/s)."""
+    *words, pacing = struct.unpack("24IQ", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 112)[8:])
+    return words[WINDOW], words[TRIP] / 1e6, min(words[THRESHOLD], 1 << 20), words[AGAIN], pacing
 
 
 def receive(connection: socket.socket, size: int) -> dict[str, Any]:

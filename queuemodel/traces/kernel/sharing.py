@@ -12,8 +12,15 @@ from .memory import remember
 from .state import FLOWS
 from .windows import acknowledge, grow, queue_up
 
+INSISTENT = 10.0  # weight of a flow that keeps its rate, beside those that give way
 TICK = 0.02  # seconds between two looks at growing rates
 PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks come later by this share of the rest
+
+
+@fast
+def insistence(s, d, w, k):
+    """What a flow's weight is, over its estimate: one that believes itself policed does not give way."""
+    return s.luck[d, w, k] * (INSISTENT if s.policed[d, w, k] > 0.0 else 1.0)
 
 
 @fast
@@ -22,7 +29,7 @@ def settle(s, d, w, k, rate):
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
     for link in (k, s.serving.shape[2] + w):
         s.left_over[link] -= rate
-        weight = s.estimate[d, w, k] * s.luck[d, w, k]
+        weight = s.estimate[d, w, k] * insistence(s, d, w, k)
         s.wanted[link] = max(1e-9 * weight, s.wanted[link] - weight)
         s.unsettled[link] -= 1
 
@@ -51,7 +58,7 @@ def share(s, d, capped):
             s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
             if sends(s, d, w, k):
                 for link in (k, K + w):
-                    s.wanted[link] += s.estimate[d, w, k] * s.luck[d, w, k]
+                    s.wanted[link] += s.estimate[d, w, k] * insistence(s, d, w, k)
                     s.load[d, link] += s.estimate[d, w, k] / s.trip[d, w, k] / s.links[d, link]
                     s.flows[d, link] += 1
                     s.unsettled[link] += 1
@@ -67,14 +74,14 @@ def share(s, d, capped):
         for w in range(W if capped else 0):
             for k in range(K):
                 own = sends(s, d, w, k) and s.rate[d, w, k] == 0.0
-                if own and level * s.luck[d, w, k] * s.trip[d, w, k] >= 1.0:
+                if own and level * insistence(s, d, w, k) * s.trip[d, w, k] >= 1.0:
                     below = True
                     settle(s, d, w, k, s.estimate[d, w, k] / s.trip[d, w, k])
         for w in range(0 if below else W):
             for k in range(K):
                 if sends(s, d, w, k) and s.rate[d, w, k] == 0.0 and tightest in (k, K + w):
                     s.held[d, w, k] = tightest
-                    settle(s, d, w, k, level * s.estimate[d, w, k] * s.luck[d, w, k])
+                    settle(s, d, w, k, level * s.estimate[d, w, k] * insistence(s, d, w, k))
 
 
 @fast
@@ -87,7 +94,7 @@ def reshare(s, rules, now, d, rng):
         grow(s, rules, now, now - s.shared[d], d, rng)
         acknowledge(s, d)
     elif remembers:
-        remember(s, rules, now - s.shared[d], d)
+        remember(s, rules, now, now - s.shared[d], d, rng)
     if s.dirty[d] == FLOWS:
         s.same_since[d] = now
     s.shared[d] = now
@@ -108,6 +115,7 @@ def reshare(s, rules, now, d, rng):
                 else:
                     s.finish[d, w, k] = np.inf
                     s.tick[d] = min(s.tick[d], s.silent[d, w, k])
-                if windows or (remembers and s.estimate[d, w, k] < 0.999 * min(s.links[d, k], s.links[d, K + w])):
+                slower = s.estimate[d, w, k] < 0.999 * min(s.links[d, k], s.links[d, K + w])
+                if windows or (remembers and (slower or s.flows[d, k] > 1 or s.flows[d, K + w] > 1)):
                     s.tick[d] = min(s.tick[d], now + max(TICK, LATER * (now - s.same_since[d] - PATIENCE)))
     s.dirty[d] = 0

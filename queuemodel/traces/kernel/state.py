@@ -23,7 +23,7 @@ Rules = namedtuple(
 State = namedtuple(
     "State",
     "count timer_time timer_sequence timer_value "
-    "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready "
+    "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
     "estimate luck trip threshold calm silent idle_since held standing "
     "links load flows unsettled left_over wanted dirty tick same_since shared "
@@ -107,6 +107,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         threshold=np.full(flow, np.inf),
         calm=floats(*flow),
         silent=floats(*flow),
+        policed=floats(*flow),
         idle_since=floats(*flow),
         held=np.full(flow, -1),
         standing=floats(2, K + W),

@@ -1,0 +1,103 @@
+"""
+How often connections that share a link fall silent until a timeout, or take the link for policed: plain sockets.
+
+Workers fetch from the server at once and push to it at once, round after round, each on connections that it keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .network import PREFIX, cluster_network, prepare_child
+from .takeover import PAYLOAD, START, Round
+from .workload import Layer, TestbedError, Workload
+
+ALONE = 0.42  # seconds that each flow's bytes would take if it had the link to itself
+SILENCE = 0.18  # seconds without a byte: hardly less than the least timeout
+SAME = 0.25  # seconds for which the pacing rate stays the same to the byte: BBR takes the link for policed
+PACING = 5  # of a look at what TCP thinks
+
+
+def together(mbit: float, *, workers: int, congestion_control: str, buffer_ms: float, repeats: int = 6) -> list[Round]:
+    """Measure rounds of so many workers that fetch at once, then push at once."""
+    layer = Layer(name="none", tensor_bytes=(4,), forward_s=0.0, backward_s=0.0)
+    workload = Workload(
+        name="accidents",
+        layers=(layer,),
+        bandwidth_mbit=mbit,
+        congestion_control=congestion_control,
+        buffer_ms=buffer_ms,
+    )
+    size, phase = round(ALONE * mbit * 125_000 * PAYLOAD), 1.6 * workers * ALONE + 0.5
+    with cluster_network(workload, ["ps0", *(f"worker{i}" for i in range(workers))]), contextlib.ExitStack() as stack:
+
+        def start(host: str, *arguments: str) -> subprocess.Popen:
+            command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", f"{__package__}.flows", *arguments]
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], preexec_fn=prepare_child
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        start("ps0", "serve").stdout.readline()  # it listens
+        begin, ways = time.time() + START, ("fetch", "push") * repeats
+        schedule = json.dumps([(begin + i * phase, way, size) for i, way in enumerate(ways)])
+        flows = [start(f"worker{i}", "flow", schedule) for i in range(workers)]
+        try:
+            rows = [json.loads(process.communicate(timeout=START + len(ways) * phase + 120)[0]) for process in flows]
+        except (subprocess.TimeoutExpired, ValueError):
+            raise TestbedError("a flow did not finish; is the machine too busy?") from None
+    return [Round(way, 0, list(one)) for way, one in zip(ways, zip(*rows, strict=True), strict=True)]
+
+
+def count(rounds: Sequence[Round]) -> dict[str, Any]:
+    """
+    Accidents of each kind, beside what they are to be measured by: other flows under way, times seconds, of flows that
+    might have met with one.
+    """
+    row: dict[str, Any] = {"silences": [], "against_silence": 0.0, "policed": [], "against_policing": 0.0}
+    for one in rounds:
+        spans = [(flow["begin"], flow["begin"] + len(flow["bytes"]) * flow["bin"]) for flow in one.flows]
+        for i, flow in enumerate(one.flows):
+            others = spans[:i] + spans[i + 1 :]
+            silences = [s for s in _silences(flow) if _at(others, s[0])]
+            policed = [p for p in _policed(flow) if _at(others, p[0])]
+            row["silences"] += [round(until - since, 2) for since, until in silences]
+            row["policed"] += [round(until - since, 2) for since, until in policed]
+            for j in range(len(flow["bytes"])):
+                now = flow["begin"] + j * flow["bin"]
+                against = _at(others, now) * flow["bin"]
+                row["against_silence"] += 0.0 if _at(silences, now) else against
+                row["against_policing"] += 0.0 if _at(policed, now) else against
+    return row
+
+
+def _at(spans: Sequence[tuple[float, float]], now: float) -> int:
+    """How many of these spans it is the time of."""
+    return sum(since <= now < until for since, until in spans)
+
+
+def _silences(flow: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    since = None
+    for i, got in enumerate([*flow["bytes"], 1]):
+        if got and since is not None and (i - since) * flow["bin"] >= SILENCE:
+            yield flow["begin"] + since * flow["bin"], flow["begin"] + i * flow["bin"]
+        since = None if got else (i if since is None else since)
+
+
+def _policed(flow: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    looks = [look for look in flow["tcp"] if len(look) > PACING]
+    first = 0
+    for i in range(1, len(looks) + 1):
+        if i == len(looks) or looks[i][PACING] != looks[first][PACING]:
+            if looks[i - 1][0] - looks[first][0] >= SAME:
+                yield flow["begin"] + looks[first][0], flow["begin"] + looks[i - 1][0]
+            first = i
