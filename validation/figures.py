@@ -47,7 +47,7 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
         return _validation_panel(rows, ax or new_axes(), unit)
     from matplotlib.figure import Figure
 
-    panels = Figure(figsize=(4.4 * len(groups), 5.6), layout="constrained").subplots(1, len(groups))
+    panels = Figure(figsize=(4.4 * len(groups), 6.0), layout="constrained").subplots(1, len(groups))
     for group, panel in zip(groups, panels, strict=True):
         _validation_panel([row for row in rows if row.get("group", "") == group], panel, unit).set_title(str(group))
     return panels[0]
@@ -72,7 +72,7 @@ def _validation_panel(rows: Sequence[dict[str, Any]], ax: Axes, unit: str) -> Ax
         ax.plot(x, y, marker, color=color, markersize=5, label=str(name))
     ax.set_xlim(line[0], line[1])
     ax.set_ylim(line[0], line[1])
-    ax.set_aspect("equal")
+    ax.set_aspect("equal", anchor="N")
     ax.set_xlabel(f"measured throughput ({unit})")
     ax.set_ylabel(f"predicted throughput ({unit})")
     finish(ax, legend=None)
