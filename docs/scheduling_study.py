@@ -28,6 +28,7 @@ from queuemodel.scheduling import (
     EndsEarly,
     EqualShare,
     FitnessMaximization,
+    Goodput,
     GreedyGain,
     HeSRPT,
     LeastAttainedService,
@@ -69,6 +70,9 @@ NAMED: list[str | Policy] = [
     RankPriced(0.75),
     RankPriced(0.5, floor=0.5),
     RankPriced(0.5, floor=0.7),
+    Goodput(0.25),
+    Goodput(),
+    Goodput(0.75),
 ]
 
 

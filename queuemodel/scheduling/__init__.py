@@ -1,6 +1,7 @@
 """Scheduling a cluster with throughput predictions.
 
-A `Job` is work in steps, a speed curve (`curves`) and the law of its end (`ends`); a `Workload` of them comes from
+A `Job` is work in steps, a speed curve (`curves`), the law of its end (`ends`) and, where it may choose them, its
+`batch_sizes`, which make `phases` of it; a `Workload` of them comes from
 files (`workloads`, one reader per format) or from random `streams` of `kinds`. `simulate` runs it on a `Cluster` under
 one of the `policies`, which sees only the columns of `view` that it declares: `engine` advances the `state`, with its
 `failures`, and yields a `Schedule`, one record per job and the figures that follow. `study` repeats that over policies
@@ -9,6 +10,7 @@ and loads, and `runs` holds what comes out; `figures` draws both.
 Curves are asked once per kind of job and number of nodes (`speed_tables`); nothing else here knows a performance model.
 """
 
+from .batch_sizes import BatchSizes, statistical_efficiency
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
 from .ends import Completes, EndsEarly
@@ -20,6 +22,7 @@ from .policies import (
     Backfill,
     EqualShare,
     FitnessMaximization,
+    Goodput,
     GreedyGain,
     HeSRPT,
     LeastAttainedService,
@@ -40,12 +43,14 @@ __all__ = [
     "SRPT",
     "ActiveJobs",
     "Backfill",
+    "BatchSizes",
     "Cluster",
     "Completes",
     "DistortedCurve",
     "EndsEarly",
     "EqualShare",
     "FitnessMaximization",
+    "Goodput",
     "GreedyGain",
     "HeSRPT",
     "Job",
@@ -64,4 +69,5 @@ __all__ = [
     "as_curve",
     "policy_named",
     "simulate",
+    "statistical_efficiency",
 ]

@@ -151,6 +151,12 @@ class DistortedCurve:
         return self.factor * self.curve(nodes) * nodes**self.bend if nodes > 0 else 0.0
 
 
+def distorted(curve: Any, *, factor: float, bend: float) -> TableCurve | DistortedCurve:
+    """A `DistortedCurve`, as a table where the truth is one: it ends where that ends."""
+    wrong = DistortedCurve(curve, factor=factor, bend=bend)
+    return TableCurve([(int(n), wrong(n)) for n, _ in curve.points]) if isinstance(curve, TableCurve) else wrong
+
+
 def as_curve(curve: Any) -> Callable[[float], float]:
     """A speed curve from whatever describes one.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from .cluster import Cluster, Placement
 from .failures import Failures
 from .jobs import Workload
 from .policies.base import Policy
+from .progress import Progress
 from .schedule import Schedule
-from .speed_tables import SpeedTables, speed_at, speed_between
+from .speed_tables import speed_at, speed_between
 from .view import ActiveJobs
 
 _EPSILON = 1e-9
@@ -49,10 +51,11 @@ class _Shown:
         if name == "attained_service":
             return state[s.ATTAINED, active] + state[s.NODES, active] * (engine.now - state[s.SINCE, active])
         if name == "remaining":
-            return s.left(state, engine.declared, active, engine.now)
+            return s.left(state, engine.work.steps, active, engine.now)
         if name == "true_remaining":
             return s.left(state, state[s.TRUE], active, engine.now)
-        return getattr(engine, name)[active]
+        source = engine.work if name in ("least", "most", "row") else engine
+        return getattr(source, name)[active]
 
 
 class Engine:
@@ -63,17 +66,14 @@ class Engine:
         self.policy, self.cluster = policy, cluster
         n = len(jobs)
         self.arrival_time = np.array([job.arrival_time for job in jobs], dtype=float)
-        self.declared = np.array([job.steps for job in jobs], dtype=float)
-        self.share = workload.shares(seed)
-        self.state = s.fresh(self.declared * self.share)
-        self.nodes = self.state[s.NODES]
-        self.least = np.array([job.least_nodes for job in jobs])
-        self.most = np.array([min(job.most_nodes or cluster.nodes, cluster.nodes) for job in jobs])
-        self.requested = np.minimum([job.requested for job in jobs], self.most)
+        self.work = Progress(jobs, policy, cluster)
+        self.least, self.most = self.work.least, self.work.most
         self._require_room()
-        self.tables = SpeedTables(cluster.nodes)
-        self.true_row = np.zeros(n, dtype=int)  # of the curve that runs, and of the one that the policy sees
-        self.row = np.zeros(n, dtype=int)
+        self.share = workload.shares(seed)
+        self.state = s.fresh(self.work.steps * self.share)
+        self.nodes = self.state[s.NODES]
+        self.requested = np.minimum([job.requested for job in jobs], self.most)
+        self.packing = np.ones(n)  # speed of a job where it stands, relative to its curve
         self.active = np.zeros(n, dtype=int)
         self.count = 0
         self.running = np.zeros(0, dtype=int)
@@ -98,6 +98,11 @@ class Engine:
                 f"job {job.name!r}: least_nodes must be at most the cluster's {self.cluster.nodes} nodes, got "
                 f"{job.least_nodes}; it could never run"
             )
+        if self.cluster.mean_time_to_failure < math.inf and any(self.work.sizes):
+            raise ModelError(
+                f"policy {self.policy.name}: nodes cannot fail yet where it chooses batch sizes; leave out the "
+                "cluster's mean_time_to_failure or the jobs' batch_sizes"
+            )
 
     def run(self, progress: Callable[[int], Any] | None = None) -> None:
         """Simulate until every job has ended."""
@@ -121,8 +126,10 @@ class Engine:
                 self._advance(time)
                 changed = time >= due
                 if first <= time:
-                    ended += self._end(running[finish[running] <= time])
-                    changed = True
+                    ending = self._go_on(running[finish[running] <= time])
+                    if ending.size:
+                        ended += self._end(ending)
+                        changed = True
                 if coming <= time:
                     self._arrive()
                     changed = True
@@ -162,25 +169,29 @@ class Engine:
         self.arrived = last
 
     def _enter(self, j: int) -> None:
-        job, least, most = self.jobs[j], int(self.least[j]), int(self.most[j])
-        what = f"job {job.name!r}"
-        if self.policy.divisible:
-            alone, fastest = self._speed_of(j, 1.0), self._speed_of(j, float(self.cluster.nodes))
-        else:
-            self.true_row[j] = row = self.tables.acquire(job.curve, least, most, what)
-            speeds = self.tables.speeds[row]
-            alone, fastest = speeds[least] / least, speeds.max()
-        shortest, longest = self.declared[j] / fastest, self.declared[j] / (alone * least)
+        least, what = int(self.least[j]), f"job {self.jobs[j].name!r}"
+        until, alone = self.work.enter(j)
+        declared, true = self.work.steps[j], self.state[s.TRUE, j]
+        fastest = self.work.fastest(j, true)
+        shortest, longest = declared / fastest, declared / (alone * least)
         if not (shortest >= SHORTEST and longest <= LARGEST):
             raise ModelError(
                 f"{what}: takes {shortest:.3g} to {longest:.3g} s alone, must be {SHORTEST:g} to {LARGEST:g} s; "
                 "check the units of its steps and speeds"
             )
-        if "curve" in self.policy.knows:
-            self.row[j] = self.tables.acquire(job.predicted or job.curve, least, most, what)
-        s.enter(self.state, j, self.now, self.crowding, float(alone), float(fastest))
+        s.enter(self.state, j, self.now, self.crowding, alone, fastest, min(until, true))
         self.active[self.count] = j
         self.count += 1
+
+    def _go_on(self, jobs: np.ndarray) -> np.ndarray:
+        """Jobs at the end of a phase take up the next one on the nodes that they hold; gives those that have none."""
+        over = self.state[s.GOAL, jobs] >= self.state[s.TRUE, jobs]
+        for j in jobs[~over].tolist():
+            self.work.leave(j)
+            until, alone = self.work.enter(j)
+            speed = self.work.tables.speeds[self.work.true_row[j], int(self.nodes[j])] * self.packing[j]
+            s.go_on(self.state, np.array([j]), self.now, alone, speed, min(until, self.state[s.TRUE, j]))
+        return jobs[over]
 
     def _end(self, ending: np.ndarray) -> int:
         self.running = s.end(self.state, self.running, ending, self.now, self.crowding)
@@ -188,10 +199,7 @@ class Engine:
             place = int(np.searchsorted(self.active[: self.count], j))
             self.active[place : self.count - 1] = self.active[place + 1 : self.count]
             self.count -= 1
-            if not self.policy.divisible:
-                self.tables.release(int(self.true_row[j]))
-            if "curve" in self.policy.knows:
-                self.tables.release(int(self.row[j]))
+            self.work.leave(j)
             if self.placement is not None:
                 self.placement.leave(j)
             if self.history is not None:
@@ -201,7 +209,7 @@ class Engine:
     def _decide(self) -> None:
         self.decisions += 1
         self.decided_at = self.now
-        shown = ActiveJobs(_Shown(self), self.tables, knows=self.policy.knows, who=self.policy.name)
+        shown = ActiveJobs(_Shown(self), self.work.tables, knows=self.policy.knows, who=self.policy.name)
         granted = self.policy.grants(shown, self.cluster.nodes, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
@@ -233,9 +241,10 @@ class Engine:
         if self.policy.divisible:
             speeds = np.array([self._speed_of(j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)])
         else:
-            speeds = self.tables.speeds[self.true_row[jobs], nodes.astype(int)]
+            speeds = self.work.tables.speeds[self.work.true_row[jobs], nodes.astype(int)]
         if self.placement is not None:
-            speeds = speeds * self.placement.move(jobs, nodes)
+            self.packing[jobs] = packing = self.placement.move(jobs, nodes)
+            speeds = speeds * packing
         self.running = s.change(self.state, self.running, jobs, nodes, speeds, self.now, *self.costs)
         if self.history is not None:
             self.history += [(self.now, j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)]
@@ -250,7 +259,8 @@ class Engine:
         met = np.maximum((state[s.CROWD] - state[s.CROWD_THEN]) / stay, 1.0)
         share = np.clip(self.cluster.nodes / met, self.least, self.most)
         equal = [
-            speed_between(job.curve, n, int(most)) for job, n, most in zip(jobs, share.tolist(), self.most, strict=True)
+            self.work.mean_speed(j, steps, partial(speed_between, nodes=n, most=int(self.most[j])))
+            for j, (steps, n) in enumerate(zip(state[s.TRUE].tolist(), share.tolist(), strict=True))
         ]
         return Schedule(
             policy=self.policy,

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_count, require_name, require_number, require_seed
+from ..checks import require_choice, require_count, require_name, require_number, require_seed
 from ..errors import ModelError
-from .curves import DistortedCurve, as_curve
+from .batch_sizes import BatchSizes
+from .curves import DistortedCurve, as_curve, distorted
 from .ends import Completes, EndLaw
 
 
@@ -40,6 +41,9 @@ class Job:
         What a policy sees instead of the truth.
     kind : str
         Label for grouping.
+    batch_sizes : BatchSizes, optional
+        What it may be trained with instead, for policies that choose; the work in all else is that at the user's batch
+        size (`Job.adaptive` counts it).
 
     Raises
     ------
@@ -58,6 +62,7 @@ class Job:
     end: EndLaw = field(default_factory=Completes)
     predicted: Callable[[float], float] | None = None
     kind: str = ""
+    batch_sizes: BatchSizes | None = None
 
     def __post_init__(self) -> None:
         require_name(self.name, "job")
@@ -95,6 +100,22 @@ class Job:
         300.0
         """
         return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"job {name!r}"), **rest)
+
+    @classmethod
+    def adaptive(cls, name: str, *, batch_sizes: BatchSizes, batch_size: int, **rest: Any) -> Job:
+        """A job whose user would train it at one of its batch sizes.
+
+        Examples
+        --------
+        >>> from queuemodel.scheduling import BatchSizes, Job
+        >>> sizes = BatchSizes({32: {1: 4.0}, 64: {1: 2.2}}, [(300, 32.0)])
+        >>> Job.adaptive("a", batch_sizes=sizes, batch_size=64, arrival_time=0).steps
+        225.0
+        """
+        require_choice(batch_size, f"job {name!r}: batch_size", batch_sizes.curves)
+        seen = None if batch_sizes.predicted is None else batch_sizes.predicted[batch_size]
+        steps, curve = batch_sizes.steps(batch_size), batch_sizes.curves[batch_size]
+        return cls(name, steps=steps, curve=curve, predicted=seen, batch_sizes=batch_sizes, **rest)
 
     @property
     def requested(self) -> int:
@@ -174,10 +195,8 @@ class Workload:
             require_number(value, f"prediction error: {name}", largest=10)
         rng = np.random.default_rng(require_seed(seed))
         errors = rng.standard_normal((len(self), 2))
-        jobs = [
-            replace(job, predicted=DistortedCurve(job.curve, factor=math.exp(level * a), bend=scaling * b))
-            for job, (a, b) in zip(self.jobs, errors.tolist(), strict=True)
-        ]
+        wrong = [(math.exp(level * a), scaling * b) for a, b in errors.tolist()]
+        jobs = [_seen_wrong(job, factor, bend) for job, (factor, bend) in zip(self.jobs, wrong, strict=True)]
         return Workload(jobs, self.name)
 
     def shares(self, seed: int) -> np.ndarray:
@@ -186,6 +205,14 @@ class Workload:
             return np.ones(len(self))
         rng = np.random.default_rng([seed, 0x656E64])
         return np.array([job.end.sample(rng) for job in self.jobs])
+
+
+def _seen_wrong(job: Job, factor: float, bend: float) -> Job:
+    sizes = job.batch_sizes
+    if sizes is not None:
+        seen = {size: distorted(curve, factor=factor, bend=bend) for size, curve in sizes.curves.items()}
+        sizes = replace(sizes, predicted=seen)
+    return replace(job, predicted=DistortedCurve(job.curve, factor=factor, bend=bend), batch_sizes=sizes)
 
 
 def sequence_of(jobs: Workload | Sequence[Job]) -> Workload:

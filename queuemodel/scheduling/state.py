@@ -14,9 +14,10 @@ from ..compiled import compiled
 #: Rows of the state. SINCE: when progress was last counted; RESUME: when it (re)starts; STUCK: failures since progress
 #: was last kept; USEFUL: node-seconds that the work done would have needed at full efficiency; ALONE: steps per second
 #: and node on the least nodes. CROWD_THEN and CROWD: integral of the jobs in the cluster, at the arrival and the end.
+#: GOAL: work done at the end of the phase, at most TRUE; FINISH: when that will be.
 DONE, SINCE, RESUME, SPEED, NODES, FINISH, START, END, ATTAINED, USEFUL = range(10)
-TRUE, ALONE, FASTEST, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD = range(10, 18)
-FIELDS = 18
+TRUE, ALONE, FASTEST, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 19)
+FIELDS = 19
 
 
 def fresh(steps: np.ndarray) -> np.ndarray:
@@ -79,15 +80,25 @@ def change(state, running, jobs, nodes, speeds, now, start_seconds, restart_seco
         else:
             state[RESTARTS, j] += 1
             state[RESUME, j] = now + restart_seconds
-        state[FINISH, j] = state[RESUME, j] + max(state[TRUE, j] - state[DONE, j], 0.0) / speeds[k]
+        state[FINISH, j] = state[RESUME, j] + max(state[GOAL, j] - state[DONE, j], 0.0) / speeds[k]
     return with_nodes(state, runs[:count])
 
 
 @compiled()
-def enter(state, j, now, crowding, alone, fastest):
-    """A job has arrived, that runs at such speeds."""
+def enter(state, j, now, crowding, alone, fastest, goal):
+    """A job has arrived, that runs at such speeds and is in its first phase until ``goal``."""
     state[SINCE, j], state[CROWD_THEN, j] = now, crowding
-    state[ALONE, j], state[FASTEST, j] = alone, fastest
+    state[ALONE, j], state[FASTEST, j], state[GOAL, j] = alone, fastest, goal
+
+
+@compiled()
+def go_on(state, job, now, alone, speed, goal):
+    """A running job, alone in an array, is at the end of its phase; the next one goes until ``goal``."""
+    settle(state, job, now)
+    for j in job:
+        state[DONE, j] = state[GOAL, j]
+        state[ALONE, j], state[SPEED, j], state[GOAL, j] = alone, speed, goal
+        state[FINISH, j] = now + (goal - state[DONE, j]) / speed
 
 
 @compiled()

@@ -13,7 +13,7 @@ from .curves import as_curve
 from .speed_tables import SpeedTables
 
 #: What a policy may declare to know beyond names, arrival times, limits and present nodes.
-KNOWLEDGE = ("attained_service", "remaining", "curve", "end")
+KNOWLEDGE = ("attained_service", "remaining", "curve", "end", "batch_sizes")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

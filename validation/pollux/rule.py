@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
 from queuemodel.scheduling.view import Columns, SpeedTables
 from queuemodel.scheduling.workloads.pollux_application import Application
+from queuemodel.scheduling.workloads.pollux_batch_sizes import application_batch_sizes
 
 from .state import RunningJob
+
+Curves: TypeAlias = Callable[[Application, int], TableCurve]
 
 
 class Rule(Protocol):
@@ -20,6 +24,19 @@ class Rule(Protocol):
 
     def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
         """GPUs per job at a step's end; ``changed``: whether a job arrived or ended in the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a policy sees of jobs of one kind: rows of their curves, one per epoch or one for all; the most GPUs."""
+
+    rows: tuple[int, ...]
+    most: int
+    chosen: tuple[tuple[int, ...], ...] = ()
+
+    def row(self, epoch: int) -> int:
+        """Row in an epoch."""
+        return self.rows[min(epoch, len(self.rows) - 1)]
 
 
 class PolicyRule:
@@ -31,7 +48,9 @@ class PolicyRule:
     jobs : sequence of RunningJob
     gpus : int
     curves : callable, default `Application.curve`
-        What the policy believes: ``curves(application, batch_size)``.
+        What the policy believes: ``curves(application, batch_size)``. One that chooses batch sizes also knows the noise
+        scale of the epoch under way, at each batch size as measured, or with other curves than the measured ones as
+        measured at the smallest.
     every : int, optional
         Ask also after so many steps without an event.
     """
@@ -42,7 +61,7 @@ class PolicyRule:
         jobs: Sequence[RunningJob],
         *,
         gpus: int,
-        curves: Callable[[Application, int], TableCurve] = Application.curve,
+        curves: Curves = Application.curve,
         every: int | None = None,
     ) -> None:
         self.policy = policy
@@ -50,16 +69,30 @@ class PolicyRule:
         self.asked = 0
         self.review = math.inf
         self.tables = SpeedTables(gpus)
-        known: dict[tuple[str, int], tuple[int, int]] = {}
-        self.rows: dict[str, tuple[int, int]] = {}
+        self.adapts = "batch_sizes" in policy.knows
+        known: dict[tuple[str, int], _Seen] = {}
+        self.seen: dict[str, _Seen] = {}
         self.left: dict[tuple[str, int], np.ndarray] = {}
         for job in jobs:
-            key = (job.application.name, job.batch_size)
+            key = (job.application.name, 0 if self.adapts else job.batch_size)
             if key not in known:
-                curve = curves(job.application, job.batch_size)
-                most = min(int(curve.points[-1][0]), gpus)
-                known[key] = (self.tables.acquire(curve, 1, most, f"job {job.name!r}"), most)
-            self.rows[job.name] = known[key]
+                known[key] = self._adaptive(job, curves, gpus) if self.adapts else self._fixed(job, curves, gpus)
+            self.seen[job.name] = known[key]
+            job.chosen = known[key].chosen
+
+    def _fixed(self, job: RunningJob, curves: Curves, gpus: int) -> _Seen:
+        curve = curves(job.application, job.batch_size)
+        most = min(int(curve.points[-1][0]), gpus)
+        return _Seen((self.tables.acquire(curve, 1, most, f"job {job.name!r}"),), most)
+
+    def _adaptive(self, job: RunningJob, curves: Curves, gpus: int) -> _Seen:
+        what = f"job {job.name!r}"
+        measured = curves is Application.curve
+        sizes = application_batch_sizes(job.application, None if measured else curves, profiled=not measured)
+        most = sizes.limit(gpus)
+        phases = sizes.phases(1, most, what)
+        rows = tuple(self.tables.acquire(phase.seen, 1, most, what) for phase in phases)
+        return _Seen(rows, most, tuple(tuple(phase.batch_size.tolist()) for phase in phases))
 
     def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
         """See `Rule`."""
@@ -74,9 +107,10 @@ class PolicyRule:
         return dict(sorted(grants.items(), key=lambda item: item[1]))
 
     def _shown(self, jobs: Sequence[RunningJob]) -> ActiveJobs:
-        most = [self.rows[job.name][1] for job in jobs]
+        seen = [self.seen[job.name] for job in jobs]
+        most = [one.most for one in seen]
         requested = [min(job.requested, top) for job, top in zip(jobs, most, strict=True)]
-        left = np.array([self._updates_left(job) for job in jobs])
+        left = np.array([self._progress_left(job) if self.adapts else self._updates_left(job) for job in jobs])
         columns = {
             "arrival_time": np.array([float(job.submitted) for job in jobs]),
             "attained_service": np.array([float(job.attained) for job in jobs]),
@@ -86,11 +120,16 @@ class PolicyRule:
             "least": np.ones(len(jobs), dtype=int),
             "most": np.array(most, dtype=int),
             "requested": np.array(requested, dtype=int),
-            "row": np.array([self.rows[job.name][0] for job in jobs], dtype=int),
+            "row": np.array([one.row(job.epoch) for one, job in zip(seen, jobs, strict=True)], dtype=int),
         }
         return ActiveJobs(
             Columns([job.name for job in jobs], columns), self.tables, knows=self.policy.knows, who=self.policy.name
         )
+
+    @staticmethod
+    def _progress_left(job: RunningJob) -> float:
+        """Updates left at the smallest batch size."""
+        return job.targets[-1] - job.progress
 
     def _updates_left(self, job: RunningJob) -> float:
         """Updates left of the whole run at the job's batch size (progress left over progress per update)."""

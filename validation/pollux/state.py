@@ -32,6 +32,7 @@ class RunningJob:
     completed: int | None = None
     restarts: int = -1  # the first start is none
     targets: list[float] = field(default_factory=list)
+    chosen: tuple[tuple[int, ...], ...] = ()  # batch size in each epoch on so many GPUs; none: the user's
 
     def __post_init__(self) -> None:
         self.targets = self.application.progress.tolist()
@@ -42,7 +43,8 @@ class RunningJob:
         if not machines:
             return
         placement = tuple(machines.count(machine) for machine in dict.fromkeys(machines))
-        self.rates = epoch_rates(self.application, self.batch_size, placement)
+        sizes = tuple(row[len(machines)] for row in self.chosen) or (self.batch_size,)
+        self.rates = epoch_rates(self.application, sizes, placement)
         self.restart_left = RESTART
         self.restarts += 1
         if self.started is None:
@@ -81,10 +83,21 @@ class RunningJob:
         return 1.0 if last <= self.epoch else float(iterations[last] - iterations[self.epoch])
 
 
-def epoch_rates(application: Application, batch_size: int, placement: tuple[int, ...]) -> list[float]:
-    """Progress per second in each epoch with a placement (memoized with the application)."""
+def epoch_rates(application: Application, sizes: tuple[int, ...], placement: tuple[int, ...]) -> list[float]:
+    """Progress per second in each epoch with a placement; ``sizes``: batch sizes, one per epoch or one for all."""
+    if len(sizes) == 1:
+        return rates_at(application, sizes[0], placement)
+    key = ("rates", sizes, placement)
+    if key not in application._memo:
+        application._memo[key] = [rates_at(application, size, placement)[e] for e, size in enumerate(sizes)]
+    rates: list[float] = application._memo[key]
+    return rates
+
+
+def rates_at(application: Application, batch_size: int, placement: tuple[int, ...]) -> list[float]:
+    """Progress per second in each epoch with a placement, at one batch size (memoized with the application)."""
     key = ("rates", batch_size, placement)
-    rates = application._memo.get(key)
+    rates: list[float] | None = application._memo.get(key)
     if rates is None:
         batch = application.cut(batch_size, sum(placement))
         seconds = application.step_seconds(placement, batch)

@@ -22,7 +22,8 @@ class Policy(abc.ABC):
     ----------
     knows : frozenset of str
         What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``,
-        ``"remaining"`` (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early).
+        ``"remaining"`` (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early),
+        ``"batch_sizes"`` (jobs that have some run at the best one: steps and curves are then those of goodput).
     work_conserving : bool
         Whether it never leaves a node idle that some job could use.
     divisible : bool

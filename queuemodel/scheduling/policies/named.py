@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import ModelError
 from .base import Policy
+from .goodput import Goodput
 from .model_based import FitnessMaximization, GreedyGain, ModelBased, Optimus
 from .rank_priced import RankPriced
 from .rigid import FIFO, Backfill, ShortestJobFirst
@@ -28,6 +29,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
         "model": ModelBased,
         "greedy": GreedyGain,
         "rank-priced": RankPriced,
+        "goodput": Goodput,
         "optimus": Optimus,
         "fitness": FitnessMaximization,
     }

@@ -23,6 +23,7 @@ from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble
 from .pollux_application import Application
+from .pollux_batch_sizes import application_batch_sizes
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -50,11 +51,12 @@ def read_pollux(
     traces: str | os.PathLike[str],
     *,
     predicted: Callable[[Application, int], TableCurve] | None = None,
+    adaptive: bool = False,
 ) -> Workload:
     """A workload of the artifact: work in updates at the job's batch size, curve as measured when packed.
 
-    Batch sizes are kept; what rounding of the local batch size adds to them is left out. The artifact's own simulator,
-    with its conventions, is reproduced in ``validation.pollux``.
+    Batch sizes are kept, unless ``adaptive`` and the policy chooses them; what rounding of the local batch size adds to
+    them is left out. The artifact's own simulator, with its conventions, is reproduced in ``validation.pollux``.
 
     Parameters
     ----------
@@ -64,6 +66,8 @@ def read_pollux(
         The artifact's folder of measurements, one folder per application.
     predicted : callable, optional
         ``predicted(application, batch_size)``: the curve that policies see instead.
+    adaptive : bool, default False
+        Give jobs their `BatchSizes` too, with the noise scales measured in each epoch at each of them.
 
     Raises
     ------
@@ -91,6 +95,7 @@ def read_pollux(
             "most_nodes": most,
             "requested_nodes": min(job.requested, most),
             "kind": job.application.name,
+            "batch_sizes": application_batch_sizes(job.application, predicted) if adaptive else None,
         }
         arrivals.append(Arrival(job.row, job.name, job.time, values))
     return assemble(arrivals, path)

@@ -151,6 +151,12 @@ class Application:
             self._memo[key] = (var + sqr) / (var / (total_batch / self.initial_batch) + sqr)
         return self._memo[key]
 
+    def noise_scales(self, total_batch: int) -> np.ndarray:
+        """Gradient noise scale in each epoch of a run at a total batch size, in examples, shape (epochs,)."""
+        rows = self._at_batch(total_batch)[: self.epochs]
+        scales = np.full(len(rows), math.inf)
+        return np.divide(self.initial_batch * rows[:, 3], rows[:, 2], out=scales, where=rows[:, 2] > 0)
+
     @cached_property
     def progress(self) -> np.ndarray:
         """Progress at the end of each epoch: the least over batch sizes, shape (epochs,)."""
