@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import require_count, require_number
+from ..convergence import NoiseScale
 from ..errors import ModelError
 from .curves import TableCurve, as_curve
 from .phases import Phase
@@ -30,7 +31,12 @@ def statistical_efficiency(batch_size: float, noise_scale: float, *, first: floa
     >>> statistical_efficiency(300, 100.0, first=100)
     0.5
     """
-    return 1.0 if noise_scale == math.inf else (noise_scale + first) / (noise_scale + batch_size)
+    for value, name in ((batch_size, "batch_size"), (first, "first")):
+        require_number(value, f"statistical efficiency: {name}", unit="examples", positive=True)
+    if noise_scale == math.inf:
+        return 1.0
+    require_number(noise_scale, "statistical efficiency: noise_scale", unit="examples")
+    return (noise_scale + first) / (noise_scale + batch_size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +53,8 @@ class BatchSizes:
         on other numbers of nodes than that covers.
     noise_scales : sequence of pairs (steps, noise scale)
         One per stretch of training: its length in steps at the first batch size, and the gradient noise scale in
-        examples, 0 to ``inf`` (`noise_scale` estimates it), or a mapping of it by batch size where training at another
-        batch size meets another noise.
+        examples, 0 to ``inf`` or as `noise_scale` estimates it, or a mapping of it by batch size where training at
+        another batch size meets another noise.
     most_nodes : int, optional
         It runs on no more, whatever its batch size.
     predicted : mapping like ``curves``, optional
@@ -67,7 +73,7 @@ class BatchSizes:
     """
 
     curves: Mapping[int, Callable[[float], float]]
-    noise_scales: Sequence[tuple[float, float | Mapping[int, float]]]
+    noise_scales: Sequence[tuple[float, float | NoiseScale | Mapping[int, float | NoiseScale]]]
     _: KW_ONLY
     most_nodes: int | None = None
     predicted: Mapping[int, Callable[[float], float]] | None = None
@@ -80,7 +86,7 @@ class BatchSizes:
             if not isinstance(given, Mapping) or not given:
                 raise ModelError(f"batch sizes: {name} must map batch sizes to curves, got {given!r}")
             sizes = sorted(require_count(size, "batch sizes: batch size", most=10**9) for size in given)
-            object.__setattr__(self, name, {size: as_curve(given[size]) for size in sizes})
+            object.__setattr__(self, name, {size: _as_curve(given[size], size) for size in sizes})
         if self.predicted is not None and set(self.predicted) != set(self.curves):
             raise ModelError(
                 f"batch sizes: predicted must have the batch sizes of curves, {sorted(self.curves)}, "
@@ -100,7 +106,8 @@ class BatchSizes:
 
     def _stretch(self, steps: Any, scale: Any) -> tuple[float, dict[int, float]]:
         """Steps and the noise scale by batch size, checked."""
-        scales = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(self.curves, scale)
+        each = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(self.curves, scale)
+        scales = {size: own.value if isinstance(own, NoiseScale) else own for size, own in each.items()}
         if set(scales) != set(self.curves):
             raise ModelError(
                 f"batch sizes: noise scales must be of the batch sizes of curves, {list(self.curves)}, "
@@ -178,6 +185,13 @@ class BatchSizes:
             done += steps
             found.append(Phase(done, _curve(nodes, runs), _curve(nodes, believed), np.where(runs > 0, sizes[best], 0)))
         return tuple(found)
+
+
+def _as_curve(curve: Any, batch_size: int) -> Callable[[float], float]:
+    try:
+        return as_curve(curve)
+    except ModelError as error:
+        raise ModelError(f"batch sizes: at {batch_size}: {error}") from None
 
 
 def _curve(nodes: np.ndarray, speeds: np.ndarray) -> TableCurve:

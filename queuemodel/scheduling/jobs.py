@@ -82,6 +82,8 @@ class Job:
                 raise ModelError(
                     f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
                 )
+        if self.batch_sizes is not None and not isinstance(self.batch_sizes, BatchSizes):
+            raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
         try:
             object.__setattr__(self, "curve", as_curve(self.curve))
             if self.predicted is not None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queuemodel.convergence import NoiseScale
 from queuemodel.errors import ModelError
 from queuemodel.scheduling import (
     FIFO,
@@ -23,7 +24,11 @@ from queuemodel.scheduling import (
     statistical_efficiency,
 )
 from queuemodel.scheduling.workloads import read_pollux
+from queuemodel.scheduling.workloads.pollux import shared_application
+from queuemodel.scheduling.workloads.pollux_application import packed
+from queuemodel.scheduling.workloads.pollux_batch_sizes import application_batch_sizes
 from validation.pollux import read_jobs, replay
+from validation.pollux.state import epoch_rates
 
 SIZES = BatchSizes(
     {32: {1: 4.0, 2: 6.0, 3: 7.0}, 64: {1: 2.2, 2: 4.0, 3: 5.5}, 256: {2: 1.2, 3: 1.7, 4: 2.2}},
@@ -154,7 +159,8 @@ def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
 
 def test_noise_scales_may_differ_by_batch_size():
     curves = {10: {1: 1.0}, 40: {1: 0.5}}
-    same = alone(BatchSizes(curves, [(100, 100.0)])).end[0]
+    same = alone(BatchSizes(curves, [(100, NoiseScale(100.0, np.array([90.0, 110.0])))])).end[0]
+    assert alone(BatchSizes(curves, [(100, 100.0)])).end[0] == same
     assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == same
     assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == 100
 
@@ -183,6 +189,7 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     [
         ({"curves": {}}, "curves must map batch sizes to curves"),
         ({"curves": {0: {1: 1.0}}}, "batch size must be"),
+        ({"curves": {32: 4.0}}, "at 32: curve: expected a callable"),
         ({"noise_scales": []}, "at least one pair"),
         ({"noise_scales": [5]}, "pairs"),
         ({"noise_scales": [(0, 5.0)]}, "steps of a stretch"),
@@ -208,7 +215,26 @@ def test_what_cannot_run_is_refused():
     job = Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)
     with pytest.raises(ModelError, match="nodes cannot fail yet"):
         simulate([job], Goodput(), cluster=Cluster(4, mean_time_to_failure=100))
+    with pytest.raises(ModelError, match="batch_sizes must be a BatchSizes, got 3"):
+        replace(job, batch_sizes=3)
+    with pytest.raises(ModelError, match="noise_scale must be finite and >= 0 examples, got -3"):
+        statistical_efficiency(64, -3, first=32)
     assert policy_named("goodput:exponent=0.25") == Goodput(0.25)
+
+
+@pytest.mark.parametrize("gpus", [1, 4, 16])
+def test_each_epoch_of_the_replay_runs_at_the_best_of_the_tried_batch_sizes(pollux, gpus):
+    """Up to the rounding of the local batch size, which the choice leaves out."""
+    for name in ("cifar10", "bert"):
+        application = shared_application(pollux / "traces", name)
+        sizes = application_batch_sizes(application)
+        chosen = tuple(int(phase.batch_size[gpus]) for phase in sizes.phases(1, 16, name))
+        tried = [size for size, curve in sizes.curves.items() if curve(gpus) > 0]  # not NaN
+        rates = np.array([epoch_rates(application, (size,), packed(gpus)) for size in tried])
+        best = np.array(epoch_rates(application, chosen, packed(gpus))) / rates.max(axis=0)
+        assert best.min() > 0.95
+        assert best.mean() > 0.99
+        assert (rates / rates.max(axis=0)).min() < 0.9  # what another batch size may cost
 
 
 @pytest.mark.parametrize(("curves", "bound"), [("true", 2600), ("predicted", 2700)])
