@@ -16,6 +16,7 @@ charges the width and, for a measurement outside, twenty times its distance; all
 errors of the models themselves are learnt from the testbed's series (`python -m validation.model_errors`), each kind of
 network counting as one, by where the workers stand to the knee; *kind left out* are intervals whose errors are learnt
 from all other kinds. How connections share a link was found on these series too, and by hand: that cannot be left out.
+The packaged errors are as much larger in each region as those intervals were too narrow there.
 
 """
 

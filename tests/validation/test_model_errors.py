@@ -6,7 +6,7 @@ import pytest
 from queuemodel import ThroughputCurve
 from queuemodel.training.model_error import regions
 from validation.intervals import interval_score, intervals_section
-from validation.model_errors import PARTS, Errors, errors_of, learn, leave_kind_out, with_errors
+from validation.model_errors import PARTS, Errors, calibrated, errors_of, learn, leave_kind_out, with_errors
 from validation.series import Comparison
 
 RATIO = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
@@ -107,3 +107,25 @@ def test_the_section_tells_every_group_and_part():
     assert "| Testbed | 75 |" in text
     for part in PARTS:
         assert f"mva: kind left out, {part} |" in text
+
+
+def test_what_is_too_narrow_where_a_kind_is_left_out_is_widened():
+    """Where some kinds are odd, intervals need more than the mean square says; where errors are normal, they do not."""
+    rng = np.random.default_rng(5)
+    normal = made_up(rng, kinds=60)
+    np.testing.assert_allclose(calibrated(normal), learn(normal), rtol=0.12)
+    odd = [
+        Errors(
+            one.comparison, one.kind, one.parts, one.off * (4 if int(one.kind.split()[1]) % 5 == 0 else 1), one.others
+        )
+        for one in normal
+    ]
+    wide = calibrated(odd)
+    assert (wide >= learn(odd)).all()
+    inside = np.mean(
+        [
+            (lo <= np.exp(one.off)) & (np.exp(one.off) <= hi)
+            for one, lo, hi in ((one, *with_errors(one, wide)) for one in odd)
+        ]
+    )
+    assert inside >= 0.89
