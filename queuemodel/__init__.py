@@ -14,6 +14,7 @@ from .errors import (
 )
 from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
+from .prediction import load, predict
 from .solvers import (
     AQL,
     ApproximateMVA,
@@ -120,10 +121,12 @@ __all__ = [
     "geometric_bounds",
     "knee_throughput",
     "knee_width",
+    "load",
     "log_normalizing_constants",
     "marginal_distribution",
     "noise_scale",
     "plan",
+    "predict",
     "proportional_bounds",
     "queue_length_variance",
     "read_jmva",

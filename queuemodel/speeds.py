@@ -45,7 +45,7 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     >>> from queuemodel.data import copy_examples
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     copy_examples(folder)
+    ...     _ = copy_examples(folder)
     ...     curve = curve_of(Path(folder, "ddp-alexnet-40.json"), 4, {"bandwidth": "100Mbit/s"})
     >>> curve.workers.tolist()
     [1, 2, 3, 4]
