@@ -3,10 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
-from queuemodel import Cluster, DataError, ProfilingError, QueueModelError
+from queuemodel import DataError, ProfilingError, QueueModelError
 from queuemodel.adapters.live.addresses import free_addresses, split_address
 from queuemodel.adapters.live.functions import function_name
-from queuemodel.adapters.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
 from queuemodel.adapters.tensorflow.children.models import BUILT_IN
 from queuemodel.adapters.tensorflow.children.serve import serve
@@ -141,13 +140,3 @@ def test_serve_refuses(arguments):
 )
 def test_only_this_machine_speaks_for_itself(address, here):
     assert is_here(address) in ({True, False} if here is None else {here})  # IPv6 may be off
-
-
-@pytest.mark.parametrize(("said", "known"), [("cubic\n", "cubic"), ("bbr\n", "bbr"), ("vegas\n", None), (None, None)])
-def test_congestion_control_is_what_the_machine_says(tmp_path, said, known):
-    path = tmp_path / "tcp_congestion_control"
-    if said is not None:
-        path.write_text(said)
-    cluster = Cluster(**recorded_network(path))
-    assert cluster.congestion_control == (known or "unknown")
-    assert cluster.origins == ({"congestion_control": "recorded"} if known else {})

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from ...training.job import CONGESTION_CONTROLS
+from ...training.job import CONGESTION_CONTROLS, LONGEST_BUFFER
 
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
-    """Fields of `Cluster`; none where the machine does not say, or names an algorithm that no rule covers."""
+    """Fields of `Cluster`; none that the machine does not say, nor an algorithm that no rule covers."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(OSError, UnicodeError):
+        found["congestion_control"] = path.read_text().strip()
+    if found.get("congestion_control") not in CONGESTION_CONTROLS:
+        found.clear()
+    if (buffer := shaped_buffer()) is not None:
+        found["buffer"] = buffer
+    return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
+
+
+def shaped_buffer(command: tuple[str, ...] = ("tc", "-j", "qdisc", "show")) -> float | None:
+    """Seconds that a packet waits at most in this machine's token bucket (``tc``); None without one, or with several.
+
+    What waits in a switch no host can say.
+    """
     try:
-        found = path.read_text().strip()
-    except (OSError, UnicodeError):
-        return {}
-    known = found in CONGESTION_CONTROLS
-    return {"congestion_control": found, "origins": {"congestion_control": "recorded"}} if known else {}
+        done = subprocess.run(command, capture_output=True, timeout=5, check=True)
+        limits = [one["options"]["lat"] / 1e6 for one in json.loads(done.stdout) if one["kind"] == "tbf"]
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+        return None
+    return limits[0] if len(limits) == 1 and 0 < limits[0] <= LONGEST_BUFFER else None
