@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -84,6 +85,8 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
         else:
             _say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
             status = 1
+    if arguments is None:  # all that is left is Python's own end, whose status a second Ctrl-C must not take
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status if isinstance(status, int) else 0)
 
 
