@@ -50,7 +50,7 @@ class RanksRun(LiveRun):
             self.kill()
 
     def _follow(self) -> None:
-        running = set(self.children)
+        running = set(self.children)  # a rank that is done may stay, where the others need it until they are
         while running:
             if self.interrupts.received:
                 raise KeyboardInterrupt
@@ -62,6 +62,8 @@ class RanksRun(LiveRun):
             if message is None:
                 if child.process.returncode:
                     raise ProfilingError(child.epitaph())
+                running.discard(child)
+            elif "done" in message:
                 running.remove(child)
             elif "failed" in message:
                 raise self._failure(child, message["failed"])

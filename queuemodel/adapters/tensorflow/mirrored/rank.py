@@ -14,7 +14,7 @@ from typing import Any
 
 from ....errors import ProfilingError
 from ...live.functions import extend_path
-from ...live.parent import attach, cannot_write, leave
+from ...live.parent import attach, cannot_write, leave, stopping
 from ..children.models import function_of
 from ..children.training_task import TrainingTask, load
 from ..reading.xplane_rounds import beside
@@ -46,7 +46,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         task = load(settings["model"], batch_size=settings["batch_size"])
         task.model.optimizer.build(task.model.trainable_variables)
     _record(task, strategy, 2, traces / "trace_n2" / FILE.format(rank), settings, say)
-    _meet(strategy)  # nobody leaves before all are done
+    say(done=True)
+    stopping.wait()  # who leaves now cuts off what the other has still to receive; the parent ends all
     return strategy, task
 
 
