@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..drawing import COLORS, LINES, new_axes
+from ..drawing import COLORS, LINES, finish, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def plot_losses(comparison: Comparison, axes: Axes | None = None) -> Axes:
         axes.axhline(comparison.target, color="black", lw=0.8, ls=":")
         axes.annotate("target", (0.01, comparison.target), xycoords=("axes fraction", "data"), ha="left", va="bottom")
     axes.set(xlabel="seconds", ylabel="loss", xscale="log", yscale="log")
-    axes.legend(fontsize="small", ncols=2, frameon=False)
+    finish(axes, legend="right")
     return axes
 
 
@@ -45,6 +45,7 @@ def _plot_rates(comparison: Comparison, axes: Axes | None) -> Axes:
     axes.barh([row["strategy"] for row in rows], rates, xerr=np.abs(ends - rates), color=COLORS[0], alpha=0.7)
     axes.invert_yaxis()
     axes.set(xlabel="steps of all workers per second", xlim=(0, None))
+    finish(axes, legend=None)
     return axes
 
 
@@ -64,5 +65,5 @@ def plot_time_to_target(comparisons: Sequence[Comparison], axes: Axes | None = N
             line = LINES[i // len(COLORS) % len(LINES)]
             axes.plot(*zip(*known, strict=True), line, marker="o", ms=3, color=COLORS[i % len(COLORS)], label=name)
     axes.set(xlabel="workers", ylabel="seconds to the target", yscale="log")
-    axes.legend(fontsize="small", ncols=2, frameon=False)
+    finish(axes, legend="right")
     return axes

@@ -9,7 +9,6 @@ import numpy as np
 from ..descent import Order
 from ..errors import ModelError
 from ..traces import SimulatedRun
-from ..traces.kernel.state import END
 
 
 def simulated_order(run: SimulatedRun) -> Callable[[int, int, np.random.Generator], Order]:
@@ -41,7 +40,7 @@ def simulated_order(run: SimulatedRun) -> Callable[[int, int, np.random.Generato
     """
     steps, last = np.unique(run.log[:, :2], axis=0, return_inverse=True)
     ends = np.full(len(steps), -np.inf)
-    np.maximum.at(ends, last.ravel(), run.log_times[:, END])
+    np.maximum.at(ends, last.ravel(), run.log_times[:, 2])  # of each step its last operation
     by_end = np.argsort(ends, kind="stable")
     if len(ends) < 10 * run.workers:
         raise ModelError(f"simulated_order: only {len(ends)} steps were kept; simulate with trace_steps=steps")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,7 @@ class Comparison(Result):
     price_per_node_hour: float | None = None
     confidence: float = 0.9
     note: str = ""
-    digits: int = field(default=3, init=False)
+    digits = 3
 
     @cached_property
     def seconds(self) -> np.ndarray:

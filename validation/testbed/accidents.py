@@ -6,18 +6,11 @@ Workers fetch from the server at once and push to it at once, round after round,
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from .network import PREFIX, cluster_network, prepare_child
-from .takeover import PAYLOAD, START, Round
-from .workload import Layer, TestbedError, Workload
+from .sockets import PAYLOAD, START, Round, answers, listening
 
 ALONE = 0.42  # seconds that each flow's bytes would take if it had the link to itself
 SILENCE = 0.18  # seconds without a byte: hardly less than the least timeout
@@ -27,34 +20,13 @@ PACING = 5  # of a look at what TCP thinks
 
 def together(mbit: float, *, workers: int, congestion_control: str, buffer_ms: float, repeats: int = 6) -> list[Round]:
     """Measure rounds of so many workers that fetch at once, then push at once."""
-    layer = Layer(name="none", tensor_bytes=(4,), forward_s=0.0, backward_s=0.0)
-    workload = Workload(
-        name="accidents",
-        layers=(layer,),
-        bandwidth_mbit=mbit,
-        congestion_control=congestion_control,
-        buffer_ms=buffer_ms,
-    )
     size, phase = round(ALONE * mbit * 125_000 * PAYLOAD), 1.6 * workers * ALONE + 0.5
-    with cluster_network(workload, ["ps0", *(f"worker{i}" for i in range(workers))]), contextlib.ExitStack() as stack:
-
-        def start(host: str, *arguments: str) -> subprocess.Popen:
-            command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", f"{__package__}.flows", *arguments]
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], preexec_fn=prepare_child
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        start("ps0", "serve").stdout.readline()  # it listens
+    told = {"congestion_control": congestion_control, "buffer_ms": buffer_ms}
+    with listening("accidents", mbit, workers=workers, **told) as start:
         begin, ways = time.time() + START, ("fetch", "push") * repeats
-        schedule = json.dumps([(begin + i * phase, way, size) for i, way in enumerate(ways)])
+        schedule = [(begin + i * phase, way, size) for i, way in enumerate(ways)]
         flows = [start(f"worker{i}", "flow", schedule) for i in range(workers)]
-        try:
-            rows = [json.loads(process.communicate(timeout=START + len(ways) * phase + 120)[0]) for process in flows]
-        except (subprocess.TimeoutExpired, ValueError):
-            raise TestbedError("a flow did not finish; is the machine too busy?") from None
+        rows = answers(flows, START + len(ways) * phase + 120)
     return [Round(way, 0, list(one)) for way, one in zip(ways, zip(*rows, strict=True), strict=True)]
 
 

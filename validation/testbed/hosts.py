@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import selectors
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import network
-from .workload import TestbedError
+from .workload import TestbedError, Workload
 
 
 class Host:
@@ -65,3 +66,14 @@ def expect(hosts: dict[str, Host], names: set[str], limit: float) -> dict[str, d
 
 def write(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def begin_series(workload_file: str | Path, out: Path, workload: Workload, *stale: str) -> None:
+    """Make the folder of a series, or take what an earlier one (files that match ``stale``) left out of it."""
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()) and not (out / "workload.json").exists():
+        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
+    for old in (path for pattern in stale for path in out.glob(pattern)):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    shutil.copyfile(workload_file, out / "workload.json")
+    write(out / "job.json", workload.job())

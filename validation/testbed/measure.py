@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import network
-from .hosts import Host, expect, write
+from .hosts import Host, begin_series, expect, write
 from .probe import Probe, process_seconds, processor_seconds
 from .workload import TestbedError, Workload, read_workload
 
@@ -76,13 +76,7 @@ def measure(
     workload, out = read_workload(workload_file), Path(out)
     if not workers or not all(1 <= n <= 16 for n in workers):
         raise TestbedError(f"workers must be 1 to 16, got {list(workers)}")
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()) and not (out / "workload.json").exists():
-        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
-    for stale in (*out.glob("steps_n*"), *out.glob("trace*")):
-        shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
-    shutil.copyfile(workload_file, out / "workload.json")
-    write(out / "job.json", workload.job())
+    begin_series(workload_file, out, workload, "steps_n*", "trace*")
     rows, links = [], {}
     with _cluster(workload, Path(workload_file), max(workers), out, priority, seed, progress) as hosts:
         for n in workers:

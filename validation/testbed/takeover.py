@@ -9,36 +9,20 @@ arrived, the senders what TCP thought of it.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .network import PREFIX, cluster_network, prepare_child
-from .workload import Layer, TestbedError, Workload
+from .sockets import PAYLOAD, START, Round, answers, listening
 
 #: Seconds that each flow's bytes would take if it had the link to itself, and between the starts of rounds.
 ALONE, PERIOD = (0.70, 0.30, 0.12), 2.0
 #: Directions of the measured flows, each with so many others against it.
 PHASES = (("fetch", 0), ("fetch", 1), ("fetch", 2), ("push", 0), ("push", 2))
-START = 3.0  # seconds for the processes to start
 LEAD = 0.5  # seconds that the others run before the measured flows
-PAYLOAD = 1448 / 1514  # of a full Ethernet frame
-
-
-class Round(NamedTuple):
-    """One round: its direction, how many flows went against it, and of each measured flow what came when."""
-
-    way: str
-    against: int
-    flows: list[dict[str, Any]]
 
 
 def takeover(mbit: float, *, congestion_control: str | None, buffer_ms: float, repeats: int = 3) -> list[Round]:
@@ -48,28 +32,8 @@ def takeover(mbit: float, *, congestion_control: str | None, buffer_ms: float, r
     Every flow of a round has `begin` (s since the epoch), `bin` (s), `bytes` that arrived in each bin since, and `tcp`:
     seconds since, congestion window (packets), round trip (s), slow-start threshold (packets), packets sent again.
     """
-    layer = Layer(name="none", tensor_bytes=(4,), forward_s=0.0, backward_s=0.0)
-    workload = Workload(
-        name="takeover",
-        layers=(layer,),
-        bandwidth_mbit=mbit,
-        congestion_control=congestion_control,
-        buffer_ms=buffer_ms,
-    )
-    hosts = ["ps0", *(f"worker{i}" for i in range(5))]
-    with cluster_network(workload, hosts), contextlib.ExitStack() as stack:
-
-        def start(host: str, *arguments: object) -> subprocess.Popen:
-            module = f"{__package__}.flows"
-            command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", module, *map(str, arguments)]
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], preexec_fn=prepare_child
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        start("ps0", "serve").stdout.readline()  # it listens
+    told = {"congestion_control": congestion_control, "buffer_ms": buffer_ms}
+    with listening("takeover", mbit, workers=5, **told) as start:
         at, rounds, others = time.time() + START, [], []
         for way, against in PHASES:
             end = at + LEAD + repeats * PERIOD
@@ -77,16 +41,10 @@ def takeover(mbit: float, *, congestion_control: str | None, buffer_ms: float, r
             rounds += [(at + LEAD + i * PERIOD, way) for i in range(repeats)]
             at = end
         for i in range(2):
-            start(f"worker{3 + i}", "fill", json.dumps([row[:3] for row in others if row[3] > i]))
+            start(f"worker{3 + i}", "fill", [row[:3] for row in others if row[3] > i])
         sizes = [round(seconds * mbit * 125_000 * PAYLOAD) for seconds in ALONE]
-        flows = [
-            start(f"worker{i}", "flow", json.dumps([(*row, size) for row in rounds])) for i, size in enumerate(sizes)
-        ]
-        limit = at - time.time() + 60
-        try:
-            rows = [json.loads(process.communicate(timeout=limit)[0]) for process in flows]
-        except (subprocess.TimeoutExpired, ValueError):
-            raise TestbedError(f"a flow did not finish in {limit:.0f} s; is the machine too busy?") from None
+        flows = [start(f"worker{i}", "flow", [(*row, size) for row in rounds]) for i, size in enumerate(sizes)]
+        rows = answers(flows, at - time.time() + 60)
     labels = [phase for phase in PHASES for _ in range(repeats)]
     return [Round(*label, list(one)) for label, one in zip(labels, zip(*rows, strict=True), strict=True)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import network
-from ..hosts import Host, expect, write
+from ..hosts import Host, begin_series, expect, write
 from ..probe import process_seconds, processor_seconds
 from ..workload import RANKS, TestbedError, Workload, read_workload
 
@@ -70,13 +70,7 @@ def measure(
         raise TestbedError(problem)
     if not ranks or not all(1 <= n <= 16 for n in ranks):
         raise TestbedError(f"ranks must be 1 to 16, got {list(ranks)}")
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()) and not (out / "workload.json").exists():
-        raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
-    for stale in out.glob("trace_n*"):
-        shutil.rmtree(stale)
-    shutil.copyfile(workload_file, out / "workload.json")
-    write(out / "job.json", workload.job())
+    begin_series(workload_file, out, workload, "trace_n*")
     rows = []
     for done, n in enumerate(ranks):
         progress(f"{n} rank(s)", done, len(ranks))
