@@ -230,13 +230,13 @@ class ThroughputCurve(Result):
 
     def caption(self) -> str:
         """How it was predicted, and how far to trust it."""
-        knee = f"{self.saturation_workers:.3g}" if np.isfinite(self.saturation_workers) else "none"
+        knee = f", saturation at {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
         most = self.profiled_workers
         profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
         servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
         return (
-            f"throughput{servers}, {self.method}; bottleneck "
-            f"{self.bottleneck or 'none'}, saturation at {knee} workers; intervals of {self.confidence:.0%}; "
+            f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}; "
+            f"intervals of {self.confidence:.0%}; "
             f"{profiled}" + (f"; {self.note}" if self.note else "")
         )
 

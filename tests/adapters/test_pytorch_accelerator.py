@@ -1,4 +1,10 @@
-"""Traces of an accelerator that computes behind its program, over NCCL: made after the format that PyTorch writes."""
+"""Traces of an accelerator that computes behind its program, over NCCL: made after those that PyTorch writes.
+
+Names and arguments are those of published ones: kernels and the program's record of a collective as in
+libkineto/src/output_json.cpp of pytorch/kineto and torch/profiler/_trace_validator.py of PyTorch 2.13 (both BSD-3);
+kernels that tell nothing as in pytorch/pytorch#131462; `nccl:all_reduce` with its tensor as in
+tb_plugin/test/test_profiler.py of pytorch/kineto. The times are made, so that what must be read is known.
+"""
 
 import json
 
@@ -11,8 +17,25 @@ MS = 1000.0  # microseconds
 STEP, LAUNCH = 100 * MS, 2 * MS  # on the accelerator; of the program, per call
 SIZES = (1_000_000, 250_000)  # elements of the two buckets
 
+#: Kernels of an all-reduce by versions of NCCL, and AMD's of any collective.
+KERNELS = {
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
+}
+GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
 
-def made(rank, *, steps=3, ahead=True, collective=True):
+
+def told(size):
+    """What PyTorch tells of a collective in its record, and, if all is well, in its kernel."""
+    return {
+        "Collective name": "allreduce", "In msg nelems": size, "Out msg nelems": size, "Group size": 2,
+        "dtype": "Float", "In split size": "[]", "Out split size": "[]", "Process Group Name": "0",
+        "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]",
+    }  # fmt: skip
+
+
+def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel"):
     """Events of one rank: forward 30 ms, two layers' backward 30 ms each, their buckets' all-reduces 10 and 20 ms.
 
     The program launches a step's kernels in 2 ms each and goes on to the next step at once (``ahead``), or waits for
@@ -50,14 +73,20 @@ def made(rank, *, steps=3, ahead=True, collective=True):
             call("torch::autograd::AccumulateGrad", 10.0, **{"Input Dims": [[size]], "Input type": ["float"]})
             name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
             events.append({"ph": "X", "cat": "cpu_op", "name": name, "ts": begin, "dur": program - begin})
-            dims = {"Input Dims": [[[size]]], "Input type": ["TensorList"]}
-            events.append(
-                {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "ts": program, "dur": 5.0, "args": dims}
-            )
+            lists = {"Input Dims": [[[size]], [], []], "Input type": ["TensorList", "", ""]}
+            tensor = {"Input Dims": [[size]], "Input type": ["float"]} if teller == "annotation" else {}
+            for cat, what, args in (
+                ("cpu_op", "c10d::allreduce_", lists),
+                ("cpu_op", "record_param_comms", lists | (told(size) if teller in ("kernel", "record") else {})),
+                ("user_annotation", "nccl:all_reduce", tensor),
+            ):
+                events.append({"ph": "X", "cat": cat, "name": what, "ts": program, "dur": LAUNCH + 5, "args": args})
             launched()
-            told = {"Collective name": "allreduce", "In msg nelems": size, "dtype": "Float"} if collective else {}
-            name = "ncclDevKernel_Generic" if collective else "ncclKernel_AllReduce_RING_LL_Sum_float"
-            network = kernel(name, max(there, network), (10 if size == SIZES[0] else 20) * MS, **told)
+            begin, took = max(there, network), (10 if size == SIZES[0] else 20) * MS
+            network = kernel(reduction, begin, took, **(told(size) if teller == "kernel" else {}))
+            events.append(
+                {"ph": "X", "cat": "gpu_user_annotation", "name": "nccl:all_reduce", "ts": begin, "dur": took}
+            )
         if not ahead:
             program = max(program, there, network)
         launched()
@@ -94,11 +123,32 @@ def test_times_are_the_accelerators_not_the_programs(tmp_path, how):
         assert [gradient.ready for gradient in one.gradients] == pytest.approx([0.060, 0.090], abs=1e-4)
 
 
-def test_older_traces_name_the_collective_in_the_kernel_only(tmp_path):
-    """Then the bytes are those of the tensors handed over."""
-    with pytest.raises(qm.DataError, match="size of"):
-        profile_of(tmp_path, collective=False)  # a list of tensors of unknown type
+def reduced(profile):
+    return [[bucket.bytes for bucket in one.buckets] for one in profile.rounds]
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize("teller", ["record", "annotation"])
+def test_kernels_that_tell_nothing_are_known_by_name_and_by_what_the_program_recorded(tmp_path, name, teller):
+    assert reduced(profile_of(tmp_path, reduction=name, teller=teller)) == [[4 * size for size in SIZES]] * 6
+
+
+def test_who_did_not_record_shapes_is_told(tmp_path):
+    with pytest.raises(qm.DataError, match=r"size of.*record_shapes=True"):
+        profile_of(tmp_path, reduction=min(KERNELS), teller="nobody")
+
+
+def test_a_kernel_of_another_collective_is_not_taken_for_an_all_reduce(tmp_path):
+    with pytest.raises(qm.DataError, match="2 all-reduces were handed over in a step and 0 ran"):
+        profile_of(tmp_path, reduction="ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclWork*)", teller="record")
+
+
+def test_a_group_without_description_is_read_though_pytorch_leaves_its_value_out(tmp_path):
+    whole = profile_of(tmp_path)
     for path in tmp_path.iterdir():
-        path.write_text(path.read_text().replace('"TensorList"', '"float"'))
-    profile = read_traces([tmp_path], batch_size=8)
-    assert [bucket.bytes for bucket in profile.rounds[0].buckets] == [4 * size for size in SIZES]
+        path.write_text(
+            path.read_text().replace('"Process Group Description": "default_pg",', '"Process Group Description": ,')
+        )
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(path.read_text())
+    assert read_traces([tmp_path], batch_size=8) == whole

@@ -1,7 +1,9 @@
 """One rank's Chrome trace of ``torch.profiler``: its steps as rounds.
 
 Steps are ``ProfilerStep#i``. Buckets are handed over by ``c10d::allreduce_``; gloo runs them as ``gloo:all_reduce`` on
-threads of its own, NCCL as kernels whose arguments name the collective, its elements and their type.
+threads of its own, NCCL as kernels whose arguments name the collective, its elements and their type. PyTorch copies
+these from the program's record of the collective, and not in every version: then that record is read, or the kernel's
+name, as in the traces of pytorch/pytorch#131462 (2024).
 """
 
 from __future__ import annotations
@@ -25,8 +27,15 @@ from .events import Event
 #: Bytes of an element, by its type's names in traces.
 ELEMENT_BYTES = {
     "float": 4, "double": 8, "c10::half": 2, "half": 2, "c10::bfloat16": 2, "bfloat16": 2, "int": 4, "long int": 8,
-    "long": 8, "short": 2, "char": 1, "byte": 1, "unsigned char": 1, "bool": 1, "c10::float8_e4m3fn": 1,
+    "long": 8, "short": 2, "char": 1, "byte": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
+    "c10::float8_e4m3fn": 1, "float8_e4m3fn": 1, "c10::float8_e5m2": 1, "float8_e5m2": 1,
 }  # fmt: skip
+
+#: What NCCL's process group records while it is handed an all-reduce, within `c10d::allreduce_`.
+RECORDED = ("record_param_comms", "nccl:all_reduce")
+
+#: What PyTorch writes of a process group that nobody described; it is no JSON.
+NO_DESCRIPTION = b'"Process Group Description": ,'
 
 MICROSECOND = 1e-6
 
@@ -82,6 +91,7 @@ def _decode(path: Path) -> Trace:
     try:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
+        content = content.replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
         return msgspec.json.decode(content, type=Trace)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file: {error}") from None
@@ -137,7 +147,9 @@ def _buckets(events: Sequence[Event], work: Work, since: Callable[[float], float
         )
     buckets = []
     for one, other in zip(handed, ran, strict=True):
-        size, ready = _bytes(other, where) or _bytes(one, where), since(work.finished(one.ts))
+        recorded = [event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end]
+        size = next(filter(None, (_bytes(event, where) for event in (other, *recorded))), 0)
+        ready = since(work.finished(one.ts))
         if not size:
             raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
         buckets.append(Bucket(size, ready, since(other.ts), max(ready, since(other.end))))
