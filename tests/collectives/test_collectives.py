@@ -316,6 +316,16 @@ def test_racks_slow_an_algorithm_down_as_its_schedule_does_on_a_fat_tree(algorit
         assert said == pytest.approx(algorithm.time(V, nodes, link))
 
 
+@pytest.mark.parametrize("oversubscription", [3.0, 16.0])
+@pytest.mark.parametrize(("nodes", "per"), [(16, 4), (12, 4), (8, 8)])
+def test_racks_slow_pipelined_trees_down_by_the_bytes_on_their_links(nodes, per, oversubscription):
+    """However many blocks they have; of those, the first and last cross with links idle."""
+    schedule, link, V = DoubleBinaryTree(blocks=24).schedule(nodes), Link(1e9), 1e8
+    racks = fat_tree(nodes, nodes_per_rack=per, oversubscription=oversubscription)
+    longer = execute(schedule, V, link, racks) / execute(schedule, V, link, full_bisection(nodes))
+    assert InRacks(DoubleBinaryTree(), per, oversubscription).slowdown(nodes) == pytest.approx(longer, rel=0.1)
+
+
 def test_ranks_on_nodes_are_rings_inside_and_between():
     inside, link, V = Link(1e11), Link(1e9, latency=1e-5), 1e8
     placed = OnNodes(4, inside)
