@@ -18,8 +18,8 @@ SERVERS, RANKS = "async-ps", "all-reduce"
 #: Where in `adapters` each is, and the options that only some have.
 LIVE = {
     ("tensorflow", SERVERS): ("tensorflow.live", {"style", "ps", "worker", "batch_size"}),
-    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size"}),
-    ("torch", RANKS): ("pytorch.live", {"master", "rank"}),
+    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size", "noise_steps"}),
+    ("torch", RANKS): ("pytorch.live", {"master", "rank", "noise_steps"}),
 }
 
 
@@ -32,6 +32,7 @@ LIVE = {
 @click.option("--steps", type=int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
 @click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
 @click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
+@click.option("--noise-steps", type=int, help="All-reduce: for the gradient noise scale, two ranks.  [default: 10]")
 @click.option("--style", type=click.Choice(["graph", "strategy"]),
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
@@ -92,4 +93,8 @@ def profile(
         click.echo(
             f"\nwithout tracing {step} takes {plain:.4g} s; tracing makes it {mean(times) / plain - 1:+.0%} longer"
         )
+    if noise := recorded.noise_scale():
+        click.echo(f"\ngradient noise scale {noise}")
+    elif recorded.rounds and given.get("noise_steps") != 0:
+        click.echo("\nno gradient noise recorded: both ranks trained on the same examples; let each draw its own")
     click.echo(f"wrote {output}")

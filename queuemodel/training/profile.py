@@ -9,10 +9,12 @@ import msgspec
 import numpy as np
 
 from ..checks import one_line, require_distinct_keys
+from ..convergence import NoiseScale, noise_scale
 from ..errors import DataError
 from ..files import read_bytes, write_atomically
 from ..network.json_reading import require_format
 from ..results import Result
+from .gradient_norms import GradientNorms
 from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts
 from .operations import LONGEST_STEP, MOST_BYTES, Operation
 from .rounds import Round
@@ -91,6 +93,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         Of synchronous training, of each rank, of runs with different numbers of ranks.
     throughputs : list of Throughput
         Measured for other node counts; used together with the steps in one fit.
+    gradient_norms : list of GradientNorms
+        Of a few steps that lie close together, all of as many workers; `noise_scale` is made of them.
     """
 
     format: str = FORMAT
@@ -101,6 +105,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     steps: list[Step] = []
     rounds: list[Round] = []
     throughputs: list[Throughput] = []
+    gradient_norms: list[GradientNorms] = []
 
     def __post_init__(self) -> None:
         require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
@@ -111,6 +116,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 f"job.shard_bytes must have one entry per parameter server ({self.cluster.parameter_servers}), "
                 f"got {len(self.job.shard_bytes)}"
             )
+        if len(counts := {len(one.workers) for one in self.gradient_norms}) > 1:
+            raise DataError(f"gradient_norms must all be of as many workers, got {sorted(counts)}")
         servers = self.cluster.parameter_servers
         for number, step in enumerate(self.steps):
             for operation in step.operations:
@@ -123,6 +130,13 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def values(self, field: str) -> np.ndarray:
         """One number per step, shape (steps,): ``profile.values("step_time")``."""
         return np.array([getattr(step, field) for step in self.steps], dtype=float)
+
+    def noise_scale(self) -> NoiseScale | None:
+        """The gradient noise scale in examples, with what is known of its error; None where no noise was recorded."""
+        if not self.gradient_norms or all(one.alike for one in self.gradient_norms):
+            return None
+        own = [one.workers for one in self.gradient_norms]
+        return noise_scale(own, [one.mean for one in self.gradient_norms], batch_size=self.job.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -67,3 +67,29 @@ def not_compiled():
     import keras
 
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), subclassed()[1]
+
+
+LENGTH, NOISE = 100, 2.0
+
+#: Of `regression`: of one example, E |a|^2 (a e - noise)^2 - |e|^2 over |e|^2, where e is as long as 1.
+NOISE_SCALE = LENGTH + 1 + LENGTH * NOISE**2
+
+
+def regression():
+    """Least squares at a fixed point, each example seen once; the loss is not halved."""
+    import keras
+    import tensorflow as tf
+
+    start = keras.initializers.Constant(LENGTH**-0.5)
+    model = keras.Sequential([keras.Input((LENGTH,)), keras.layers.Dense(1, use_bias=False, kernel_initializer=start)])
+    model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.0))
+    return model, tf.data.Dataset.from_tensor_slices(regression_examples()).batch(30)
+
+
+def regression_examples():
+    """Rows, and what is to be predicted: nothing but noise, so that the start is at a distance of 1 from the truth."""
+    import numpy as np
+
+    rng = np.random.default_rng(3)
+    rows, missed = rng.normal(size=(30_000, LENGTH)), NOISE * rng.normal(size=(30_000, 1))
+    return rows.astype(np.float32), missed.astype(np.float32)

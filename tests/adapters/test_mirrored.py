@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import live_jobs
 import numpy as np
 import pytest
 
@@ -147,6 +148,22 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
         assert one.gradients[-1].ready == one.computed
     assert [point.workers for point in profile.throughputs] == [1, 2]
     assert qm.Profile.load(tmp_path / "p.json") == profile
+    assert len(profile.gradient_norms) == 10
+
+
+@pytest.mark.live
+def test_the_noise_scale_is_that_of_the_gradients(family):
+    from queuemodel.adapters.tensorflow.mirrored import profile_live
+
+    settings = {"steps": 2, "warmup": 2, "untraced_steps": 0, "noise_steps": 200, "time_limit": 120}
+    found = profile_live("live_jobs:regression", **settings).noise_scale()
+    rows, missed = live_jobs.regression_examples()
+    each = rows * (rows.sum(axis=1, keepdims=True) / 10 - missed)
+    batches = each.reshape(-1, 30, live_jobs.LENGTH).mean(axis=1)[4:404].reshape(200, 2, -1)
+    own, mean = (batches**2).sum(axis=2), (batches.mean(axis=1) ** 2).sum(axis=1)
+    assert found.value == pytest.approx(qm.noise_scale(own, mean, batch_size=30).value, rel=1e-3)
+    low, high = found.interval()
+    assert low < live_jobs.NOISE_SCALE < high < 1.7 * low
 
 
 @pytest.mark.live

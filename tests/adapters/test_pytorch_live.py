@@ -9,6 +9,7 @@ import tempfile
 import time
 
 import pytest
+import torch_jobs
 
 from queuemodel import DataError, MissingDependencyError, Profile, ProfilingError
 from queuemodel.adapters.live.addresses import free_addresses, interface_to
@@ -17,7 +18,6 @@ from queuemodel.adapters.pytorch.live import Interrupted, profile_live
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 
-SMALL = 4 * (300 * 400 + 400 + 400 * 3 + 3)
 MLP = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
 
 live = pytest.mark.live
@@ -42,22 +42,37 @@ def check(profile, *, steps, batch_size, parameter_bytes, tensors):
 def test_one_rank_and_two_on_this_machine(family, tmp_path):
     seen = []
     profile = profile_live(
-        "torch_jobs:small",
+        "torch_jobs:regression",
         steps=6,
         warmup=3,
+        noise_steps=400,
         output=tmp_path / "ddp.json",
         traces=tmp_path / "traces",
         on_step=lambda *news: seen.append(news),
     )
-    check(profile, steps=6, batch_size=30, parameter_bytes=SMALL, tensors=4)
+    check(profile, steps=6, batch_size=30, parameter_bytes=4 * torch_jobs.LENGTH, tensors=1)
     assert Profile.load(tmp_path / "ddp.json") == profile
     runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2")]
     assert read_traces(runs, batch_size=30).rounds == profile.rounds
-    assert [kind for kind, _, _ in seen] == (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 2
-    assert seen[-1][1:] == (30, 30)
+    kinds = (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 2 + ["noise"] * 400
+    assert [kind for kind, _, _ in seen] == kinds
+    assert seen[-1][1:] == (430, 430)
+    low, high = profile.noise_scale().interval(0.99)
+    assert low < torch_jobs.NOISE_SCALE < high < 1.8 * low
     curve = predict(profile, workers=[1, 2, 4])
     assert curve.rounds_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
     assert all(curve.steps_per_second > 0)
+
+
+@live
+@needs_torch
+def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, capsys):
+    job = ["torch_jobs:same_examples", "--steps", "2", "--warmup", "2", "--noise-steps", "3"]
+    with pytest.raises(SystemExit) as ended:
+        main(["profile", "--framework", "torch", *job, "-o", str(tmp_path / "ddp.json")])
+    assert not ended.value.code
+    assert Profile.load(tmp_path / "ddp.json").gradient_norms == []
+    assert "both ranks trained on the same examples" in capsys.readouterr().out
 
 
 @live
@@ -138,6 +153,7 @@ def test_a_time_limit_is_kept(family):
     [
         ({"steps": 0}, "steps"),
         ({"warmup": 1}, "warmup"),
+        ({"noise_steps": -1}, "noise_steps"),
         ({"time_limit": -1}, "time_limit"),
         ({"rank": 0}, "rank: give master too"),
         ({"master": "localhost:29500"}, "master: give rank too"),
@@ -161,6 +177,7 @@ def test_bad_arguments_start_nothing(monkeypatch, arguments, said):
         (["--framework", "torch", "--ps", "a:1"], "--ps: not for --framework torch"),
         (["--framework", "torch", "--batch-size", "3"], "--batch-size: not for --framework torch"),
         (["--rank", "0"], "--rank: not for --framework tensorflow"),
+        (["--noise-steps", "3"], "--noise-steps: not for --framework tensorflow"),
     ],
 )
 def test_options_of_the_other_framework_are_refused(capsys, monkeypatch, options, said):

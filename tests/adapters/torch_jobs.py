@@ -28,3 +28,40 @@ def raises():
 
 def no_step():
     return small()[0]
+
+
+LENGTH, NOISE = 100, 2.0
+
+#: Of `regression`: of one example, E |a|^2 (a e - noise)^2 - |e|^2 over |e|^2, where e is as long as 1.
+NOISE_SCALE = LENGTH + 1 + LENGTH * NOISE**2
+
+
+def regression():
+    """Least squares at a fixed point, a distance of 1 from the truth, on fresh examples in each step."""
+    import torch
+
+    module = torch.nn.Linear(LENGTH, 1, bias=False)
+    torch.nn.init.constant_(module.weight, LENGTH**-0.5)
+
+    def train(module):
+        module.zero_grad()
+        missed = module(torch.randn(30, LENGTH))[:, 0] - NOISE * torch.randn(30)
+        (missed.square().mean() / 2).backward()
+        return 30
+
+    return module, train
+
+
+def same_examples():
+    """Every rank has the same ones."""
+    import torch
+
+    examples = torch.rand(30, 300)
+    module, _ = small()
+
+    def train(module):
+        module.zero_grad()
+        module(examples).square().mean().backward()
+        return 30
+
+    return module, train

@@ -10,6 +10,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.cli import COMMANDS
+from queuemodel.training.gradient_norms import GradientNorms
 from queuemodel.training.operations import Operation
 
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +40,10 @@ def test_the_site_builds_without_warnings(tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", [qm.Profile, qm.Source, qm.Cluster, qm.Job, qm.Step, qm.Throughput, Operation])
+KINDS = [qm.Profile, qm.Source, qm.Cluster, qm.Job, qm.Step, qm.Throughput, Operation, GradientNorms]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_a_profile_is_documented(kind):
     text = (DOCS / "reference" / "profile-json.md").read_text()
     documented = set(

@@ -105,6 +105,14 @@ def test_operations_survive(tmp_path):
         (("format",), "other", "format must be"),
         (("throughputs",), [{"workers": 0, "steps_per_second": 1.0}], "workers"),
         (("throughputs",), [{"workers": 1, "steps_per_second": -1.0}], "steps_per_second"),
+        (("gradient_norms",), [{"workers": [1.0], "mean": 1.0}], "two workers or more, got 1"),
+        (("gradient_norms",), [{"workers": [1.0, -1.0], "mean": 1.0}], "squared norm of a gradient must be finite"),
+        (("gradient_norms",), [{"workers": [1.0, 3.0], "mean": 2.1}], "at most the workers' mean, 2.0, got 2.1"),
+        (
+            ("gradient_norms",),
+            [{"workers": [1.0] * 2, "mean": 0.5}, {"workers": [1.0] * 3, "mean": 0.5}],
+            "gradient_norms must all be of as many workers",
+        ),
     ],
 )
 def test_bad_profiles_name_file_field_and_value(tmp_path, path, value, field):
@@ -115,6 +123,17 @@ def test_bad_profiles_name_file_field_and_value(tmp_path, path, value, field):
     assert str(file) in str(error.value)
     assert field in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_noise_scale_is_that_of_the_recorded_gradients():
+    norms = [{"workers": [5.0, 5.2], "mean": 3.0}, {"workers": [4.9, 5.1], "mean": 2.9}]
+    known = qm.Profile.from_json(json.dumps(changed(("gradient_norms",), norms)))
+    assert qm.Profile.from_json(known.to_json()) == known
+    expected = qm.noise_scale([one["workers"] for one in norms], [3.0, 2.9], batch_size=known.job.batch_size)
+    assert known.noise_scale().value == expected.value
+    alike = [{"workers": [5.0, 5.0], "mean": 5.0}]
+    for unknown in (changed(("gradient_norms",), alike), DOCUMENT):  # the same examples on both; an older profile
+        assert qm.Profile.from_json(json.dumps(unknown)).noise_scale() is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00\x01", json.dumps(DOCUMENT)[:-40], '{"steps": NaN}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import socket
 import sys
@@ -15,12 +16,16 @@ import msgspec
 
 from ...checks import require_count, require_number
 from ...errors import DataError
+from ...training.gradient_norms import GradientNorms
 from ...training.job import Throughput
 from ...training.profile import Profile
 from .functions import function_name
 from .hosts import recorded_network
 from .ranks import RanksRun
 from .run import ground
+
+#: Steps for the gradient noise scale.
+NOISE_STEPS = 10
 
 LONGEST_RUN = 7 * 24 * 3600.0
 READING = 0.1  # of the time limit
@@ -36,6 +41,7 @@ def ranks_settings(
     steps: int,
     warmup: int,
     untraced_steps: int | None,
+    noise_steps: int,
     time_limit: float,
 ) -> dict[str, Any]:
     """Check what every framework's ranks are told (raises DataError)."""
@@ -48,6 +54,7 @@ def ranks_settings(
         "untraced_steps": require_count(
             traced if untraced_steps is None else untraced_steps, "untraced_steps", least=0, error=DataError
         ),
+        "noise_steps": require_count(noise_steps, "noise_steps", least=0, error=DataError),
         "until": time.monotonic() + (1 - READING) * time_limit,
         "path": sys.path,
     }
@@ -88,7 +95,7 @@ def profile_ranks(
         Nothing is saved.
     """
     each = settings["warmup"] + settings["steps"] + settings["untraced_steps"]
-    total = each * (2 if 0 in here else 1)
+    total = each * (2 if 0 in here else 1) + settings["noise_steps"]
     with ground(total, traces=traces, progress=progress, on_step=on_step) as prepared:
         run = RanksRun(rank, settings, prepared)
         run.train(here, environment)
@@ -110,7 +117,14 @@ def profile_ranks(
                 Throughput(workers=ranks, steps_per_second=ranks / seconds)
                 for ranks, seconds in sorted(run.untraced.items())
             ],
+            gradient_norms=_recorded(run.gradient_norms),
         )
         if output is not None:
             profile.save(output)
     return profile
+
+
+def _recorded(steps: Sequence[dict[str, Any]]) -> list[GradientNorms]:
+    """Norms of the steps whose gradients were numbers, unless the ranks had the same examples in each."""
+    numbers = [GradientNorms(**step) for step in steps if math.isfinite(sum(step["workers"]) + step["mean"])]
+    return [] if all(one.alike for one in numbers) else numbers

@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 from tqdm import tqdm
 
-KINDS = {"warmup": "warming up", "traced": "tracing", "untraced": "timing without traces"}
+KINDS = {
+    "warmup": "warming up",
+    "traced": "tracing",
+    "untraced": "timing without traces",
+    "noise": "measuring gradients",
+}
 
 
 class Progress:

@@ -24,12 +24,15 @@ class RanksRun(LiveRun):
     ----------
     untraced : dict
         Seconds of a round without tracing, by the number of ranks; the first one's on this machine.
+    gradient_norms : list of dict
+        Of both ranks' gradients and their mean, by step.
     """
 
     def __init__(self, rank: str, settings: dict[str, Any], ground: Ground) -> None:
         super().__init__(ground)
         self.rank, self.settings = rank, settings
         self.untraced: dict[int, float] = {}
+        self.gradient_norms: list[dict[str, Any]] = []
         self.doing = "starting"
 
     def train(self, ranks: Sequence[int], environment: Mapping[str, str]) -> None:
@@ -81,6 +84,8 @@ class RanksRun(LiveRun):
             self.facts = message
         if "untraced" in message:
             self.untraced[message["ranks"]] = message["untraced"]
+        if "gradient_norms" in message:
+            self.gradient_norms = message["gradient_norms"]
 
     def _failure(self, child: Child, said: str) -> ProfilingError:
         """Where the other rank was killed, that is the cause and not what this one says about it."""

@@ -12,12 +12,13 @@ def mlp() -> Any:
 
     module = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-    images, labels = torch.rand(64, 784), torch.randint(10, (64,))
+    images, labels = torch.rand(1000, 784), torch.randint(10, (1000,))
 
     def step(module: nn.Module) -> int:
+        chosen = torch.randint(1000, (64,))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(module(images), labels).backward()
+        nn.functional.cross_entropy(module(images[chosen]), labels[chosen]).backward()
         optimizer.step()
-        return len(images)
+        return len(chosen)
 
     return module, step

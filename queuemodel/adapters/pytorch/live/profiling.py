@@ -11,7 +11,7 @@ from ....checks import require_count, require_writable
 from ....errors import DataError, MissingDependencyError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses, interface_to, split_address
-from ...live.data_parallel import profile_ranks, ranks_settings
+from ...live.data_parallel import NOISE_STEPS, profile_ranks, ranks_settings
 from ..traces import read_traces
 
 
@@ -21,6 +21,7 @@ def profile_live(
     steps: int = 12,
     warmup: int = 5,
     untraced_steps: int | None = None,
+    noise_steps: int = NOISE_STEPS,
     master: str | None = None,
     rank: int | None = None,
     time_limit: float = 600.0,
@@ -45,6 +46,9 @@ def profile_live(
     untraced_steps : int, optional
         Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
         `steps` unless given; 0 for none.
+    noise_steps : int
+        Steps of two ranks after these, in which each rank's gradient and their mean are measured: the profile's
+        gradient noise scale. 0 for none; none is recorded where both ranks train on the same examples.
     master : str, optional
         ``HOST:PORT`` at which rank 0 waits for rank 1; both on this machine unless given.
     rank : 0 or 1, optional
@@ -80,7 +84,14 @@ def profile_live(
     --------
     >>> profile = profile_live("queuemodel.adapters.pytorch.examples:mlp")  # doctest: +SKIP
     """
-    settings = ranks_settings(model, steps=steps, warmup=warmup, untraced_steps=untraced_steps, time_limit=time_limit)
+    settings = ranks_settings(
+        model,
+        steps=steps,
+        warmup=warmup,
+        untraced_steps=untraced_steps,
+        noise_steps=noise_steps,
+        time_limit=time_limit,
+    )
     here = _ranks_here(master, rank)
     settings["master"] = master or free_addresses(1)[0]
     environment = _environment(settings["master"], alone=master is not None)

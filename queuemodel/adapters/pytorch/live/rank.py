@@ -14,9 +14,10 @@ from typing import Any
 from ....errors import ProfilingError
 from ...live.functions import extend_path, imported
 from ...live.parent import attach, leave, one_line
+from .gradient_noise import gradient_norms
 
 FILE = "rank{}.pt.trace.json.gz"
-KINDS = ("warmup", "steps", "untraced_steps")
+KINDS = ("warmup", "steps", "untraced_steps", "noise_steps")
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
@@ -28,7 +29,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     rank, traces = settings["rank"], Path(settings["traces"])
     if rank == 0:  # the other one waits meanwhile, so that it takes no time from this one
         module, step = _build(settings["model"])
-        batch_size = _record(module, step, traces / "trace_n1" / FILE.format(0), settings, say)
+        train = _training(step, settings["model"], say)
+        batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
         say(batch_size=batch_size, version=str(torch.__version__))
     say(doing=f"waiting for rank {1 - rank} at {settings['master']}")
     distributed.init_process_group(
@@ -43,8 +45,11 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     settings |= zip(KINDS, numbers.tolist(), strict=True)
     if rank == 1:
         module, step = _build(settings["model"])
+        train = _training(step, settings["model"], say)
     own = traces / "trace_n2" / FILE.format(rank)
-    _record(torch.nn.parallel.DistributedDataParallel(module), step, own, settings, say)
+    _record(torch.nn.parallel.DistributedDataParallel(module), train, own, settings, say)
+    if settings["noise_steps"]:
+        say(gradient_norms=gradient_norms(module, lambda it: train(it, "noise"), settings["noise_steps"]))
     say(doing="sending the trace" if rank else "fetching the trace of rank 1")
     if rank == 1:
         content = torch.frombuffer(bytearray(own.read_bytes()), dtype=torch.uint8)
@@ -81,8 +86,30 @@ def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
     return result
 
 
+def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -> Callable[[Any, str], int]:
+    """A step of a module, checked and reported as of some kind; it returns its number of examples."""
+    sizes: set[int] = set()
+
+    def train(module: Any, kind: str) -> int:
+        try:
+            size = step(module)
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
+        if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
+            raise ProfilingError(
+                f"model {name!r}: step must return its number of examples, the same each time, "
+                f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
+            )
+        sizes.add(size)
+        say(step=kind)
+        return size
+
+    return train
+
+
 def _record(
-    module: Any, step: Callable[[Any], Any], path: Path, settings: dict[str, Any], say: Callable[..., None]
+    module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Callable[..., None]
 ) -> int:
     """Train, write the trace of the steps after the warm-up, time others, and return the examples of each."""
     import torch
@@ -90,21 +117,6 @@ def _record(
 
     warmup, steps = settings["warmup"], settings["steps"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    sizes: set[int] = set()
-
-    def train(kind: str) -> None:
-        try:
-            size = step(module)
-        except (Exception, SystemExit) as error:
-            traceback.print_exc()
-            raise ProfilingError(f"model {settings['model']!r}: {one_line(error)}") from None
-        if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
-            raise ProfilingError(
-                f"model {settings['model']!r}: step must return its number of examples, the same each time, "
-                f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
-            )
-        sizes.add(size)
-        say(step=kind)
 
     with profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
@@ -113,17 +125,17 @@ def _record(
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
     ) as profiler:
         for number in range(warmup + steps):
-            train("warmup" if number < warmup else "traced")
+            size = train(module, "warmup" if number < warmup else "traced")
             profiler.step()
     _finish_started()
     start = time.perf_counter()
     for _ in range(settings["untraced_steps"]):
-        train("untraced")
+        train(module, "untraced")
     _finish_started()
     if untraced := settings["untraced_steps"]:
         ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
-    return sizes.pop()
+    return size
 
 
 def _finish_started() -> None:

@@ -13,7 +13,7 @@ from ....checks import require_count, require_writable
 from ....errors import DataError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses
-from ...live.data_parallel import profile_ranks, ranks_settings
+from ...live.data_parallel import NOISE_STEPS, profile_ranks, ranks_settings
 from .._imports import require_installed
 from ..children.models import BUILT_IN
 from ..environment import child_environment
@@ -28,6 +28,7 @@ def profile_live(
     steps: int = 12,
     warmup: int = 5,
     untraced_steps: int | None = None,
+    noise_steps: int = NOISE_STEPS,
     time_limit: float = 600.0,
     batch_size: int | None = None,
     output: str | os.PathLike[str] | None = None,
@@ -49,6 +50,9 @@ def profile_live(
     untraced_steps : int, optional
         Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
         `steps` unless given; 0 for none.
+    noise_steps : int
+        Steps of two ranks after these, without updates, in which each rank's gradient, of batches of its own, and
+        their mean are measured: the profile's gradient noise scale. 0 for none.
     time_limit : float
         Seconds for everything.
     batch_size : int, optional
@@ -78,7 +82,13 @@ def profile_live(
     >>> profile = profile_live("mlp")  # doctest: +SKIP
     """
     settings = ranks_settings(
-        model, tuple(BUILT_IN), steps=steps, warmup=warmup, untraced_steps=untraced_steps, time_limit=time_limit
+        model,
+        tuple(BUILT_IN),
+        steps=steps,
+        warmup=warmup,
+        untraced_steps=untraced_steps,
+        noise_steps=noise_steps,
+        time_limit=time_limit,
     )
     settings["batch_size"] = None if batch_size is None else require_count(batch_size, "batch_size", error=DataError)
     settings["addresses"] = free_addresses(len(RANKS))

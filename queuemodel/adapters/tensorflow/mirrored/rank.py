@@ -18,6 +18,7 @@ from ...live.parent import attach, cannot_write, leave, stopping
 from ..children.models import function_of
 from ..children.training_task import TrainingTask, load
 from ..reading.xplane_rounds import beside
+from .gradient_noise import gradient_norms
 
 FILE = "rank{}.xplane.pb"
 IDLE = 0.5  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
@@ -70,13 +71,16 @@ def _record(
     model, batches = task.model, iter(task.dataset)
     noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
 
-    def train(batch: Any) -> None:
+    def gradients_of(batch: Any) -> list[Any]:
         for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
             part.set_shape(first.shape)  # all batches are of one size
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         with tf.GradientTape() as tape:
             loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
-        gradients = tape.gradient(loss, model.trainable_variables)
+        return list(tape.gradient(loss, model.trainable_variables))
+
+    def train(batch: Any) -> None:
+        gradients = gradients_of(batch)
         noted.clear()  # a function may be traced again
         for gradient in gradients:
             if isinstance(gradient, tf.Tensor):
@@ -113,6 +117,9 @@ def _record(
         run("untraced")
     if untraced := settings["untraced_steps"]:
         say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
+    if ranks > 1 and settings["noise_steps"]:
+        steps = settings["noise_steps"]
+        say(gradient_norms=gradient_norms(strategy, gradients_of, batches, steps, lambda: say(step="noise")))
 
 
 def _maker(operation: Any) -> str:
