@@ -29,7 +29,7 @@ from .options import BANDWIDTH, COUNT, PICTURES, POSITIVE, SEED, csv_text, forma
     type=click.Choice(NAMES),
     help="One to compare; more than once for several.  [default: all that the profiled machines can run]",
 )
-@click.option("--problem", type=click.Choice(KINDS), help="What to train in the job's stead; without, all is per step.")
+@click.option("--problem", type=click.Choice(KINDS), help="What to train in the job's stead.")
 @click.option(
     "--convergence",
     type=click.Path(dir_okay=False),
@@ -73,6 +73,7 @@ def compare(
     data = load(profile)
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
+    law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
     changes: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
     result = compare_strategies(
         data,
@@ -80,7 +81,7 @@ def compare(
         strategies=strategies or None,
         target=target_loss,
         problem=problem,
-        convergence=fit_convergence(read_convergence(convergence)) if convergence else None,
+        convergence=law,
         steps=steps,
         seeds=seeds,
         price_per_node_hour=price_per_node_hour,

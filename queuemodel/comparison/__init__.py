@@ -2,7 +2,8 @@
 
     candidates  the strategies by name: what each does to the loss, and how its time is predicted
     timing      what the profile says of the time of each: computation, transfers of fewer bytes, gradients
-    compare     runs each on a problem in simulated time, or asks a law of convergence
+    by_training runs one on a problem in simulated time; by_law asks a law of convergence
+    compare     does one or the other for each
     orders      orders of completion from a simulated cluster
     result      the table and its questions; figures: loss against time, time against nodes
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_seed, require_share
-from ..convergence import Convergence
-from ..descent import Clock, Descent, Problem, ServerSGD, SynchronousSGD, descend, make_problem
-from ..descent.compressors import WORD
+from ..convergence import Convergence, NoiseScale
+from ..descent import Problem, make_problem
 from ..descent.data import KINDS
 from ..errors import ModelError
 from ..training import Profile
+from .by_law import absolute, by_law, relative
+from .by_training import by_training
 from .candidates import Candidate, candidates
-from .result import Compared, Comparison
+from .result import Comparison
 from .timing import Timing
 
 #: Learning rates that are tried for each strategy.
@@ -24,12 +24,6 @@ RATES = (0.03, 0.1, 0.3, 1.0)
 
 #: Share of the way from the first loss to the least that the target takes unless told.
 NEAR = 0.98
-
-#: Seeds on which learning rates are chosen, apart from those that are reported.
-TRIALS = (10_001, 10_002)
-
-#: Looks at the loss.
-LOOKS = 200
 
 
 def compare(
@@ -56,7 +50,9 @@ def compare(
     computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server at the
     rate of its own closed network. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
     strategy need not hold for the job's own loss; with ``convergence``, the job's own law of batch sizes, only
-    strategies whose every step is one of all workers can be told, and with neither the answer is per step.
+    strategies can be told that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
+    whose batch is that of K workers. With neither, the gradient noise scale in the profile tells the same relative to
+    one worker alone; without that, too, the answer is per step.
 
     Parameters
     ----------
@@ -102,8 +98,10 @@ def compare(
         problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
     timing = Timing(profile, n, problem.dimension if problem else 1_000_000, changes)
     chosen = candidates(strategies, n, servers=timing.on_servers)
+    noise = profile.noise_scale() if problem is None and convergence is None else None
     if problem is None:
-        rows = [_by_law(one, timing, convergence) for one in chosen]
+        law = absolute(convergence, timing) if convergence else relative(noise, timing) if noise else None
+        rows = [by_law(one, timing, law) for one in chosen]
     else:
         first = float(problem.loss(problem.start(np.random.default_rng(0))))
         goal = first - NEAR * (first - problem.minimum) if target is None else target
@@ -114,7 +112,8 @@ def compare(
 
         bar = tqdm(chosen, desc="compare", disable=not progress, leave=False)
         own = range(seed, seed + seeds)
-        rows = [_by_training(one, timing, problem, target, steps, own, rates) for one in bar]
+        rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar]
+    at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
     return Comparison(
         rows=tuple(rows),
         workers=n,
@@ -122,7 +121,8 @@ def compare(
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note=_note(timing, problem, convergence, [one.name for one in rows if one.learning_rate in _ends(rates)]),
+        note=_note(timing, problem, convergence, noise, at_end),
+        relative=noise is not None,
     )
 
 
@@ -131,83 +131,25 @@ def _ends(rates: Sequence[float]) -> set[float]:
     return {min(rates), max(rates)} if len(rates) > 1 else set()
 
 
-def _note(timing: Timing, problem: Problem | None, convergence: Convergence | None, at_end: list[str]) -> str:
+def _note(
+    timing: Timing,
+    problem: Problem | None,
+    convergence: Convergence | None,
+    noise: NoiseScale | None,
+    at_end: list[str],
+) -> str:
     said = []
     if problem is not None:
         said.append(f"steps are those of a stand-in, {problem!r}")
+    elif noise is not None:
+        said.append(f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone")
     elif convergence is None:
-        said.append("no problem and no law of convergence was given, so this is per step, not to a loss")
+        said.append(
+            "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
+            "step, not to a loss"
+        )
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
         said.append("the links' bandwidth is not known, so fewer bytes are taken to save nothing")
     return "; ".join(said)
-
-
-def _by_training(
-    one: Candidate,
-    timing: Timing,
-    problem: Problem,
-    target: float,
-    steps: int,
-    seeds: Sequence[int],
-    rates: Sequence[float],
-) -> Compared:
-    """A strategy's run at its best learning rate, in predicted seconds."""
-    pace = timing.pace(**one.asks) if one.asks else timing.together
-    each = timing.workers if not isinstance(one.descent, ServerSGD) else 1
-    clock = Clock(1.0, timing.computation[1]) if one.asks else timing.clock(one.descent)
-    length = steps if each > 1 or timing.workers == 1 else steps * timing.workers
-
-    def run(rate: float, seeds: Sequence[int]) -> Descent:
-        settings = {"workers": timing.workers, "steps": length, "clock": clock, "record": LOOKS + 1}
-        return descend(problem, one.descent, learning_rate=rate, seeds=seeds, until=target, **settings)  # type: ignore[arg-type]
-
-    def merit(rate: float) -> tuple[float, float]:
-        tried = run(rate, TRIALS)
-        return float(np.median(tried.steps_to(target))), float(tried.losses[:, -1].mean())
-
-    best = min(rates, key=merit)
-    done = run(best, seeds)
-    if one.asks:  # its gradients come at the rate of its network
-        done = replace(done, times=done.times * done.steps[-1] / pace.steps_per_second / done.times[:, -1:])
-    seconds, taken = float(done.times[:, -1].mean()), int(done.steps[-1])
-    sent = float((done.up_bits + done.down_bits)[:, -1].mean()) / 8 * timing.scale / taken
-    sent *= timing.sizing(one.descent)
-    return Compared(
-        name=one.name,
-        steps_per_second=each * taken / seconds,
-        bytes_per_step=sent,
-        steps_to=each * done.steps_to(target),
-        seconds_to=done.time_to(target),
-        spread=pace.spread,
-        learning_rate=best,
-        descent=done,
-    )
-
-
-def _by_law(one: Candidate, timing: Timing, convergence: Convergence | None) -> Compared:
-    """What can be told without training: the time of a step, and of a synchronous one the steps."""
-    plain = isinstance(one.descent, SynchronousSGD)
-    pace = timing.pace(**one.asks) if one.asks else timing.together
-    steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
-    if not plain and not one.asks:
-        trial = make_problem("logistic", features=50)
-        own = Timing(timing.profile, timing.workers, trial.dimension, timing.asked)
-        run = _by_training(one, own, trial, -1.0, 200, range(2), (0.01,))
-        steps_per_second, sent = run.steps_per_second, run.bytes_per_step
-    steps = np.full(1, np.nan)
-    if convergence is not None and plain:
-        batch = timing.workers * timing.profile.job.batch_size
-        low, high = convergence.interval(batch)
-        spread = np.log(high / low) / 2 / 1.6449
-        quantiles = np.exp(spread * np.linspace(-1.6449, 1.6449, 21))
-        steps = convergence.examples(batch) * quantiles / timing.profile.job.batch_size
-    return Compared(
-        name=one.name,
-        steps_per_second=steps_per_second,
-        bytes_per_step=sent,
-        steps_to=steps,
-        seconds_to=steps / steps_per_second,
-        spread=pace.spread,
-    )

@@ -67,6 +67,8 @@ class Comparison(Result):
     confidence : float
     note : str
         What to know before trusting it.
+    relative : bool
+        Steps and times to the target are in those of one worker alone.
     """
 
     rows: tuple[Compared, ...]
@@ -76,6 +78,7 @@ class Comparison(Result):
     price_per_node_hour: float | None = None
     confidence: float = 0.9
     note: str = ""
+    relative: bool = False
     digits = 3
 
     @cached_property
@@ -107,6 +110,7 @@ class Comparison(Result):
         tail, reach = (1 - self.confidence) / 2, normal_quantile(self.confidence)
         with np.errstate(invalid="ignore"):
             low, middle, high = np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+        steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
         rows = []
         for i, one in enumerate(self.rows):
             row: dict[str, Any] = {
@@ -115,15 +119,15 @@ class Comparison(Result):
                 "steps_per_second_low": one.steps_per_second * float(np.exp(-reach * one.spread)),
                 "steps_per_second_high": one.steps_per_second * float(np.exp(reach * one.spread)),
                 "bytes_per_step": one.bytes_per_step,
-                "steps_to_target": _told(np.median(one.steps_to)),
-                "seconds": _told(middle[i]),
-                "seconds_low": _told(low[i]),
-                "seconds_high": _told(high[i]),
+                steps: _told(np.median(one.steps_to)),
+                time: _told(middle[i]),
+                f"{time}_low": _told(low[i]),
+                f"{time}_high": _told(high[i]),
             }
-            if self.price_per_node_hour is not None:
+            if self.price_per_node_hour is not None and not self.relative:
                 row["cost"] = _told(middle[i] * self.nodes * self.price_per_node_hour / 3600)
             rows.append(row | {"probability_best": float(self.probability_best[i])})
-        order = sorted(range(len(rows)), key=lambda i: (rows[i]["seconds"] is None, rows[i]["seconds"] or 0.0))
+        order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
         return [rows[i] for i in order]
 
     def shown_rows(self) -> list[dict[str, Any]]:

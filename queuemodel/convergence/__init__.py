@@ -6,8 +6,8 @@ read            seeds from a table
 fit             from seeds at a few batch sizes to examples at any, with intervals; drawn by figures
 """
 
-from .fit import Convergence, fit_convergence
+from .fit import Convergence, fit_convergence, relative_convergence
 from .gradient_noise import NoiseScale, noise_scale
 from .read import read_convergence
 
-__all__ = ["Convergence", "NoiseScale", "fit_convergence", "noise_scale", "read_convergence"]
+__all__ = ["Convergence", "NoiseScale", "fit_convergence", "noise_scale", "read_convergence", "relative_convergence"]

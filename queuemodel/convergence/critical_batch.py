@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .prior import ConvergencePrior
+from .prior import LOG_LIMITS, ConvergencePrior
 
-#: Logarithms of the critical batch in smallest measured batches, from 1/20 to 8,000.
-LOG_RATIOS = np.linspace(-3.0, 9.0, 241)
+#: Logarithms of the critical batch in smallest measured batches.
+LOG_RATIOS = np.linspace(*LOG_LIMITS, 241)
 #: Batch sizes that differ by this factor's e-fold deviate from the law by 37 % alike (assumed).
 MEMORY = 1.0
 #: Normal deviates of equal weight that stand for a Gaussian in quantiles.

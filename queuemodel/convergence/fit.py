@@ -15,6 +15,7 @@ from ..errors import FitError, ModelError
 from ..results import Result
 from .critical_batch import CriticalBatch
 from .figures import plot_convergence
+from .gradient_noise import NoiseScale
 from .prior import ConvergencePrior, convergence_prior
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 #: Relative spread between seeds, and how many seeds that assumption is worth at each batch size.
 SEED_SPREAD, ASSUMED_SEEDS = 0.05, 2
 MOST_EXAMPLES = 10**15
-#: How far the noise scale is from the critical batch: half an order of magnitude either way (assumed after McCandlish
-#: et al., who find agreement within one).
-NOISE_SCALE_SPREAD = 0.5 * float(np.log(10.0))
+#: Relative spread that stands for none.
+NO_SPREAD = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,10 +103,15 @@ class Convergence(Result):
         -------
         lower, upper : float, or ndarrays of the same shape
         """
+        lower, upper = self.quantiles(batch_size, _tails(confidence))
+        return lower, upper
+
+    def quantiles(self, batch_size: Any, levels: npt.ArrayLike) -> tuple[Any, ...]:
+        """Quantiles of what `interval` is of: for each level, 0 to 1, a float or an ndarray as ``batch_size`` is."""
         sizes = _sizes(batch_size)
         error = float(np.sqrt(np.mean(self.seed_spread**2) / self.seeds.mean()))
-        lower, upper = self._posterior.quantiles(sizes.ravel(), _tails(confidence), error=error)
-        return _as_asked(lower, sizes), _as_asked(upper, sizes)
+        found = self._posterior.quantiles(sizes.ravel(), np.asarray(levels, dtype=float), error=error)
+        return tuple(_as_asked(values, sizes) for values in found)
 
     def steps(self, batch_size: Any) -> Any:
         """Steps until the target: examples over the batch size; of no use where epochs were given."""
@@ -136,7 +141,7 @@ class Convergence(Result):
 def fit_convergence(
     measured: Iterable[tuple[int, Sequence[float]]],
     *,
-    noise_scale: float | None = None,
+    noise_scale: float | NoiseScale | None = None,
     prior: ConvergencePrior | None = None,
 ) -> Convergence:
     """Fit how many examples training needs to reach a target, by batch size.
@@ -149,8 +154,9 @@ def fit_convergence(
     ----------
     measured : iterable of (batch_size, examples)
         Batch size of a whole step, and the examples until the target with each seed; epochs will do, if all are.
-    noise_scale : float, optional
-        Of the gradients (`noise_scale`); the critical batch is near it, by an order of magnitude.
+    noise_scale : float or NoiseScale, optional
+        Of the gradients (`noise_scale`, `Profile.noise_scale`); the critical batch is near it, by an order of
+        magnitude.
     prior : ConvergencePrior, optional
         That of the package unless given.
 
@@ -193,9 +199,22 @@ def fit_convergence(
     spread = np.sqrt((squares + ASSUMED_SEEDS * SEED_SPREAD**2) / (count - 1 + ASSUMED_SEEDS))
     prior = prior or convergence_prior()
     if noise_scale is not None:
-        scale = require_number(noise_scale, "fit_convergence: noise_scale", positive=True, unit="examples")
-        prior = prior.knowing(float(np.log(scale / sizes[0])), NOISE_SCALE_SPREAD)
+        prior = prior.knowing(noise_scale, sizes[0])
     return Convergence(np.array(sizes), count, mean, spread, prior)
+
+
+def relative_convergence(batch_size: int, noise_scale: float | NoiseScale) -> Convergence:
+    """How many times the examples of ``batch_size`` other batch sizes need, by the noise of the gradients alone.
+
+    Examples
+    --------
+    >>> law = relative_convergence(32, 1000.0)
+    >>> [round(law.examples(size), 1) for size in (32, 256, 2048)]
+    [1.0, 1.3, 3.7]
+    """
+    one = np.array([require_count(batch_size, "relative_convergence: batch_size", most=MOST_EXAMPLES)])
+    prior = convergence_prior().knowing(noise_scale, batch_size)
+    return Convergence(one, np.array([1]), np.array([1.0]), np.array([NO_SPREAD]), prior)
 
 
 def _tails(confidence: float) -> np.ndarray:

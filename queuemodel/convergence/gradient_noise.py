@@ -33,6 +33,11 @@ class NoiseScale:
     value: float
     draws: np.ndarray
 
+    @classmethod
+    def exactly(cls, value: float) -> NoiseScale:
+        """One whose error is not known, or none."""
+        return cls(value, np.array([value]))
+
     def __str__(self) -> str:
         low, high = self.interval()
         return f"{self.value:.3g} examples ({low:.3g} to {high:.3g}, 90%)"

@@ -13,6 +13,16 @@ from importlib import resources
 
 import numpy as np
 
+from ..checks import require_number
+from .gradient_noise import NoiseScale
+
+#: Between which the logarithm of the critical batch in smallest measured batches lies: 1/20 to 8,000 of them.
+LOG_LIMITS = (-3.0, 9.0)
+
+#: How far the noise scale is from the critical batch: half an order of magnitude either way (assumed after McCandlish
+#: et al., who find agreement within one).
+NOISE_SCALE_SPREAD = 0.5 * float(np.log(10.0))
+
 #: Chance that a job is unlike the benchmarks, and how many times wider critical batches spread then (assumed).
 STRAY, STRAY_SPREAD = 0.1, 3.0
 
@@ -33,10 +43,15 @@ class ConvergencePrior:
     spread: float
     deviations: dict[float, float]
 
-    def knowing(self, log_ratio: float, spread: float) -> ConvergencePrior:
-        """The prior after an estimate of the logarithm of the critical batch, with its standard error."""
+    def knowing(self, noise_scale: float | NoiseScale, batch_size: int) -> ConvergencePrior:
+        """The prior after the gradients' noise was seen, in a job whose smallest measured batch is ``batch_size``."""
+        if not isinstance(noise_scale, NoiseScale):
+            noise_scale = NoiseScale.exactly(require_number(noise_scale, "noise_scale", positive=True, unit="examples"))
+        with np.errstate(divide="ignore"):
+            log_ratio = np.clip(np.log(noise_scale.draws / batch_size), *LOG_LIMITS)
+        spread = float(np.hypot(NOISE_SCALE_SPREAD, log_ratio.std()))
         share = self.spread**2 / (self.spread**2 + spread**2)
-        centre = self.centre + share * (log_ratio - self.centre)
+        centre = self.centre + share * (float(log_ratio.mean()) - self.centre)
         return replace(self, centre=centre, spread=spread * share**0.5)
 
     def log_density(self, log_ratio: np.ndarray) -> np.ndarray:

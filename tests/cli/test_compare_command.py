@@ -45,6 +45,21 @@ def test_a_law_of_convergence_from_a_table(folder):
     assert "examples" in str(done.exception)
 
 
+def test_the_noise_in_the_profile_is_used_with_and_without_a_run(folder):
+    told = json.loads((folder / "ddp-alexnet-40.json").read_text())
+    told["gradient_norms"] = [{"workers": [9.0, 9.1], "mean": 5.0}, {"workers": [9.1, 8.9], "mean": 4.9}]
+    (folder / "noisy.json").write_text(json.dumps(told))
+    asked = ["--strategy", "sync", "--format", "json"]
+    alone = json.loads(ask(folder / "noisy.json", *asked).output)
+    assert 0 < alone["rows"][0]["time_vs_one"] < 1
+    (folder / "run.csv").write_text("batch_size,examples\n32,20000\n")
+    known, unknown = (
+        json.loads(ask(folder / name, *asked, "--convergence", folder / "run.csv").output)["rows"][0]
+        for name in ("noisy.json", "ddp-alexnet-40.json")
+    )
+    assert known["steps_to_target"] > 1.05 * unknown["steps_to_target"]  # its noise scale is small: 250 examples
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

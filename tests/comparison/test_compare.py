@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from queuemodel.convergence import fit_convergence
 from queuemodel.data import example_profile
 from queuemodel.descent import Clock, LocalSGD, ServerSGD, SynchronousSGD, descend, make_problem
 from queuemodel.prediction import predict
+from queuemodel.training.gradient_norms import GradientNorms
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 PROBLEM = make_problem("least-squares", examples=200, features=10)
@@ -92,6 +94,39 @@ def test_a_law_of_convergence_tells_synchronous_steps_only():
     assert row["seconds_low"] < row["seconds"] < row["seconds_high"]
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
+
+
+def noisy(profile, scale, *, steps=400):
+    """The profile with gradients around a true one of norm 1 whose noise scale, in examples, this is."""
+    noise = np.random.default_rng(0).normal(size=(steps, 2, 500)) * (scale / 500 / profile.job.batch_size) ** 0.5
+    gradients = 500**-0.5 + noise
+    own, mean = (gradients**2).sum(axis=2), (gradients.mean(axis=1) ** 2).sum(axis=1)
+    norms = [GradientNorms(workers=one, mean=both) for one, both in zip(own.tolist(), mean.tolist(), strict=True)]
+    return msgspec.structs.replace(profile, gradient_norms=norms)
+
+
+def test_the_noise_in_the_profile_tells_what_updates_of_equal_parameters_need():
+    result = compare(noisy(RANKS, 500.0), workers=8, strategies=["sync", "local-sgd"])
+    sync = next(row for row in result.to_rows() if row["strategy"] == "sync")
+    alone = predict(RANKS, workers=[1], strategy="all-reduce").steps_per_second[0]
+    assert sync["time_vs_one"] == pytest.approx(sync["steps_vs_one"] / sync["steps_per_second"] * alone, rel=0.01)
+    assert sync["time_vs_one_low"] < sync["time_vs_one"] < sync["time_vs_one_high"]
+    assert sync["steps_vs_one"] == pytest.approx((500 + 8 * 32) / (500 + 32), rel=0.3)  # nearly by the noise scale
+    assert np.isnan(only(result, "local-sgd").steps_to).all()
+    assert result.best.name == "sync"
+    assert "gradient noise scale" in result.caption()
+    louder = compare(noisy(RANKS, 5000.0), workers=8, strategies=["sync"]).to_rows()[0]
+    assert louder["steps_vs_one"] < 0.9 * sync["steps_vs_one"]
+    assert np.ptp(compare(noisy(RANKS, 500.0), workers=1, strategies=["sync"]).rows[0].steps_to) < 1e-3
+
+
+def test_k_sync_has_the_batch_of_k_workers():
+    found = compare(noisy(SERVERS, 200.0), workers=8, strategies=["sync", "k-sync", "backup-worker", "async-ps"])
+    steps = {one.name: float(np.median(one.steps_to)) for one in found.rows}
+    assert 1 < steps["k-sync"] < steps["backup-worker"] < steps["sync"]
+    four = compare(noisy(SERVERS, 200.0), workers=4, strategies=["sync"]).rows[0]
+    np.testing.assert_allclose(only(found, "k-sync").steps_to, four.steps_to)
+    assert np.isnan(steps["async-ps"])
 
 
 def test_with_nothing_the_answer_is_per_step_and_says_so():

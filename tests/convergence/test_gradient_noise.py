@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.convergence import relative_convergence
 
 LENGTH, BATCH = 200, 16
 
@@ -42,6 +43,27 @@ def test_it_moves_the_critical_batch_and_narrows_the_interval():
         assert abs(np.log(fitted.critical_batch / scale)) < abs(np.log(without.critical_batch / scale))
         width, before = (np.log(np.divide(*one.critical_interval())) for one in (fitted, without))
         assert abs(width) < 0.85 * abs(before)
+
+
+def test_its_error_widens_the_critical_batch():
+    points = [(64, [61e3])]
+    few, many = (qm.noise_scale(*norms(400.0, steps=steps), batch_size=BATCH) for steps in (4, 400))
+    widths = [
+        np.log(np.divide(*qm.fit_convergence(points, noise_scale=known).critical_interval()[::-1]))
+        for known in (few, many, many.value)
+    ]
+    assert widths[0] > 1.02 * widths[1] > widths[2] > 0.98 * widths[1]
+    unknown = qm.noise_scale([[9.0, 9.2], [9.1, 9.0]], [4.5, 4.4], batch_size=BATCH)
+    assert unknown.value == np.inf  # no gradient beside the noise
+    assert qm.fit_convergence(points, noise_scale=unknown).critical_batch > 1500
+
+
+def test_alone_it_tells_other_batch_sizes_by_one():
+    law = relative_convergence(64, 500.0)
+    assert law.examples(64) == pytest.approx(1, rel=1e-4)
+    assert law.examples(512) == pytest.approx((1 + 512 / law.critical_batch) / (1 + 64 / law.critical_batch), rel=0.1)
+    assert law.examples(512) > 1.05 * relative_convergence(64, 5000.0).examples(512)
+    np.testing.assert_allclose(law.quantiles(512, [0.05, 0.95]), law.interval(512))
 
 
 def test_what_are_no_norms_is_refused():
