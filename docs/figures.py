@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 from closed_fcfs import simulate_fcfs
 from matplotlib.axes import Axes
+from PIL import Image
 
 import queuemodel as qm
 from queuemodel import plotting
@@ -151,10 +154,32 @@ FIGURES = {
 }
 
 
+def report(path: Path) -> None:
+    """The report of the recorded example, as Chromium shows it."""
+    profile = example_profile("alexnet-60")
+    curve = qm.fit(profile).throughput(range(1, 17))
+    asked = {"epochs": 90, "deadline": 24 * 3600.0, "price_per_node_hour": 2.5}
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1180,860"]
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        curve.report(page, profile=profile, **asked)
+        where = [f"--user-data-dir={folder}/chromium", f"--screenshot={path}", f"file://{page}"]
+        subprocess.run(["chromium", *flags, *where], check=True, capture_output=True, timeout=60)
+    Image.open(path).quantize(160).save(path, optimize=True)
+
+
+#: Pictures that are not drawn by matplotlib.
+PAGES = {"report": report}
+
+
 def main() -> None:
     """Write them all, or those named."""
-    for name in sys.argv[1:] or FIGURES:
-        plotting.save_figure(FIGURES[name](), IMAGES / f"{name}.png")
+    for name in sys.argv[1:] or [*FIGURES, *PAGES]:
+        path = IMAGES / f"{name}.png"
+        if name in PAGES:
+            PAGES[name](path)
+        else:
+            plotting.save_figure(FIGURES[name](), path)
         print(name)
 
 

@@ -14,7 +14,7 @@ LAYERS = [
     {"_version", "errors"},
     {"checks", "compiled", "files", "rows", "units"},
     {"drawing"},
-    {"results"},
+    {"results", "reporting"},
     {"convergence", "network"},
     {"solvers"},
     {"collectives", "descent"},

@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "predict",
     "predict": "predict",
     "profile": "profile",
+    "report": "report",
     "schedule": "schedule",
     "schedule-study": "schedule",
     "serve": "profile",

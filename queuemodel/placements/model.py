@@ -161,6 +161,7 @@ class PlacementModel(Result):
             ),
             method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
             note=self.note,
+            model=self,
             synchronous=True,
         )
 

@@ -156,6 +156,7 @@ class AllReduceModel(Result):
             profiled_workers=0 if self.changes else fitted.ranks,
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
+            model=self,
             synchronous=True,
             steps_per_round=k * counts if k > 1 else np.empty(0),
         )

@@ -13,7 +13,7 @@ from ..checks import require_share
 from ..training.calibration import goes_further, untraced_throughput
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
-from ..training.job import Throughput
+from ..training.job import TOLD, Throughput
 from ..training.profile import Profile
 from .bounds import busy_bounds
 from .calibration import calibrate, knots, untraced_share
@@ -21,6 +21,9 @@ from .contention import NETWORK, Contention, contentions
 from .result import SimulatedRun
 from .runs import trace_runs
 from .variants import sampled_share, sampling_error, simulation_error, throughput
+
+#: What-ifs that the fitted network knows too.
+WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
 
 
 def trace_throughput(
@@ -145,6 +148,9 @@ def trace_curve(
         think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
         method=f"trace-driven simulation ({', '.join(filter(None, how))})",
         note=note,
+        beyond_model=", ".join(
+            name.replace("_", " ") for name in asked if name not in {"seed", "progress", *TOLD, *WHAT_IFS}
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,15 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from ..errors import ModelError
+from ..reporting import report_page
 from ..results import Result
 from .figures import plot_throughput
+from .reporting import curve_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from .profile import Profile
 
 MOST_WORKERS = 10_000
 
@@ -68,6 +73,10 @@ class ThroughputCurve(Result):
     steps_per_round : ndarray
         Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
         count. Empty otherwise.
+    model : Result or None
+        What was fitted: its parameters, for reports.
+    beyond_model : str
+        What the curve has that its model knows nothing of; empty for nothing.
     """
 
     workers: np.ndarray
@@ -96,6 +105,8 @@ class ThroughputCurve(Result):
     note: str = ""
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
+    model: Result | None = None
+    beyond_model: str = ""
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -167,6 +178,7 @@ class ThroughputCurve(Result):
             think_time=self.think_time / factor,
             bound_lower=self.bound_lower * factor,
             bound_upper=self.bound_upper * factor,
+            model=None,
         )
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -221,6 +233,46 @@ class ThroughputCurve(Result):
     def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw throughput against workers (`plot_throughput`)."""
         return plot_throughput(self, ax=ax, **kwargs)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        next_measurement: Result | None = None,
+        **questions: float | None,
+    ) -> str:
+        """One HTML file that shows the curve and answers what-ifs, and needs nothing else (docs/how-to/report).
+
+        Where the curve's model is a closed network of recorded steps, the page recomputes curve, plan and cost as one
+        moves a slider, with the numbers of Python; else the plan and the cost only.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it too (.html), whole or not at all.
+        profile : Profile, optional
+            Whose first step with operations is drawn.
+        next_measurement : Result, optional
+            What to measure next (`queuemodel.measuring.next_measurement`).
+        **questions
+            What the page asks to begin with: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s),
+            ``price_per_node_hour`` and ``min_efficiency``.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        ModelError
+            For a question that is out of range, or a curve too long for a page.
+        DataError
+            When it cannot be written.
+        """
+        data = curve_data(self, profile=profile, next_measurement=next_measurement, questions=questions)
+        return report_page("curve", data, path=path)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only: what fits a page."""

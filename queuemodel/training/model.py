@@ -14,6 +14,7 @@ from ..checks import require_share
 from ..errors import ModelError
 from ..network import JobClass, Network, Station
 from ..results import Result
+from . import recipe
 from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
@@ -195,7 +196,7 @@ class TrainingModel(Result):
         worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
         alone = 1.0 / (D.sum() + worker)
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
-        error = normal_quantile(confidence) * self._model_error(populations, saturation)
+        error = normal_quantile(confidence) * self.own_error(populations, saturation)
         at = np.searchsorted(populations, counts)
         slower = 1.0 + self.fitted.handover * (counts > 1)
         worst = [(1.0 / (1.0 / alone[:n] + (n * s - 1) * D.sum())).sum() for n, s in zip(counts, slower, strict=True)]
@@ -226,6 +227,7 @@ class TrainingModel(Result):
             prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
             note=self.note,
+            model=self,
         )
         return self.waiting.told(curve) if self.waiting else curve
 
@@ -310,7 +312,7 @@ class TrainingModel(Result):
         now, before = (np.ptp(np.log(np.quantile(one, MIDDLE, axis=-1)), axis=0) for one in (drawn, alone))
         return np.minimum((now / before) ** 2, 1.0)
 
-    def _model_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
+    def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
         least = min([*([recorded.workers] if recorded else []), *(workers for workers, _ in self.measured)], default=1)
@@ -331,6 +333,14 @@ class TrainingModel(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the curve of this model; empty when it can."""
+        return recipe.obstacle(self)
+
+    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
+        """What a page needs for that (`queuemodel.training.recipe`)."""
+        return recipe.recipe(self, workers=workers, confidence=confidence)
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""

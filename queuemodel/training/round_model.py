@@ -131,6 +131,7 @@ class RoundModel(Result):
             prior_share=np.minimum((spread(columns, chance)[at] / self._spread_before(counts)) ** 2, 1.0),
             method=f"{self.strategy} rounds (learnt growth)",
             note=self.note,
+            model=self,
             synchronous=True,
         )
 

@@ -22,6 +22,9 @@ def test_a_faster_curve_is_that_of_a_job_whose_times_are_all_shorter():
     truth, faster = qm.fit(profile(steps)).throughput([1, 2, 4]), CURVE.faster(3)
     for field in dataclasses.fields(CURVE):
         one, other = getattr(faster, field.name), getattr(truth, field.name)
+        if field.name == "model":  # what was fitted takes other times
+            assert one is None
+            continue
         if isinstance(one, np.ndarray | float):
             np.testing.assert_allclose(one, other, rtol=1e-9, err_msg=field.name)
         else:

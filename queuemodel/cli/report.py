@@ -1,0 +1,69 @@
+"""``queuemodel report``: a prediction as one HTML file that one can mail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..checks import require_writable
+from ..measuring import next_measurement
+from ..prediction import load
+from ..reporting import SUFFIXES
+from ..training import Profile, TrainingModel
+from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE
+from .predict import _curve, _prediction_options
+
+
+@click.command()
+@_prediction_options
+@click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The page to write (.html).")
+@click.option("--show", "shown", type=COUNT, help="Number of workers that the page begins with.")
+@click.option("--epochs", type=POSITIVE, help="Passes over the data set.  [default: 1]")
+@click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it.")
+@click.option("--deadline", type=DURATION, help="Like 12h or 90min.")
+@click.option("--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour.")
+@click.option("--min-efficiency", type=SHARE, help="Least X(N) / (N X(1)).  [default: 0.5]")
+def report(
+    profile: str,
+    output: str,
+    shown: int | None,
+    epochs: float | None,
+    dataset_size: int | None,
+    deadline: float | None,
+    price_per_node_hour: float | None,
+    min_efficiency: float | None,
+    **options: Any,
+) -> None:
+    """Write a report that one can mail: one HTML file that computes what-ifs itself.
+
+    It needs no network. Sliders change workers, servers, bandwidth, accelerators, batch size, price and deadline where
+    the profile has steps of asynchronous training: the page then solves the closed network, so that this is the
+    prediction here unless --method trace adds the simulation's curve.
+
+    \b
+    Example:
+      queuemodel report profile.json -o report.html --epochs 90 --deadline 12h --price 2.50
+    """
+    require_writable(output, suffixes=SUFFIXES)
+    data = load(profile)
+    stepped = isinstance(data, Profile) and bool(data.steps)
+    if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
+        options["method"] = "mva"
+    curve = _curve(profile, **options)
+    model, following = curve.model, None
+    if isinstance(model, TrainingModel) and model.waiting is None:
+        following = next_measurement(model, int(curve.workers[-1]), source=profile)
+    curve.report(
+        output,
+        profile=data if isinstance(data, Profile) else None,
+        next_measurement=following,
+        workers=shown,
+        epochs=epochs,
+        dataset_size=dataset_size,
+        deadline=deadline,
+        price_per_node_hour=price_per_node_hour,
+        min_efficiency=min_efficiency,
+    )
+    click.echo(f"{output}: open it in a browser")

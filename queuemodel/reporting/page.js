@@ -1,0 +1,148 @@
+// What all pages share: elements, numbers as people read them, tables, controls, settings in the link.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const page = document.getElementById("page");
+
+/** An element; attributes that are functions listen, texts cannot become markup. */
+function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** Four significant digits. */
+function readable(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  if (typeof value !== "number") return String(value);
+  if (!Number.isFinite(value)) return "none";
+  const size = Math.abs(value);
+  if (size && (size < 1e-4 || size >= 1e7)) return value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+}
+
+const percent = (share) => `${readable(100 * share)} %`;
+
+function duration(seconds) {
+  if (seconds === null) return "-";
+  const units = [[172800, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
+  const [, unit, name] = units.find(([least]) => seconds >= least);
+  return `${readable(seconds / unit)} ${name}`;
+}
+
+/** A table of rows with the same keys; `show` says how a column reads where not as it is. */
+function table(caption, rows, show = {}) {
+  if (!rows.length) return h("p", {}, "Nothing to show.");
+  const names = Object.keys(rows[0]);
+  const heads = names.map((name) => h("th", { scope: "col" }, name.replaceAll("_", " ")));
+  const body = rows.map((row) => {
+    const cells = names.map((name) => {
+      const kind = /^-?[\d.]+( %)?$/.test(row[name]) ? "number" : "words";
+      return h("td", { class: kind }, (show[name] || readable)(row[name]));
+    });
+    return h("tr", row.workers !== undefined && row.workers === table.marked ? { class: "marked" } : {}, ...cells);
+  });
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...body)),
+  );
+}
+
+function section(title, ...children) {
+  return h("section", {}, h("h2", {}, title), ...children);
+}
+
+/** What opens on demand, and on paper. */
+function folded(title, ...children) {
+  return h("details", {}, h("summary", {}, title), ...children);
+}
+
+window.addEventListener("beforeprint", () => {
+  for (const one of document.querySelectorAll("details")) one.open = true;
+});
+
+/**
+ * A labelled slider and a number field for one setting.
+ * `spec` has name, label, unit, least, most, log, whole, factor (from the field's unit to the setting's), optional and
+ * rest (where the slider rests while nothing is set); `changed` gets the new value, null for nothing.
+ */
+function control(spec, changed) {
+  const factor = spec.factor || 1;
+  const steps = 1000;
+  const toPlace = (value) =>
+    spec.log ? (steps * Math.log(value / spec.least)) / Math.log(spec.most / spec.least) : value;
+  const fromPlace = (place) => {
+    const value = spec.log ? spec.least * (spec.most / spec.least) ** (place / steps) : place;
+    return spec.whole ? Math.round(value) : Number(value.toPrecision(3));
+  };
+  const range = h("input", {
+    type: "range",
+    id: `${spec.name}-slider`,
+    name: spec.name,
+    min: spec.log ? 0 : spec.least,
+    max: spec.log ? steps : spec.most,
+    step: 1,
+    "aria-label": `${spec.label}, slider`,
+    input: () => changed(fromPlace(Number(range.value)) * factor),
+  });
+  const field = h("input", {
+    type: "number",
+    id: spec.name,
+    name: `${spec.name}-field`,
+    step: "any",
+    placeholder: spec.placeholder || null,
+    change: () => {
+      const value = field.value === "" ? null : Number(field.value);
+      const empty = value === null && !field.validity.badInput;
+      const wrong = empty ? !spec.optional : !accepts(spec, value);
+      const bounds = `${readable(spec.least)} to ${readable(spec.limit || spec.most)}`;
+      field.setCustomValidity(wrong ? `${spec.label}: ${spec.whole ? "a whole number, " : ""}${bounds}` : "");
+      if (field.reportValidity()) changed(empty ? null : value * factor);
+    },
+  });
+  const unit = spec.unit ? ` (${spec.unit})` : "";
+  const element = h("div", { class: "control" }, h("label", { for: spec.name }, spec.label + unit), range, field);
+  element.update = (value) => {
+    const shown = value === null ? null : value / factor;
+    range.value = toPlace(shown === null ? spec.rest || spec.least : shown);
+    range.setAttribute("aria-valuetext", shown === null ? spec.placeholder || "not set" : `${readable(shown)} ${spec.unit || ""}`);
+    if (document.activeElement !== field || shown !== null) field.value = shown === null ? "" : Number(shown.toPrecision(12));
+    field.setCustomValidity("");
+  };
+  element.limit = (most) => {
+    spec.most = most;
+    range.max = most;
+  };
+  return element;
+}
+
+/** Whether a number in the field's unit may be set. */
+function accepts(spec, value) {
+  const inside = value >= spec.least && value <= (spec.limit || spec.most);
+  return Number.isFinite(value) && inside && (!spec.whole || Number.isInteger(value));
+}
+
+/** Settings that the link carries, for those specs that accept them. */
+function linked(specs) {
+  const found = {};
+  for (const [name, word] of new URLSearchParams(location.hash.slice(1))) {
+    const spec = specs.find((one) => one.name === name);
+    const value = Number(word);
+    if (spec && spec.optional && word === "") found[name] = null;
+    else if (spec && word !== "" && accepts(spec, value / (spec.factor || 1))) found[name] = value;
+  }
+  return found;
+}
+
+/** Put what differs from `start` into the link. */
+function link(settings, start) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(settings)) {
+    if (value !== start[name]) words.set(name, value === null ? "" : String(value));
+  }
+  history.replaceState(null, "", `#${words}`);
+}

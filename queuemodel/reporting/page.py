@@ -1,0 +1,85 @@
+"""The file: template, style, scripts and data in one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from html import escape
+from importlib import resources
+from typing import Any, Literal
+
+import numpy as np
+
+from .._version import __version__
+from ..checks import require_writable
+from ..drawing import COLORS, KNEE, MODEL, PLACES
+from ..errors import ModelError
+from ..files import write_atomically
+
+#: What a page's name may end in.
+SUFFIXES = (".html", ".htm")
+
+#: Bytes; a page is to be mailed.
+LARGEST = 500_000
+
+#: In the order in which they build on each other; the last one is the kind's own.
+SCRIPTS = ("network.js", "plan.js", "chart.js", "page.js")
+
+
+def report_page(
+    kind: Literal["curve", "comparison"], data: dict[str, Any], *, path: str | os.PathLike[str] | None
+) -> str:
+    """The page of ``data``, whose ``title`` it carries; also written to ``path``, all of it or nothing.
+
+    What is not finite becomes null, and no text of the data can end the script that holds it.
+
+    Raises
+    ------
+    ModelError
+        When the page would be too large to be mailed.
+    DataError
+        When it cannot be written.
+    """
+    require_writable(path, suffixes=SUFFIXES)
+    parts = {
+        "title": escape(data["title"]),
+        "style": _filled("page.css", {"model": MODEL, "knee": KNEE}),
+        "script": "\n".join(_part(name) for name in (*SCRIPTS, f"{kind}.js")),
+        "data": embedded(data | {"version": __version__, "look": {"colors": COLORS, "places": PLACES}}),
+    }
+    page = _filled("page.html", parts)
+    size = len(page.encode())
+    if size > LARGEST:
+        raise ModelError(
+            f"report: the page would have {size / 1000:.0f} kB, more than {LARGEST / 1000:.0f}; "
+            "predict fewer numbers of workers, like 1,2,4,8,16"
+        )
+    if path is not None:
+        write_atomically(path, page)
+    return page
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand inside a script element."""
+    text = json.dumps(_plain(data), allow_nan=False, separators=(",", ":"))
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _filled(name: str, parts: dict[str, str]) -> str:
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], _part(name))
+
+
+def _part(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")

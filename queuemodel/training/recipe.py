@@ -1,0 +1,113 @@
+"""What a page needs to recompute a curve of the closed network without Python (`queuemodel.reporting`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ModelError
+from .bandwidth import LINK_EFFICIENCY
+from .changes import Changes
+from .demands import FORMS
+from .parameters import normal_quantile
+
+if TYPE_CHECKING:
+    from .demands import Demands
+    from .model import TrainingModel
+
+#: Numbers of workers, and of servers, that a page may ask for.
+MOST_WORKERS, MOST_SERVERS = 256, 8
+
+#: Machines on which nothing was measured.
+ELSEWHERE = Changes(accelerator_speed=2.0)
+
+DEMANDS = ("fetch", "push", "update", "worker")
+
+
+def obstacle(model: TrainingModel) -> str:
+    """Why a page cannot recompute the model's curve; empty when it can."""
+    fitted = model.fitted
+    reasons = {
+        "throughputs alone do not tell what other machines would change": fitted.recorded is None,
+        "workers or results wait for each other": model.waiting is not None,
+        "the workers differ": bool(model.changes.worker_speeds),
+        "the fit is of throughputs": fitted.average or fitted.width is not None or fitted.costs is not None,
+    }
+    return next((why for why, so in reasons.items() if so), "")
+
+
+def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str, Any]:
+    """Numbers from which mean-value analysis gives what `TrainingModel.what_if` and its `throughput` give.
+
+    Parameters
+    ----------
+    model : TrainingModel
+        Without an `obstacle`.
+    workers : int
+        That a page may ask for at least.
+    confidence : float
+        Of the intervals.
+    """
+    fitted, recorded = model.fitted, model.fitted.recorded
+    assert recorded is not None  # or there is an obstacle
+    most = max(workers, MOST_WORKERS)
+    nominal = recorded.bandwidth
+    links = [None if nominal is None else size / (LINK_EFFICIENCY * nominal) for size in recorded.transferred]
+    return {
+        "demands": _plain(fitted.demands),
+        "draws": _plain(fitted.draws),
+        "stations": list(FORMS[fitted.servers.form]),
+        "phases": list(FORMS[fitted.servers.form].values()),
+        "settled": fitted.settled,
+        "handover": fitted.handover,
+        "compute": recorded.compute,
+        "transferred": recorded.transferred,
+        "link_seconds": links,
+        "link_efficiency": LINK_EFFICIENCY,
+        "bandwidth": nominal if nominal and math.isfinite(nominal) else None,
+        "batch_size": fitted.job.batch_size,
+        "most_workers": most,
+        "confidence": confidence,
+        "reach": normal_quantile(confidence),
+        "elsewhere": float(replace(model, changes=ELSEWHERE).own_error(np.array([1]), math.inf)[0]),
+        "servers": {count: _servers(model, count, most) for count in _counts(model)},
+        "settings": {
+            "parameter_servers": model.servers.count,
+            "bandwidth": model.changes.bandwidth,
+            "accelerator_speed": model.changes.accelerator_speed,
+            "batch_size": model.job.batch_size,
+        },
+    }
+
+
+def _plain(demands: Demands) -> dict[str, Any]:
+    return {name: getattr(demands, name).tolist() for name in DEMANDS}
+
+
+def _counts(model: TrainingModel) -> list[int]:
+    """Numbers of servers that the tensors can be dealt to."""
+    found = {model.servers.count, model.fitted.servers.count}
+    for count in range(1, MOST_SERVERS + 1):
+        try:
+            model.what_if(parameter_servers=count)
+        except ModelError:
+            break
+        found.add(count)
+    return sorted(found)
+
+
+def _servers(model: TrainingModel, count: int, most: int) -> dict[str, Any]:
+    """So many servers on machines that are otherwise as profiled; errors for 1 to ``most`` workers."""
+    shards = model.changes.shards if count == model.servers.count else ()
+    there = replace(model, changes=Changes(parameter_servers=None if shards else count, shards=shards))
+    saturation = there.throughput([1]).saturation_workers
+    return {
+        "shards": there.shards,
+        "profiled_workers": there.profiled_workers,
+        "measured": there.measured,
+        "error": there.own_error(np.arange(1, most + 1), saturation) if there.profiled_workers else [],
+        "method": there.rule.method,
+    }

@@ -1,0 +1,137 @@
+"""What the report of a throughput curve shows (`queuemodel.reporting`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from ..checks import LARGEST, require_choice, require_count, require_number, require_share
+from ..results import Result
+from .job import MOST_EXAMPLES
+
+if TYPE_CHECKING:
+    from .curve import ThroughputCurve
+    from .profile import Profile
+
+#: Questions that a page may begin with.
+QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
+
+#: More operations of a step would make the page too large: the longest are kept.
+MOST_OPERATIONS = 1000
+
+#: What every page of a curve has.
+FIELDS = (
+    "workers", "steps_per_second", "lower", "upper", "single", "batch_size", "parameter_servers", "nodes",
+    "confidence", "bound_lower", "bound_upper", "saturation_workers", "bottleneck", "profiled_workers", "measured",
+    "method", "synchronous", "stations", "utilization", "residence_time", "think_time",
+)  # fmt: skip
+
+
+@runtime_checkable
+class Recomputed(Protocol):
+    """A model whose curve a page may recompute."""
+
+    def obstacle(self) -> str:
+        """Why it cannot; empty when it can."""
+
+    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
+        """From what."""
+
+
+def curve_data(
+    curve: ThroughputCurve,
+    *,
+    profile: Profile | None,
+    next_measurement: Result | None,
+    questions: Mapping[str, float | None],
+) -> dict[str, Any]:
+    """Plain values of everything that the page of a curve shows.
+
+    Raises
+    ------
+    ModelError
+        For a question that is out of range or unknown.
+    """
+    model = curve.model
+    obstacle = "synchronous rounds are no closed network" if model else "the curve has no model"
+    if curve.beyond_model:
+        obstacle = f"the closed network does not know: {curve.beyond_model}"
+    elif isinstance(model, Recomputed):
+        obstacle = model.obstacle()
+    network, shown = None, curve.method
+    if isinstance(model, Recomputed) and not obstacle:
+        network = model.recipe(workers=int(curve.workers[-1]), confidence=curve.confidence)
+        shown = network["servers"][curve.parameter_servers]["method"]
+    fields = FIELDS if network is None or curve.method != shown else ("workers",)  # the page has the rest
+    job = profile.job if profile is not None else getattr(model, "job", None)
+    name = (job.name if job else "") or "Training job"
+    return {
+        "title": f"{name}: throughput against workers",
+        "job": name,
+        "curve": {field: getattr(curve, field) for field in fields},
+        "network": network,
+        "obstacle": obstacle,
+        "questions": _checked(questions) | {"dataset_size": questions.get("dataset_size") or curve.dataset_size},
+        "caption": curve.caption(),
+        "parameters": model.to_rows() if model is not None else [],
+        "about": _about(curve, profile),
+        "operations": _operations(profile),
+        "next": {"caption": next_measurement.caption(), "rows": next_measurement.to_rows()}
+        if next_measurement
+        else None,
+    }
+
+
+def _checked(questions: Mapping[str, float | None]) -> dict[str, float | None]:
+    for name, value in questions.items():
+        require_choice(name, "report: question", QUESTIONS)
+        if value is None:
+            continue
+        if name in ("workers", "dataset_size"):
+            require_count(value, f"report: {name}", most=MOST_EXAMPLES)
+        elif name == "min_efficiency":
+            require_share(value, f"report: {name}")
+        else:
+            require_number(value, f"report: {name}", positive=True, largest=LARGEST)
+    return {name: questions.get(name) for name in QUESTIONS}
+
+
+def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
+    """How the prediction was made, and what it cannot know."""
+    most = curve.profiled_workers
+    said = [f"Method: {curve.method}." if curve.method else "", f"{curve.note[:1].upper()}{curve.note[1:]}."]
+    if profile is not None:
+        source = profile.source
+        with_what = " ".join(filter(None, (source.framework, source.framework_version)))
+        how = ", ".join(filter(None, (source.method, source.style, source.taken_at)))
+        said.append(f"Recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}.")
+        network = profile.cluster.congestion_control
+        said.append(
+            "Congestion control of the hosts: not known; it decides how connections share a link."
+            if network == "unknown"
+            else f"Congestion control of the hosts: {network}."
+        )
+    said.append(
+        f"Measured up to {most} worker(s): everything beyond is extrapolated."
+        if most
+        else "Nothing was measured on such machines: all of it is extrapolated."
+    )
+    said.append(
+        f"The interval has a probability of {curve.confidence:.0%}. It covers the sampling of what was recorded, the "
+        "fit, and the error of such models against recorded measurements; not machines unlike all of these."
+    )
+    return [one for one in said if one.strip(".")]
+
+
+def _operations(profile: Profile | None) -> dict[str, Any] | None:
+    """The first recorded step with operations: the longest of them, in the order of their ends."""
+    step = next((one for one in profile.steps if one.operations), None) if profile else None
+    if step is None:
+        return None
+    longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_OPERATIONS]
+    rows = sorted(longest, key=lambda one: (one.end, one.start))
+    return {
+        "step_time": step.step_time,
+        "all": len(step.operations),
+        "rows": [[one.kind, one.name, one.start, one.end, one.bytes, one.server] for one in rows],
+    }

@@ -1,0 +1,69 @@
+"""A headless Chromium that opens reports, and what it may not do meanwhile."""
+
+import base64
+import json
+import os
+import shutil
+import socket
+
+import pytest
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1100,900",
+)  # fmt: skip
+
+
+class Browser:
+    """Chromium through its driver: opens files, runs scripts, says what went wrong and what it asked for."""
+
+    def __init__(self, chromium, chromedriver, folder):
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for flag in (*FLAGS, f"--user-data-dir={folder}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+        self.driver.set_script_timeout(60)
+
+    def open(self, path, fragment=""):
+        self.driver.get("about:blank")
+        self.driver.get_log("browser"), self.driver.get_log("performance")
+        self.driver.get(f"file://{path}{fragment}")
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self):
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+    def show(self, *, scheme="light", media="", width=1100):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def picture(self):
+        return base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"])
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    pytest.importorskip("selenium")
+    programs = shutil.which("chromium"), shutil.which("chromedriver")
+    if not all(programs):
+        if os.environ.get("CI"):
+            pytest.fail("CI needs Debian's chromium and chromium-driver")
+        pytest.skip("no Chromium with its driver here")
+    before = socket.getdefaulttimeout()
+    found = Browser(*programs, tmp_path_factory.mktemp("chromium"))
+    yield found
+    found.driver.quit()
+    socket.setdefaulttimeout(before)

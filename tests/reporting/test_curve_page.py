@@ -1,0 +1,272 @@
+"""The report of a curve: the page computes what Python computes, and is safe, whole and usable by keyboard."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import queuemodel as qm
+from queuemodel.data import example_profile, example_throughputs
+from queuemodel.measuring import next_measurement
+
+MEASURES = ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "utilization", "residence_time",
+            "think_time")  # fmt: skip
+QUESTIONS = {"epochs": 90, "deadline": 40 * 3600.0, "price_per_node_hour": 2.5}
+
+
+def on_two_servers(profile):
+    """The profile as it would be of two servers with uneven shards, on links of unknown bandwidth."""
+    return msgspec.structs.replace(
+        profile,
+        cluster=qm.Cluster(parameter_servers=2),
+        job=msgspec.structs.replace(profile.job, shard_bytes=[2_000_000, 1_066_224]),
+    )
+
+
+def without_overlap(profile):
+    """Steps whose phases follow each other: mean-value analysis of them is exact."""
+    steps = [
+        msgspec.structs.replace(step, step_time=step.fetch + step.compute + step.push + step.update, operations=[])
+        for step in profile.steps
+    ]
+    return msgspec.structs.replace(profile, steps=steps, cluster=qm.Cluster(bandwidth=7.5e6))
+
+
+MODELS = {
+    "settled": lambda: qm.fit(example_profile("alexnet-60")),
+    "exact": lambda: qm.fit(without_overlap(example_profile("alexnet-60"))),
+    "one station": lambda: qm.fit(example_profile("resnet50-60"), form="single"),
+    "calibrated": lambda: qm.fit(example_profile("resnet50-60"), throughputs=example_throughputs("resnet50-60")),
+    "two servers": lambda: qm.fit(on_two_servers(example_profile("resnet50-60"))),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("reports")
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    """A report with everything in it, and its curve."""
+    profile = example_profile("alexnet-60")
+    curve = qm.fit(profile).throughput(range(1, 17))
+    path = folder / "whole.html"
+    curve.report(
+        path, profile=profile, next_measurement=next_measurement(profile, 16, method="mva"), workers=4, **QUESTIONS
+    )
+    return path, curve
+
+
+def drawn_settings(model, count):
+    """Settings of a page, and the same as arguments of `what_if`."""
+    rng = np.random.default_rng(1)
+    servers = [p for p in range(1, 9) if p <= len(model.fitted.recorded.tensor_bytes or range(8))]
+    for i in range(count):
+        profiled = model.fitted.recorded.bandwidth
+        changes = {
+            "bandwidth": profiled if i % 5 == 0 else float(10 ** rng.uniform(5, 9)),
+            "parameter_servers": model.fitted.servers.count if i % 3 == 0 else int(rng.choice(servers)),
+            "accelerator_speed": 1.0 if i % 5 == 0 else float(10 ** rng.uniform(-1, 1.3)),
+            "batch_size": model.fitted.job.batch_size if i % 5 == 0 else int(10 ** rng.uniform(0, 3)),
+        }
+        asked = {
+            "epochs": float(rng.uniform(0.1, 100)),
+            "dataset_size": int(rng.integers(1, 10**7)),
+            "deadline": None if i % 4 == 1 else float(10 ** rng.uniform(1, 6)),
+            "price_per_node_hour": None if i % 4 == 2 else float(10 ** rng.uniform(-2, 2)),
+            "min_efficiency": float(rng.uniform(0.05, 1)),
+        }
+        yield changes, asked, int(rng.integers(1, 40))
+
+
+def difference(told, curve, plan):
+    """Largest relative difference of the page's numbers from Python's; infinite where words differ."""
+    pairs = [(told["curve"][name], getattr(curve, name)) for name in MEASURES]
+    pairs += [(told["curve"]["saturation_workers"], curve.saturation_workers)]
+    for one, choice in zip(told["plan"], plan.choices, strict=True):
+        for name in ("time", "time_low", "time_high", "cost", "cost_low", "cost_high"):
+            value = getattr(choice, name)
+            pairs.append((one[name], value) if one[name] is not None or not math.isnan(value) else (0.0, 0.0))
+        words = [(one[name], getattr(choice, name)) for name in ("workers", "workers_low", "workers_high")]
+        if any(page != python for page, python in words):
+            return math.inf
+    same = ("bottleneck", "parameter_servers", "batch_size", "profiled_workers", "method")
+    if any(told["curve"][name] != getattr(curve, name) for name in same):
+        return math.inf
+    if [tuple(point) for point in told["curve"]["measured"]] != list(curve.measured):
+        return math.inf
+    worst = 0.0
+    for page, python in pairs:
+        page, python = np.asarray(page, dtype=float), np.asarray(python, dtype=float)
+        assert page.shape == python.shape
+        off = np.abs(page - python) / np.maximum(np.abs(python), 1e-12)  # nobody measures a picosecond
+        worst = max(worst, float(off.max()))
+    return worst
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_page_computes_what_python_computes(browser, folder, name):
+    model = MODELS[name]()
+    path = folder / f"{name}.html"
+    model.throughput(range(1, 17)).report(path)
+    cases = list(drawn_settings(model, 60))
+    settings = [changes | asked | {"workers": 1, "most_workers": most} for changes, asked, most in cases]
+    browser.open(path)
+    told = browser.run("return arguments[0].map(answer)", settings)
+    worst = []
+    for page, (changes, asked, most) in zip(told, cases, strict=True):
+        curve = model.what_if(**changes).throughput(range(1, most + 1))
+        worst.append(difference(page, curve, qm.plan(curve, **asked)))
+    assert max(worst) < 1e-9
+    changes, asked, most = cases[1]
+    other = model.what_if(**changes | {"bandwidth": changes["bandwidth"] * 1.02}).throughput(range(1, most + 1))
+    assert difference(told[1], other, qm.plan(other, **asked)) > 1e-4
+
+
+def test_a_page_that_begins_with_other_machines_begins_with_their_numbers(browser, folder):
+    model = qm.fit(example_profile("alexnet-60")).what_if(bandwidth=1e8, parameter_servers=3, accelerator_speed=2)
+    curve = model.throughput(range(1, 17))
+    curve.report(folder / "other.html", **QUESTIONS)
+    browser.open(folder / "other.html")
+    plan = qm.plan(curve, **QUESTIONS, min_efficiency=0.5)
+    assert difference(browser.run("return answer(start)"), curve, plan) < 1e-9
+    assert browser.run("return settings.bandwidth") == 1e8
+
+
+def test_it_opens_without_a_complaint_and_without_asking_for_anything(browser, whole):
+    path, _ = whole
+    assert len(path.read_bytes()) < 500_000
+    browser.open(path)
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith("data:")] == [f"file://{path}"]
+    headings = browser.run("return [...document.querySelectorAll('h2')].map((one) => one.textContent)")
+    for about in ("Throughput", "step's time", "plan", "recorded step", "parameters", "cannot know", "measure next"):
+        assert any(about in heading for heading in headings)
+
+
+def test_a_slider_moves_what_is_said(browser, whole):
+    path, curve = whole
+    browser.open(path)
+
+    def said(name):
+        return browser.run(f"return document.getElementById('answer-{name}').textContent")
+
+    def shown(value):
+        return f"{value:.4g}"
+
+    assert said("steps_per_second") == shown(curve.at(4))
+    workers = browser.driver.find_element(By.NAME, "workers")
+    assert workers.get_attribute("type") == "range"
+    workers.send_keys(Keys.ARROW_RIGHT)
+    assert said("steps_per_second") == shown(curve.at(5))
+    hours = 90 * 50_000 / (curve.at(5) * 32) / 3600
+    assert said("cost") == shown(hours * 2.5 * 6)
+    field = browser.driver.find_element(By.ID, "parameter_servers")
+    field.clear()
+    field.send_keys("2" + Keys.ENTER)
+    two = curve.model.what_if(parameter_servers=2).throughput([5])
+    assert said("steps_per_second") == shown(two.at(5))
+    price = browser.driver.find_element(By.ID, "price_per_node_hour")
+    before = said("cost")
+    price.send_keys(Keys.CONTROL + "a")
+    price.send_keys("-3" + Keys.ENTER)
+    assert not browser.run("return document.getElementById('price_per_node_hour').validity.valid")
+    assert said("cost") == before != "-"
+    link = browser.run("return location.hash")
+    browser.open(path, link)
+    assert browser.run("return [settings.workers, settings.parameter_servers]") == [5, 2]
+    assert said("steps_per_second") == shown(two.at(5))
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(
+    "link", ["#workers=1e9", "#workers=x&bandwidth=NaN", "#bandwidth=-1&parameter_servers=1.5", "#<img>=1"]
+)
+def test_a_senseless_link_changes_nothing(browser, whole, link):
+    browser.open(whole[0], link)
+    assert browser.run("return Object.keys(start).every((name) => settings[name] === start[name])")
+    assert browser.complaints() == []
+
+
+def test_everything_has_a_name_and_every_picture_a_table(browser, whole):
+    browser.open(whole[0])
+    for script in (
+        "return [...document.querySelectorAll('input[type=number]')].filter((one) => !one.labels.length).length",
+        "return [...document.querySelectorAll('input[type=range]')].filter((one) => !one.ariaLabel).length",
+        "return [...document.querySelectorAll('svg')].filter((one) => !one.ariaLabel).length",
+        "return [...document.querySelectorAll('section:has(svg)')].filter((one) => !one.querySelector('table')).length",
+    ):
+        assert browser.run(script) == 0
+    assert browser.run("return document.querySelectorAll('svg').length") == 3
+
+
+def test_dark_light_narrow_and_paper(browser, whole):
+    browser.open(whole[0])
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    try:
+        pictures = [browser.picture()]
+        light = browser.run(paper)
+        browser.show(scheme="dark")
+        assert browser.run(paper) != light
+        pictures.append(browser.picture())
+        browser.show(width=400)
+        assert browser.run("return document.documentElement.scrollWidth") <= 400
+        pictures.append(browser.picture())
+        browser.show(scheme="dark", media="print")
+        assert browser.run(paper) == light
+        hidden = "return getComputedStyle(document.querySelector('input[type=range]')).display"
+        assert browser.run(hidden) == "none"
+        pictures.append(browser.picture())
+    finally:
+        browser.show()
+    assert len(set(pictures)) == 4
+
+
+HOSTILE = '</script><script>window.taken = 1</script><img src=x onerror="window.taken = 2">'
+
+
+def test_names_are_no_markup(browser, folder):
+    profile = example_profile("alexnet-60")
+    step = profile.steps[0]
+    operations = [msgspec.structs.replace(one, name=f"{HOSTILE}{i}") for i, one in enumerate(step.operations)]
+    hostile = msgspec.structs.replace(
+        profile,
+        job=msgspec.structs.replace(profile.job, name=HOSTILE),
+        steps=[msgspec.structs.replace(step, operations=operations), *profile.steps[1:]],
+    )
+    qm.fit(hostile).throughput(range(1, 5)).report(folder / "hostile.html", profile=hostile)
+    browser.open(folder / "hostile.html")
+    assert browser.run("return window.taken") is None
+    assert browser.complaints() == []
+    assert HOSTILE in browser.run("return document.querySelector('h1').textContent")
+    assert browser.driver.title.startswith(HOSTILE)
+
+
+OTHERS = {
+    "throughputs": lambda: qm.fit(example_throughputs("shakesmall-p100")[:4]).throughput([1, 2, 4, 8]),
+    "all-reduce": lambda: qm.predict(example_profile("ddp-alexnet-40"), workers=[1, 2, 4]),
+    "sync-ps": lambda: qm.predict(example_profile("alexnet-60"), workers=[1, 2, 4], strategy="sync-ps", method="mva"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_a_page_cannot_recompute_is_shown_as_it_is(browser, folder, name):
+    curve = OTHERS[name]()
+    asked = QUESTIONS | {"dataset_size": 50_000, "min_efficiency": 0.5}
+    curve.report(folder / f"{name}.html", **asked)
+    browser.open(folder / f"{name}.html")
+    assert browser.complaints() == []
+    names = browser.run("return Object.keys(controls)")
+    assert set(names) == {"workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency"}
+    assert "is not recomputed" in browser.run("return document.querySelector('header').textContent")
+    told = browser.run("return answer(settings)")
+    for one, choice in zip(told["plan"], qm.plan(curve, **asked).choices, strict=True):
+        assert one["workers"] == choice.workers
+        if choice.workers is not None:
+            assert [one["time"], one["cost"]] == pytest.approx([choice.time, choice.cost], rel=1e-12)
+    browser.driver.find_element(By.NAME, "workers").send_keys(Keys.END)
+    assert browser.run("return settings.workers") == curve.workers[-1]

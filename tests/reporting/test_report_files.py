@@ -1,0 +1,122 @@
+"""Reports as files: one file that needs nothing, whole or not at all, and what the command says."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel.cli import main
+from queuemodel.data import copy_examples, example_profile
+from queuemodel.reporting.page import embedded
+
+
+@pytest.fixture
+def curve():
+    return qm.fit(example_profile("alexnet-60")).throughput(range(1, 9))
+
+
+def test_a_page_names_nothing_that_it_does_not_hold(curve):
+    page = curve.report()
+    assert re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", page) == ["data:,"]
+    assert not re.findall(r"@import|url\((?!#)|fetch\(|XMLHttpRequest|import\(", page)
+    assert "default-src 'none'" in page
+    assert set(re.findall(r"https?://[^\s\"']+", page)) == {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "é\N{GRINNING FACE}", 'a"b\\'])
+def test_embedded_text_comes_back_and_ends_no_script(text):
+    inside = embedded({"name": text})
+    assert json.loads(inside) == {"name": text}
+    assert not set("<>&\u2028") & set(inside)
+
+
+def test_what_is_not_finite_is_null():
+    values = {"a": np.array([1.0, np.nan]), "b": float("inf"), "c": (np.float64("-inf"), np.int64(3)), 4: None}
+    assert json.loads(embedded(values)) == {"a": [1.0, None], "b": None, "c": [None, 3], "4": None}
+
+
+def test_the_same_curve_gives_the_same_page(curve, tmp_path):
+    page = curve.report(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == page == curve.report()
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a", "nowhere/a.html"])
+def test_an_output_that_cannot_be_is_refused(curve, tmp_path, name):
+    with pytest.raises(qm.DataError, match=re.escape(name.split("/")[0])):
+        curve.report(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"deadline": -1.0}, "deadline"),
+        ({"epochs": float("nan")}, "epochs"),
+        ({"workers": 2.5}, "workers"),
+        ({"price": 2.0}, "price_per_node_hour"),
+        ({"min_efficiency": 2.0}, "min_efficiency"),
+    ],
+)
+def test_a_senseless_question_is_refused(curve, asked, told):
+    with pytest.raises(qm.ModelError, match=told):
+        curve.report(**asked)
+
+
+def test_a_page_too_large_to_mail_is_refused_and_the_old_one_stays(tmp_path):
+    path = tmp_path / "long.html"
+    path.write_text("old")
+    X = np.linspace(1.0, 2.0, 9000) * np.pi
+    long = qm.ThroughputCurve(np.arange(1, 9001), X, X, X, single=np.pi)
+    with pytest.raises(qm.ModelError, match="more than 500; predict fewer"):
+        long.report(path)
+    assert path.read_text() == "old"
+
+
+def test_a_curve_made_faster_is_not_recomputed_from_its_old_model(curve):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', curve.faster(2.0).report())[1])
+    assert (data["network"], data["obstacle"], data["parameters"]) == (None, "the curve has no model", [])
+
+
+def test_a_simulated_curve_stands_beside_the_network(tmp_path):
+    profile = example_profile("alexnet-60")
+    curve = qm.predict(profile, workers=[1, 2], method="trace")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', curve.report(profile=profile))[1])
+    assert data["curve"]["steps_per_second"] == curve.steps_per_second.tolist()
+    assert data["network"]["servers"]["1"]["method"].startswith("mva")
+    ordered = qm.predict(profile, workers=[1], method="trace", worker_speeds=[1.0, 0.5])
+    data = json.loads(re.search(r'id="data">(.*?)</script>', ordered.report())[1])
+    assert (data["network"], data["obstacle"]) == (None, "the closed network does not know: worker speeds")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["alexnet-60.json", "-o", "report.html", "--price", "2.5", "--deadline", "12h"], 0),
+        (["ddp-alexnet-40.json", "-o", "report.html", "--workers", "1:4"], 0),
+        (["shakesmall-p100-throughputs.csv", "-o", "report.html"], 0),
+        (["resnet50-t4-placements.csv", "-o", "report.htm", "--batch-size", "40", "--workers", "1,2"], 0),
+        (["alexnet-60.json", "-o", "report.html", "--strategy", "k-sync", "--k", "2", "--workers", "2:4"], 0),
+        (["alexnet-60.json", "-o", "report.html", "--strategy", "all-reduce", "--workers", "1:4"], 0),
+        (["alexnet-60.json", "-o", "report.png"], 1),
+        (["alexnet-60.json", "-o", "nowhere/report.html"], 1),
+        (["nowhere.json", "-o", "report.html"], 1),
+        (["alexnet-60.json", "-o", "report.html", "--deadline", "soon"], 2),
+        (["alexnet-60.json"], 2),
+    ],
+)
+def test_the_command(tmp_path, monkeypatch, capsys, arguments, status):
+    copy_examples(tmp_path)
+    before = set(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["report", *arguments])
+    told = capsys.readouterr()
+    assert (end.value.code or 0) == status
+    written = {path.name for path in set(tmp_path.iterdir()) - before}
+    if status:
+        assert (written, told.out, told.err.count("\n")) == (set(), "", 1)
+    else:
+        assert written == {arguments[2]}
+        assert told.out == f"{arguments[2]}: open it in a browser\n"
