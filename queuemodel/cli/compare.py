@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from ..checks import require_writable
-from ..comparison import NAMES
+from ..comparison import NAMES, StrategyPlan, plan_strategies
 from ..comparison import compare as compare_strategies
+from ..comparison.figures import plot_time_to_target
 from ..convergence import fit_convergence, read_convergence
 from ..descent.data import KINDS
 from ..drawing import save_figure
 from ..errors import ModelError
 from ..prediction import load
 from ..training import Profile
-from .options import BANDWIDTH, COUNT, PICTURES, POSITIVE, SEED, csv_text, format_option
+from .options import (
+    BANDWIDTH,
+    COUNT,
+    COUNTS,
+    DURATION,
+    INNER_SHARE,
+    PICTURES,
+    POSITIVE,
+    SEED,
+    csv_text,
+    format_option,
+)
 
 
 @click.command()
 @click.argument("profile", type=click.Path(dir_okay=False))
-@click.option("--workers", type=COUNT, default=8, show_default=True)
+@click.option("--workers", type=COUNTS, default="8", show_default=True, help="8, 1:8 or 2,4,8.")
 @click.option(
     "--strategy",
     "strategies",
@@ -40,13 +54,17 @@ from .options import BANDWIDTH, COUNT, PICTURES, POSITIVE, SEED, csv_text, forma
 @click.option("--seeds", type=COUNT, default=8, show_default=True, help="Runs of each strategy.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
 @click.option("--accelerator-speed", type=POSITIVE, help="How many times as fast as the profiled one.")
-@click.option("--price-per-node-hour", type=POSITIVE, help="For a column of costs.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="Loss against time (.png, .svg, .pdf).")
+@click.option("--deadline", type=DURATION, help="Like 90min: which strategy and number of workers to take for it.")
+@click.option("--chance", type=INNER_SHARE, default=0.5, show_default=True, help="To meet the deadline with.")
+@click.option("--price-per-node-hour", type=POSITIVE, help="For costs, and which is the cheapest.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False), help="Loss against time, or time against workers (.png, .svg, .pdf)."
+)
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @format_option
 def compare(
     profile: str,
-    workers: int,
+    workers: Sequence[int],
     strategies: tuple[str, ...],
     problem: str | None,
     convergence: str | None,
@@ -55,6 +73,8 @@ def compare(
     seeds: int,
     bandwidth: float | None,
     accelerator_speed: float | None,
+    deadline: float | None,
+    chance: float,
     price_per_node_hour: float | None,
     plot: str | None,
     seed: int,
@@ -64,6 +84,7 @@ def compare(
 
     \b
     queuemodel compare cnn.json --workers 8 --problem logistic --target-loss 0.3 --plot losses.png
+    queuemodel compare cnn.json --workers 2,4,8 --problem logistic --deadline 2h --price-per-node-hour 1.5
     """
     if plot and not problem:
         raise ModelError("compare: --plot draws losses, which need --problem")
@@ -75,23 +96,36 @@ def compare(
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
     changes: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
-    result = compare_strategies(
-        data,
-        workers=workers,
-        strategies=strategies or None,
-        target=target_loss,
-        problem=problem,
-        convergence=law,
-        steps=steps,
-        seeds=seeds,
-        price_per_node_hour=price_per_node_hour,
-        seed=seed,
-        progress=sys.stderr.isatty(),
-        **{name: value for name, value in changes.items() if value is not None},
-    )
+    results = [
+        compare_strategies(
+            data,
+            workers=count,
+            strategies=strategies or None,
+            target=target_loss,
+            problem=problem,
+            convergence=law,
+            steps=steps,
+            seeds=seeds,
+            price_per_node_hour=price_per_node_hour,
+            seed=seed,
+            progress=sys.stderr.isatty(),
+            **{name: value for name, value in changes.items() if value is not None},
+        )
+        for count in workers
+    ]
+    plan = None
+    if deadline is not None or (len(results) > 1 and price_per_node_hour is not None):
+        plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price_per_node_hour, chance=chance)
     if plot:
-        save_figure(result.plot(), plot)
+        save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
     if output_format == "json":
-        click.echo(result.to_json())
+        told = [result.to_dict() for result in results]
+        click.echo(json.dumps(told[0] if len(told) == 1 and not plan else _told(told, plan), indent=1))
+    elif output_format == "csv":
+        click.echo(csv_text([{"workers": result.workers, **row} for result in results for row in result.to_rows()]))
     else:
-        click.echo(csv_text(result.to_rows()) if output_format == "csv" else repr(result))
+        click.echo("\n\n".join(repr(one) for one in (*results, *([plan] if plan else []))))
+
+
+def _told(comparisons: list[dict[str, Any]], plan: StrategyPlan | None) -> dict[str, Any]:
+    return {"comparisons": comparisons} | ({"plan": plan.to_dict()} if plan else {})

@@ -5,6 +5,7 @@
     by_training runs one on a problem in simulated time; by_law asks a law of convergence
     compare     does one or the other for each
     orders      orders of completion from a simulated cluster
+    plan        the cheapest strategy and number of workers for a deadline
     result      the table and its questions; figures: loss against time, time against nodes
 
 Time comes from the models of the profile (`queuemodel.prediction`), steps from training itself (`queuemodel.descent`).
@@ -13,6 +14,17 @@ Time comes from the models of the profile (`queuemodel.prediction`), steps from 
 from .candidates import NAMES, Candidate
 from .compare import compare
 from .orders import simulated_order
+from .plan import StrategyChoice, StrategyPlan, plan_strategies
 from .result import Compared, Comparison
 
-__all__ = ["NAMES", "Candidate", "Compared", "Comparison", "compare", "simulated_order"]
+__all__ = [
+    "NAMES",
+    "Candidate",
+    "Compared",
+    "Comparison",
+    "StrategyChoice",
+    "StrategyPlan",
+    "compare",
+    "plan_strategies",
+    "simulated_order",
+]

@@ -1,0 +1,182 @@
+"""The cheapest way of training and number of workers that reaches a loss by a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_number, require_share
+from ..errors import ModelError
+from ..results import Result
+from .result import Comparison
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """The answer to one question.
+
+    Attributes
+    ----------
+    goal : str
+        The question, in words.
+    strategy : str or None
+        None when nothing that was compared meets the goal.
+    workers : int or None
+    seconds, seconds_low, seconds_high : float
+        To the target, and the comparison's interval; NaN without a strategy.
+    cost, cost_low, cost_high : float
+        Price of all nodes, servers' too, for that time; NaN without a price.
+    probability : float
+        That it ends by the deadline; without one, that it ends. NaN without a strategy.
+    """
+
+    goal: str
+    strategy: str | None = None
+    workers: int | None = None
+    seconds: float = float("nan")
+    seconds_low: float = float("nan")
+    seconds_high: float = float("nan")
+    cost: float = float("nan")
+    cost_low: float = float("nan")
+    cost_high: float = float("nan")
+    probability: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StrategyPlan(Result):
+    """Choices of a strategy and a number of workers, one for each question asked."""
+
+    choices: tuple[StrategyChoice, ...]
+    confidence: float = 0.9
+    digits = 3
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each choice; nothing is said of what is not known."""
+        names = StrategyChoice.__dataclass_fields__
+        rows = [{name: getattr(choice, name) for name in names} for choice in self.choices]
+        return [
+            {
+                name: None if isinstance(value, float) and not np.isfinite(value) else value
+                for name, value in row.items()
+            }
+            for row in rows
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choices, and what their intervals are."""
+        return {"confidence": self.confidence, "choices": self.to_rows()}
+
+    def caption(self) -> str:
+        return f"intervals of {self.confidence:.0%}"
+
+
+def plan_strategies(
+    comparisons: Comparison | Sequence[Comparison],
+    *,
+    deadline: float | None = None,
+    price_per_node_hour: float | None = None,
+    chance: float = 0.5,
+) -> StrategyPlan:
+    """
+    Choose among everything that was compared: strategies, and numbers of workers.
+
+    The fastest always gets a row. With a deadline, so does the one of fewest nodes that meets it; with a price, the
+    cheapest; with both, the cheapest that meets the deadline. Times are medians over seeds and the error of the
+    prediction.
+
+    Parameters
+    ----------
+    comparisons : Comparison or sequence of Comparison
+        To the same target, of different numbers of workers.
+    deadline : float, optional
+        Seconds.
+    price_per_node_hour : float, optional
+        Of a worker or a server.
+    chance : float, default 0.5
+        Probability with which the deadline must be met; 0.9 leaves a margin.
+
+    Raises
+    ------
+    ModelError
+        For a senseless argument, comparisons to different targets, or none whose times are known.
+
+    Examples
+    --------
+    >>> from queuemodel.comparison import compare, plan_strategies
+    >>> from queuemodel.data import example_profile
+    >>> from queuemodel.convergence import fit_convergence
+    >>> law, profile = fit_convergence([(32, [2e4, 2.1e4]), (256, [3e4])]), example_profile("ddp-alexnet-40")
+    >>> compared = [compare(profile, workers=n, strategies=["sync"], convergence=law) for n in (1, 2, 4, 8)]
+    >>> [choice.workers for choice in plan_strategies(compared, deadline=240, price_per_node_hour=1.0).choices]
+    [8, 4, 1, 4]
+    """
+    given = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
+    for value, name in ((deadline, "deadline"), (price_per_node_hour, "price_per_node_hour")):
+        if value is not None:
+            require_number(value, f"plan_strategies: {name}", positive=True)
+    require_share(chance, "plan_strategies: chance", open_ended=True)
+    if not given or any(one.relative for one in given):
+        raise ModelError(
+            "plan_strategies: needs comparisons in seconds, got "
+            + ("none" if not given else "one in times of one worker alone; give compare a problem or a convergence law")
+        )
+    if len({one.target for one in given}) > 1:
+        raise ModelError(
+            f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in given})}; "
+            "give compare the target"
+        )
+    ways = [_Way(comparison, i) for comparison in given for i in range(len(comparison.rows))]
+    ways = [way for way in ways if not np.isnan(way.drawn).any()]
+    if not ways:
+        raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
+    in_time = [way for way in ways if deadline is not None and way.probability(deadline) >= chance]
+    unit, seconds = ("h", 3600) if (deadline or 0) >= 3600 else ("min", 60)
+    within = f"within {(deadline or 0) / seconds:.4g} {unit}"
+    asked: list[tuple[str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
+        ("fastest", ways, lambda way: (way.median, way.nodes))
+    ]
+    if deadline is not None:
+        asked.append((f"fewest nodes {within}", in_time, lambda way: (way.nodes, way.median)))
+    if price_per_node_hour is not None:
+        asked.append(("cheapest", ways, lambda way: (way.median * way.nodes, way.median)))
+    if deadline is not None and price_per_node_hour is not None:
+        asked.append((f"cheapest {within}", in_time, lambda way: (way.median * way.nodes, way.median)))
+    choices = []
+    for goal, among, merit in asked:
+        best = min((way for way in among if np.isfinite(way.median)), key=merit, default=None)
+        choices.append(best.choice(goal, deadline, price_per_node_hour) if best else StrategyChoice(goal))
+    return StrategyPlan(tuple(choices), given[0].confidence)
+
+
+class _Way:
+    """A strategy on so many workers, with draws of its seconds."""
+
+    def __init__(self, comparison: Comparison, row: int) -> None:
+        self.name, self.workers, self.nodes = comparison.rows[row].name, comparison.workers, comparison.nodes
+        self.drawn = comparison.seconds[:, row]
+        tail = (1 - comparison.confidence) / 2
+        levels = [tail, 0.5, 1 - tail]
+        self.low, self.median, self.high = np.quantile(self.drawn, levels, method="inverted_cdf").tolist()
+
+    def probability(self, deadline: float | None) -> float:
+        """That it ends in time."""
+        return float((self.drawn < np.inf if deadline is None else self.drawn <= deadline).mean())
+
+    def choice(self, goal: str, deadline: float | None, price: float | None) -> StrategyChoice:
+        """As the answer to a question."""
+        rate = float("nan") if price is None else price * self.nodes / 3600
+        return StrategyChoice(
+            goal=goal,
+            strategy=self.name,
+            workers=self.workers,
+            seconds=self.median,
+            seconds_low=self.low,
+            seconds_high=self.high,
+            cost=rate * self.median,
+            cost_low=rate * self.low,
+            cost_high=rate * self.high,
+            probability=self.probability(deadline),
+        )

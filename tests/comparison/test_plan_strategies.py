@@ -1,0 +1,85 @@
+"""Which strategy and number of workers, against brute force over everything that was compared."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuemodel import ModelError
+from queuemodel.cli.compare import compare as command
+from queuemodel.comparison import Compared, Comparison, plan_strategies
+from queuemodel.data import copy_examples
+
+
+def compared(workers, seconds, spread=0.0, **rest):
+    rows = tuple(Compared(n, 1.0, 1.0, np.array(s), np.array(s), spread) for n, s in seconds.items())
+    return Comparison(rows, workers, workers + 1, **rest)
+
+
+SECONDS = st.lists(st.sampled_from([np.inf, 1.0, 2.0, 3.0, 5.0, 8.0]), min_size=3, max_size=3)
+
+
+@given(st.lists(SECONDS, min_size=4, max_size=4), st.sampled_from([0.5, 2.5, 6.0]), st.sampled_from([0.3, 0.5, 0.9]))
+def test_no_other_meets_the_goal_better(seconds, deadline, chance):
+    table = {(n, name): s for (n, name), s in zip(itertools.product((2, 4), "ab"), seconds, strict=True)}
+    comparisons = [compared(n, {name: table[n, name] for name in "ab"}) for n in (2, 4)]
+    found = plan_strategies(comparisons, deadline=deadline, price_per_node_hour=3600.0, chance=chance)
+    middle = {way: sorted(s)[1] for way, s in table.items() if sorted(s)[1] < np.inf}
+    cost = {way: (way[0] + 1) * s for way, s in middle.items()}
+    in_time = {way for way in middle if np.mean(np.array(table[way]) <= deadline) > chance}
+    fastest, fewest, cheapest, cheapest_in_time = found.choices
+    assert fastest.seconds == min(middle.values()) if middle else fastest.strategy is None
+    assert fewest.workers == (min(n for n, _ in in_time) if in_time else None)
+    assert cheapest.cost == pytest.approx(min(cost.values())) if middle else cheapest.strategy is None
+    if in_time:
+        assert cheapest_in_time.cost == pytest.approx(min(cost[way] for way in in_time))
+        share = np.mean(np.array(table[cheapest_in_time.workers, cheapest_in_time.strategy]) <= deadline)
+        assert cheapest_in_time.probability == pytest.approx(share, abs=0.03)
+    else:
+        assert cheapest_in_time.strategy is None
+
+
+def test_a_margin_costs_nodes():
+    curve = [compared(n, {"sync": [100 / n]}, spread=0.2) for n in (1, 2, 3, 4)]
+    even, safe = (plan_strategies(curve, deadline=51, chance=chance).choices[1] for chance in (0.5, 0.95))
+    assert (even.workers, safe.workers) == (2, 3)
+    assert even.probability < 0.6 < 0.95 <= safe.probability
+    assert even.seconds_low < 50 < even.seconds_high
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "options", "words"),
+    [
+        ([], {}, "needs comparisons in seconds, got none"),
+        ([compared(2, {"a": [1.0]}, relative=True)], {}, "one worker alone"),
+        ([compared(2, {"a": [np.nan]})], {}, "no time to a loss is known"),
+        ([compared(2, {"a": [1.0]}, target=0.1), compared(4, {"a": [1.0]}, target=0.2)], {}, "to one target"),
+        ([compared(2, {"a": [1.0]})], {"deadline": -1}, "deadline"),
+        ([compared(2, {"a": [1.0]})], {"chance": 1.0}, "chance"),
+    ],
+)
+def test_senseless_questions_are_refused(comparisons, options, words):
+    with pytest.raises(ModelError, match=words):
+        plan_strategies(comparisons, **options)
+
+
+def test_the_command_plans_over_workers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy_examples(tmp_path)
+    (tmp_path / "run.csv").write_text("batch_size,examples\n32,20000\n")
+    asked = ["ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
+    goals = ["--deadline", "4min", "--price-per-node-hour", "2", "--chance", "0.6"]
+    told = json.loads(CliRunner().invoke(command, [*asked, *goals, "--format", "json"]).output)
+    assert [one["workers"] for one in told["comparisons"]] == [1, 4]
+    assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
+    table = CliRunner().invoke(command, [*asked, *goals]).output
+    assert "fewest nodes within 4 min" in table
+    rows = CliRunner().invoke(command, [*asked, "--format", "csv"]).output.splitlines()
+    assert [row.split(",")[0] for row in rows] == ["workers", "1", "4"]
+    refused = CliRunner().invoke(command, [*asked[:5], "--deadline", "4min"])
+    assert refused.exit_code
+    assert "no time to a loss is known" in str(refused.exception)
