@@ -55,7 +55,7 @@ def run_page(path: Path) -> Page:
     with tempfile.TemporaryDirectory() as folder:
         copy_examples(folder)
         os.chdir(folder)
-        os.environ["COLUMNS"] = "100"  # for --help
+        os.environ["COLUMNS"] = "80"
         try:
             written = _run_lines(page, lines, names)
         finally:

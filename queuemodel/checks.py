@@ -6,12 +6,13 @@ trusts it.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import numbers
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,8 +101,22 @@ def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[Que
     """Give ``value`` back when it is one of ``choices``, or raise an ``error`` that lists them."""
     known = list(choices)
     if not any(type(value) is type(one) and value == one for one in known):
-        raise error(f"{what} must be one of {', '.join(map(str, known))}, got {_shown(value)}")
+        listed = ", ".join(map(str, known))
+        raise error(f"{what} must be one of {listed}, got {_shown(value)}{nearest(value, known)}")
     return value
+
+
+def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
+    """The end of a refusal that suggests what was meant, or nothing; ``called``: other words for what is known.
+
+    Examples
+    --------
+    >>> nearest("asnyc-ps", ["async-ps", "sync-ps"])
+    "; did you mean 'async-ps'?"
+    """
+    words = {str(one): str(one) for one in known} | dict(called or {})
+    alike = difflib.get_close_matches(str(value).lower(), words, 1)
+    return f"; did you mean {words[alike[0]]!r}?" if alike else ""
 
 
 def require_name(name: Any, what: str, *, error: type[QueueModelError] = ModelError) -> str:

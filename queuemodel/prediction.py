@@ -12,7 +12,7 @@ from .errors import ModelError
 from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
-from .strategies.fit import STRATEGIES, Strategy, require_numbers
+from .strategies.fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
 from .strategies.half import NUMBERS, own_scv
 from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
@@ -21,12 +21,16 @@ from .training.job import TOLD, CongestionControl, require_network
 from .training.throughputs import traced_throughput
 
 Method = Literal["auto", "mva", "trace"]
+#: What only the simulation can be asked.
+ONLY_SIMULATED = (
+    *TOLD, "policy", "sharding", "straggler_probability", "straggler_slowdown", "worker_bandwidth",
+)  # fmt: skip
 #: Changes that the simulation knows too.
-SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *TOLD}
+SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *ONLY_SIMULATED}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 
 #: What-ifs that all-reduce has not.
-OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *TOLD}
+OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *ONLY_SIMULATED}
 
 #: How the simulation calls the strategies that it knows.
 SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded", "k-batch-async": "async"}
@@ -91,7 +95,9 @@ def predict(
     gpus_per_node : int, optional
         Of a job measured by placement (`fit_placements`), which needs ``batch_size`` too where several were measured.
     **changes
-        What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`.
+        What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`; for the simulation also ``policy``,
+        ``sharding``, ``straggler_probability``, ``straggler_slowdown`` and ``worker_bandwidth`` of
+        `queuemodel.traces.simulate`, the last one as a list for the largest number of workers or more.
 
     Raises
     ------
@@ -121,8 +127,7 @@ def predict(
     if gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
     measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
-    if strategy is None:
-        strategy = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
+    strategy = strategy or recorded_strategy(data)
     require_choice(strategy, "predict: strategy", STRATEGIES)
     if isinstance(data, Profile) and data.rounds and not data.steps and strategy != "all-reduce":
         raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
@@ -149,7 +154,7 @@ def predict(
             return half.told(curve) if half else curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
-    if told := [name for name in TOLD if name in changes]:
+    if told := [name for name in ONLY_SIMULATED if name in changes]:
         raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
     fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **numbers)
     return fitted.what_if(**changes).throughput(**asked)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import textwrap
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .files import write_atomically
+from .tables import tabulate, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -60,12 +61,17 @@ class Result:
 
         return pandas.DataFrame(self.to_rows())
 
+    def to_text(self, width: int | None = None) -> str:
+        """Caption and tables, with a ``width`` in characters in lines no longer than that."""
+        caption = self.caption() if width is None else textwrap.fill(self.caption(), width, break_on_hyphens=False)
+        tables = [text_table(rows, digits=self.digits, width=width) for rows in self.tables()]
+        return "\n".join(filter(None, [caption, *tables]))
+
     def __repr__(self) -> str:
-        tables = [text_table(rows, digits=self.digits) for rows in self.tables()]
-        return "\n".join(filter(None, [self.caption(), *tables]))
+        return self.to_text()
 
     def _repr_html_(self) -> str:
-        tables = [_tabulate(rows, self.digits, "html") for rows in self.tables()]
+        tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]
         draw = getattr(self, "plot", None)
         picture = ""
         if draw is not None:
@@ -73,15 +79,3 @@ class Result:
 
             picture = svg_image(draw)
         return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"
-
-
-def text_table(rows: Sequence[dict[str, Any]], *, digits: int = 4) -> str:
-    """Aligned columns under their names."""
-    return _tabulate(rows, digits, "simple")
-
-
-def _tabulate(rows: Sequence[dict[str, Any]], digits: int, form: str) -> str:
-    import tabulate  # a quarter of the package's import time, and only needed to print
-
-    readable = [{name.replace("_", " "): value for name, value in row.items()} for row in rows]
-    return tabulate.tabulate(readable, headers="keys", floatfmt=f".{digits}g", missingval="-", tablefmt=form)

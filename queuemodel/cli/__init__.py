@@ -9,25 +9,28 @@ import warnings
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from .. import __version__
+from ..checks import nearest
 from ..errors import QueueModelError, QueueModelWarning
 
-#: Command to the module that holds it, imported when the command is used: help stays instant.
+#: Command to the module that holds it, imported when the command is used, and to what it does: help stays instant.
 COMMANDS = {
-    "compare": "compare",
-    "demo": "demo",
-    "import-trace": "import_trace",
-    "next-measurement": "next_measurement",
-    "plan": "predict",
-    "predict": "predict",
-    "profile": "profile",
-    "report": "report",
-    "schedule": "schedule",
-    "schedule-study": "schedule",
-    "serve": "profile",
-    "simulate": "simulate",
-    "solve": "solve",
+    "compare": ("compare", "Compare ways of training by the time to a loss."),
+    "demo": ("demo", "Profile a small model on this machine, and predict."),
+    "fit": ("fit", "Say what a profile tells, parameter by parameter."),
+    "import-trace": ("import_trace", "Make a profile of recorded traces."),
+    "next-measurement": ("next_measurement", "Say which minute of training would tell most."),
+    "plan": ("predict", "Choose numbers of workers for a deadline or a price."),
+    "predict": ("predict", "Predict throughput against the number of workers."),
+    "profile": ("profile", "Profile a job of yours on two nodes."),
+    "report": ("report", "Write a prediction as a page that computes what-ifs."),
+    "schedule": ("schedule", "Run jobs on a simulated cluster under policies."),
+    "schedule-study": ("schedule", "Compare policies over load, with replications."),
+    "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
+    "simulate": ("simulate", "Simulate one cluster, with its timeline."),
+    "solve": ("solve", "Solve a closed network written down as JSON."),
 }
 
 
@@ -38,8 +41,26 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f".{COMMANDS[name]}", __name__)
+        module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
         return getattr(module, name.replace("-", "_"))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no such command {args[0]!r}{nearest(args[0], COMMANDS) or '; see queuemodel --help'}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with what they do."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, does) for name, (_, does) in sorted(COMMANDS.items())])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Their names with what they do, and the options."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,13 +69,14 @@ def cli() -> None:
     """Throughput of distributed training against node count, from a two-node profile.
 
     \b
-    queuemodel demo                                          try it on this machine
-    queuemodel profile cnn -o cnn.json                       profile a real parameter server and worker
-    queuemodel import-trace traces/ --batch-size 32 -o p.json
+    queuemodel demo                                  try it on this machine
+    queuemodel profile cnn -o cnn.json               profile a real training job
+    queuemodel import-trace traces/ --batch-size 32 -o cnn.json
+    queuemodel fit cnn.json                          what the profile tells
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
-    queuemodel next-measurement cnn.json --workers 16        which minute of training would tell most
-    queuemodel plan cnn.json --epochs 10 --dataset-size 50000 --deadline 2h
-    queuemodel simulate cnn.json --workers 8 --trace timeline.json
+    queuemodel next-measurement cnn.json             which minute would tell most
+    queuemodel plan cnn.json --epochs 10 --deadline 2h
+    queuemodel simulate cnn.json --workers 8 --chrome-trace timeline.json
     queuemodel compare cnn.json --workers 8 --problem logistic
     queuemodel solve network.json --population 1:100
     queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,37 +17,27 @@ from ..drawing import save_figure
 from ..errors import ModelError
 from ..prediction import load
 from ..training import Profile
-from .options import (
-    BANDWIDTH,
-    COUNT,
-    COUNTS,
-    DURATION,
-    INNER_SHARE,
-    PICTURES,
-    POSITIVE,
-    SEED,
-    csv_text,
-    format_option,
-)
+from .options import BANDWIDTH, COUNT, COUNTS, DURATION, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of
+from .output import Table, show, watched
 
 
 @click.command()
 @click.argument("profile", type=click.Path(dir_okay=False))
 @click.option("--workers", type=COUNTS, default="8", show_default=True, help="8, 1:8 or 2,4,8.")
-@click.option(
+@one_of(
     "--strategy",
-    "strategies",
+    NAMES,
+    "To compare; more than once for several.",
+    show_default="all that the profiled machines can run",
     multiple=True,
-    type=click.Choice(NAMES),
-    help="One to compare; more than once for several.  [default: all that the profiled machines can run]",
 )
-@click.option("--problem", type=click.Choice(KINDS), help="What to train in the job's stead.")
+@one_of("--problem", KINDS, "What to train in the job's stead.")
 @click.option(
     "--convergence",
     type=click.Path(dir_okay=False),
     help="CSV with batch_size,examples: what the job itself took to its target, a row for each seed.",
 )
-@click.option("--target-loss", type=POSITIVE, help="[default: 98 % of the way to the least]")
+@click.option("--target-loss", type=POSITIVE, show_default="98 % of the way to the least")
 @click.option("--steps", type=COUNT, default=1000, show_default=True, help="Of each worker, at most.")
 @click.option("--seeds", type=COUNT, default=8, show_default=True, help="Runs of each strategy.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
@@ -65,7 +53,7 @@ from .options import (
 def compare(
     profile: str,
     workers: Sequence[int],
-    strategies: tuple[str, ...],
+    strategy: tuple[str, ...],
     problem: str | None,
     convergence: str | None,
     target_loss: float | None,
@@ -83,8 +71,9 @@ def compare(
     """Compare ways of training by the time in which they reach a loss.
 
     \b
-    queuemodel compare cnn.json --workers 8 --problem logistic --target-loss 0.3 --plot losses.png
-    queuemodel compare cnn.json --workers 2,4,8 --problem logistic --deadline 2h --price-per-node-hour 1.5
+    Examples:
+      queuemodel compare cnn.json --workers 8 --problem logistic --plot losses.png
+      queuemodel compare cnn.json --workers 2,4,8 --problem logistic --deadline 2h
     """
     if plot and not problem:
         raise ModelError("compare: --plot draws losses, which need --problem")
@@ -100,7 +89,7 @@ def compare(
         compare_strategies(
             data,
             workers=count,
-            strategies=strategies or None,
+            strategies=strategy or None,
             target=target_loss,
             problem=problem,
             convergence=law,
@@ -108,7 +97,7 @@ def compare(
             seeds=seeds,
             price_per_node_hour=price_per_node_hour,
             seed=seed,
-            progress=sys.stderr.isatty(),
+            progress=watched(),
             **{name: value for name, value in changes.items() if value is not None},
         )
         for count in workers
@@ -118,13 +107,15 @@ def compare(
         plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price_per_node_hour, chance=chance)
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
-    if output_format == "json":
-        told = [result.to_dict() for result in results]
-        click.echo(json.dumps(told[0] if len(told) == 1 and not plan else _told(told, plan), indent=1))
-    elif output_format == "csv":
-        click.echo(csv_text([{"workers": result.workers, **row} for result in results for row in result.to_rows()]))
+    told = [result.to_dict() for result in results]
+    if output_format == "table":
+        for number, one in enumerate((*results, *([plan] if plan else []))):
+            if number:
+                click.echo()
+            show(one, output_format)
     else:
-        click.echo("\n\n".join(repr(one) for one in (*results, *([plan] if plan else []))))
+        rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
+        show(Table(rows, told[0] if len(told) == 1 and not plan else _told(told, plan)), output_format)
 
 
 def _told(comparisons: list[dict[str, Any]], plan: StrategyPlan | None) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import click
 from ..checks import require_writable
 from ..errors import DataError
 from ..prediction import predict
+from .options import OneOf, format_option
+from .output import show, show_profile
 
 #: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
 DEMOS = {
@@ -19,13 +21,16 @@ DEMOS = {
 
 
 @click.command()
-@click.option("--framework", type=click.Choice(list(DEMOS)), default="tensorflow", show_default=True,
+@click.option("--framework", type=OneOf(list(DEMOS)), default="tensorflow", show_default=True,
               help="A parameter server and a worker, or data-parallel ranks.")  # fmt: skip
 @click.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
 @click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
+@format_option
 @click.pass_context
-def demo(ctx: click.Context, framework: str, model: str | None, steps: int | None, output: str) -> None:
+def demo(
+    ctx: click.Context, framework: str, model: str | None, steps: int | None, output: str, output_format: str
+) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
 
     TensorFlow trains a Keras model on a loopback parameter server and worker; PyTorch a module on one rank and then on
@@ -60,7 +65,9 @@ def demo(ctx: click.Context, framework: str, model: str | None, steps: int | Non
     save_figure(curve.plot(), picture)
     if framework == "torch":
         save_figure(plot_round(next(one for one in profile.rounds if one.ranks > 1)), written[-1])
-    click.echo(repr(profile))
-    click.echo("")
-    click.echo(repr(curve))
-    click.echo(f"\nwrote {', '.join(map(str, written[:-1]))} and {written[-1]}")
+    if output_format == "table":
+        show_profile(profile, output_format)
+        click.echo("")
+    show(curve, output_format)
+    wrote = f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}"
+    click.echo(f"\n{wrote}" if output_format == "table" else wrote, err=output_format != "table")

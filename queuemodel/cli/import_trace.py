@@ -10,7 +10,8 @@ from ..adapters import pytorch, tensorflow
 from ..checks import require_writable
 from ..errors import DataError
 from ..training.job import TOLD
-from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE
+from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE, format_option
+from .output import show_profile
 
 
 @click.command()
@@ -22,10 +23,16 @@ from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE,
 @CONGESTION_CONTROL
 @BUFFER
 @click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@click.option("--workers", type=COUNT, help="That trained meanwhile.  [default: those in the traces]")
+@click.option("--workers", type=COUNT, show_default="those in the traces", help="That trained meanwhile.")
 @click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")
+@format_option
 def import_trace(
-    folders: tuple[str, ...], output: str, parameter_bytes: float | None, workers: int | None, **job: Any
+    folders: tuple[str, ...],
+    output: str,
+    parameter_bytes: float | None,
+    workers: int | None,
+    output_format: str,
+    **job: Any,
 ) -> None:
     """Make a profile from recorded traces.
 
@@ -36,8 +43,8 @@ def import_trace(
 
     \b
     Examples:
-      queuemodel import-trace traces/ --batch-size 32 --bandwidth 10Gbit/s -o profile.json
-      queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o profile.json
+      queuemodel import-trace traces/ --batch-size 32 --bandwidth 1GB/s -o p.json
+      queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o p.json
     """
     require_writable(output)
     whole = None if parameter_bytes is None else round(parameter_bytes)
@@ -52,7 +59,7 @@ def import_trace(
     else:
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
-    click.echo(repr(profile))
+    show_profile(profile, output_format)
 
 
 def _refuse(given: dict[str, object], traces: str) -> None:

@@ -12,21 +12,9 @@ from ..measuring import next_measurement as which_next
 from ..prediction import load, measured_besides
 from ..training import Profile, Throughput
 from ..units import readable_rate
-from .options import (
-    BANDWIDTH,
-    BUFFER,
-    CONGESTION_CONTROL,
-    COUNT,
-    COUNTS,
-    INNER_SHARE,
-    MEASURED,
-    POSITIVE,
-    SEED,
-    THROUGHPUTS,
-    Runs,
-    csv_text,
-    format_option,
-)
+from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, COUNTS, POSITIVE, Runs, format_option
+from .output import show
+from .questions import INTERVALS, MEASUREMENTS, METHOD, PROFILE
 
 
 def _told(**options: Any) -> Iterator[str]:
@@ -41,27 +29,24 @@ def _told(**options: Any) -> Iterator[str]:
 
 
 @click.command()
-@click.argument("profile", type=click.Path(dir_okay=False))
+@PROFILE
 @click.option("--workers", type=COUNTS, default="16", show_default=True, help="Where the interval is to be narrow.")
 @click.option(
     "--run",
     "runs",
     type=Runs(measured=False),
     multiple=True,
-    help="To choose from: 4, or 4@5Gbit/s on other links; may be repeated.  [default: a few cheap ones]",
+    help="To choose from: 4, or 4@5Gbit/s on other links; may be repeated.",
+    show_default="a few cheap ones",
 )
-@click.option(
-    "--method", type=click.Choice(["auto", "mva", "trace"]), default="auto", show_default=True, help="As for predict."
-)
-@THROUGHPUTS
-@MEASURED
+@METHOD
+@MEASUREMENTS
 @click.option("--parameter-servers", type=COUNT, help="Of the machines asked about; runs are on the profiled ones.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Likewise, like 10Gbit/s.")
 @click.option("--accelerator-speed", type=POSITIVE, help="Likewise.")
 @CONGESTION_CONTROL
 @BUFFER
-@click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the interval.")
-@click.option("--seed", type=SEED, default=0, show_default=True)
+@INTERVALS
 @format_option
 def next_measurement(
     profile: str,
@@ -79,7 +64,7 @@ def next_measurement(
     \b
     Examples:
       queuemodel next-measurement profile.json --workers 16
-      queuemodel next-measurement profile.json --workers 8,16 --measured 2=1.63 --run 1 --run 4
+      queuemodel next-measurement profile.json --measured 2=1.63 --run 1 --run 4
     """
     data = load(profile)
     found = which_next(
@@ -89,7 +74,4 @@ def next_measurement(
         source=" ".join([profile, *_told(**options)]),
         **options,
     )
-    if output_format == "json":
-        click.echo(found.to_json())
-    else:
-        click.echo(csv_text(found.to_rows()) if output_format == "csv" else repr(found))
+    show(found, output_format)

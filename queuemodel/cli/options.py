@@ -1,15 +1,13 @@
-"""Option types and checks that several commands share."""
+"""Types of options, and the options that all kinds of commands share."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from ..checks import require_count, require_number, require_seed, require_share
+from ..checks import nearest, require_count, require_number, require_seed, require_share
 from ..errors import DataError, QueueModelError
 from ..training.job import CONGESTION_CONTROLS
 from ..units import parse_bandwidth, parse_duration, parse_size
@@ -29,6 +27,21 @@ class Quantity(click.ParamType):
             return self.parse(value)
         except QueueModelError as error:
             self.fail(str(error), param, ctx)
+
+
+class OneOf(click.Choice):
+    """One of several names; a wrong one is told the nearest, by other words for them too (``called``)."""
+
+    def __init__(self, names: Sequence[str], called: Mapping[str, str] | None = None) -> None:
+        super().__init__(names)
+        self.called = called
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself."""
+        if value not in self.choices:
+            near = nearest(value, self.choices, called=self.called)
+            self.fail(f"{value!r} is not one of {', '.join(self.choices)}{near}", param, ctx)
+        return str(value)
 
 
 #: More machines or customers than this are a typing mistake.
@@ -57,6 +70,28 @@ class Counts(click.ParamType):
         if counts[0] < 1 or counts[-1] > LARGEST:
             self.fail(f"{value!r}: numbers must be 1 to {LARGEST:,}", param, ctx)
         return counts
+
+
+class EachWorker(click.ParamType):
+    """A value of each worker in turn, the last one of all that follow: ``10Gbit/s*3,1Gbit/s``."""
+
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name, self.parse = f"{name}[*COUNT],...", parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Callable[[int], list[float]]:
+        """From a number of workers to the value of each."""
+        if not isinstance(value, str):
+            return value
+        told: list[float] = []
+        try:
+            for part in value.split(","):
+                one, times, count = part.partition("*")
+                told += [self.parse(one)] * (require_count(_whole(count), "count", most=LARGEST) if times else 1)
+        except QueueModelError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        return lambda workers: (told + told[-1:] * workers)[:workers]
 
 
 class Runs(click.ParamType):
@@ -102,13 +137,15 @@ def _real(text: str) -> float | str:
 
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
+DURATION_OR_NONE = Quantity("duration", lambda text: 0.0 if text.strip() in ("0", "0s") else parse_duration(text))
 SIZE = Quantity("size", parse_size)
 COUNTS = Counts()
 COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
 COUNT_OR_NONE = Quantity("count", lambda text: require_count(_whole(text), "it", least=0, most=LARGEST))
 DATASET_SIZE = Quantity("count", lambda text: require_count(_whole(text), "it", most=10**15))
+SPEEDS = EachWorker("speed", lambda text: require_number(_real(text), "it", positive=True))
+BANDWIDTHS = EachWorker("bandwidth", parse_bandwidth)
 SEED = Quantity("seed", lambda text: require_seed(_whole(text), "it"))
-NUMBER = Quantity("number", lambda text: require_number(_real(text), "it"))
 POSITIVE = Quantity("number", lambda text: require_number(_real(text), "it", positive=True))
 SHARE = Quantity("share", lambda text: require_share(_real(text), "it"))
 INNER_SHARE = Quantity("share", lambda text: require_share(_real(text), "it", open_ended=True))
@@ -116,35 +153,36 @@ INNER_SHARE = Quantity("share", lambda text: require_share(_real(text), "it", op
 #: What a picture's name may end in.
 PICTURES = (".png", ".svg", ".pdf")
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: Usage that is longer does not fit beside its help.
+LONGEST_USAGE = 30
+
+
+def one_of(
+    flag: str, names: Sequence[str], help: str = "", called: Mapping[str, str] | None = None, **settings: Any
+) -> Decorator:
+    """An option that takes one of several names, which stand in its usage, or in its help where they are many."""
+    many = len("|".join(names)) > LONGEST_USAGE
+    told = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
+    return click.option(
+        flag, type=OneOf(names, called), help=told or None, metavar="NAME" if many else None, **settings
+    )
+
+
+def together(*options: Decorator) -> Decorator:
+    """Options that go together, as one decorator; help lists them in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 format_option = click.option(
-    "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
+    "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
 )
-
-
-CONGESTION_CONTROL = click.option(
-    "--congestion-control", type=click.Choice(CONGESTION_CONTROLS), help="TCP's in the hosts, for the simulation."
-)
+CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts, for the simulation.")
 BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")
-
-
-THROUGHPUTS = click.option(
-    "--throughputs",
-    type=click.Path(dir_okay=False),
-    multiple=True,
-    help="Measured besides: a CSV, or a profile of several workers; may be repeated.",
-)
-MEASURED = click.option(
-    "--measured",
-    type=Runs(measured=True),
-    multiple=True,
-    help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
-)
-
-
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV with a header."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue().rstrip("\n")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from statistics import mean
 
 import click
 
 from ..adapters.tensorflow.children.serve import serve
 from ..errors import DataError
-from .options import DURATION
+from ..training import Profile
+from .options import DURATION, OneOf, format_option
+from .output import show_profile
 
 __all__ = ["profile", "serve"]
 
@@ -25,15 +28,15 @@ LIVE = {
 
 @click.command()
 @click.argument("model")
-@click.option("--framework", type=click.Choice(["tensorflow", "torch"]), default="tensorflow", show_default=True,
+@click.option("--framework", type=OneOf(["tensorflow", "torch"]), default="tensorflow", show_default=True,
               help="Which one trains.")  # fmt: skip
-@click.option("--strategy", type=click.Choice([SERVERS, RANKS]),
+@click.option("--strategy", type=OneOf([SERVERS, RANKS]),
               help="A parameter server and a worker, or two ranks. [default: async-ps; torch: all-reduce]")  # fmt: skip
 @click.option("--steps", type=int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
 @click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
 @click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
 @click.option("--noise-steps", type=int, help="All-reduce: for the gradient noise scale, two ranks.  [default: 10]")
-@click.option("--style", type=click.Choice(["graph", "strategy"]),
+@click.option("--style", type=OneOf(["graph", "strategy"]),
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
 @click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
@@ -44,9 +47,16 @@ LIVE = {
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="profile.json", show_default=True)
+@format_option
 @click.pass_context
 def profile(
-    ctx: click.Context, model: str, framework: str, strategy: str | None, output: str, **settings: object
+    ctx: click.Context,
+    model: str,
+    framework: str,
+    strategy: str | None,
+    output: str,
+    output_format: str,
+    **settings: object,
 ) -> None:
     """Train MODEL for a short while on this machine, or on two, and record where its time goes.
 
@@ -60,10 +70,10 @@ def profile(
     \b
     Examples:
       queuemodel profile mlp --steps 30 -o mlp.json
-      queuemodel profile train:make_model --style strategy --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
+      queuemodel profile train:make --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
       queuemodel profile mlp --strategy all-reduce -o mirrored.json
-      queuemodel profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o ddp.json
-      queuemodel profile --framework torch train:make --master 10.0.0.5:2222 --rank 0 -o ddp.json
+      queuemodel profile --framework torch train:make -o ddp.json
+      queuemodel profile --framework torch train:make --master host:2222 --rank 0
     """
     from ..adapters.live.interrupts import Interrupted
 
@@ -85,16 +95,19 @@ def profile(
     if recorded is None:
         click.echo("rank 0 has what this rank recorded, and writes the profile")
         return
-    click.echo(repr(recorded))
-    for untraced in recorded.throughputs:
+    show_profile(recorded, output_format)
+    for remark in [*_remarks(recorded, noise=given.get("noise_steps") != 0), f"wrote {output}"]:
+        click.echo(remark, err=output_format != "table")
+
+
+def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
+    """What to know of the run besides its profile: what tracing cost, and the noise of gradients."""
+    for untraced in profile.throughputs:
         ranks, plain = untraced.workers, untraced.workers / untraced.steps_per_second
-        times = [one.round_time for one in recorded.rounds if one.ranks == ranks] or recorded.values("step_time")
+        times = [one.round_time for one in profile.rounds if one.ranks == ranks] or profile.values("step_time")
         step = "a step" if ranks == 1 else f"a step of {ranks} ranks"
-        click.echo(
-            f"\nwithout tracing {step} takes {plain:.4g} s; tracing makes it {mean(times) / plain - 1:+.0%} longer"
-        )
-    if noise := recorded.noise_scale():
-        click.echo(f"\ngradient noise scale {noise}")
-    elif recorded.rounds and given.get("noise_steps") != 0:
-        click.echo("\nno gradient noise recorded: both ranks trained on the same examples; let each draw its own")
-    click.echo(f"wrote {output}")
+        yield f"\nwithout tracing {step} takes {plain:.4g} s; tracing makes it {mean(times) / plain - 1:+.0%} longer"
+    if scale := profile.noise_scale():
+        yield f"\ngradient noise scale {scale}"
+    elif profile.rounds and noise:
+        yield "\nno gradient noise recorded: both ranks trained on the same examples; let each draw its own"

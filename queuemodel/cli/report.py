@@ -12,12 +12,12 @@ from ..prediction import load
 from ..reporting import SUFFIXES
 from ..training import Profile, TrainingModel
 from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE
-from .predict import _curve, _prediction_options
+from .predict import predicted
+from .questions import PREDICTION
 
 
 @click.command()
-@_prediction_options
-@click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker.")
+@PREDICTION
 @click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The page to write (.html).")
 @click.option("--show", "shown", type=COUNT, help="Number of workers that the page begins with.")
 @click.option("--epochs", type=POSITIVE, help="Passes over the data set.  [default: 1]")
@@ -44,14 +44,14 @@ def report(
 
     \b
     Example:
-      queuemodel report profile.json -o report.html --epochs 90 --deadline 12h --price 2.50
+      queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
     """
     require_writable(output, suffixes=SUFFIXES)
     data = load(profile)
     stepped = isinstance(data, Profile) and bool(data.steps)
     if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
         options["method"] = "mva"
-    curve = _curve(profile, **options)
+    curve = predicted(profile, **options)
     model, following = curve.model, None
     if isinstance(model, TrainingModel) and model.waiting is None:
         following = next_measurement(model, int(curve.workers[-1]), source=profile)

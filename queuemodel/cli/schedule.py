@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import click
 
 from ..checks import require_writable
-from ..results import text_table
-from .options import COUNT, NUMBER, PICTURES, POSITIVE, SEED, SHARE, csv_text, format_option
+from .options import (
+    COUNT,
+    DURATION,
+    DURATION_OR_NONE,
+    PICTURES,
+    POSITIVE,
+    SEED,
+    SHARE,
+    Decorator,
+    format_option,
+    one_of,
+    together,
+)
+from .output import Table, show, watched
 
 POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
@@ -26,48 +37,82 @@ class Scheduled(Protocol):
         """One record per job."""
 
 
+def cluster_options(restart_seconds: str) -> Decorator:
+    """What the cluster does to its jobs, with the time that a restart takes unless it is told."""
+    return together(
+        click.option("--restart-seconds", type=DURATION_OR_NONE, default=restart_seconds, show_default=True,
+                     help="Without progress after each change of an allocation."),
+        click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
+                     help="The same at a job's first start."),
+        click.option("--interval", "decision_interval", type=DURATION,
+                     help="Between decisions; at every arrival and end unless given."),
+        click.option("--mean-time-to-failure", type=DURATION, help="Of one node, like 30d; none fails unless given."),
+        click.option("--checkpoint-seconds", type=DURATION,
+                     help="Between checkpoints: a failed job goes back to its last, or to its start."),
+        click.option("--nodes-per-machine", type=COUNT, help="Nodes stand in machines of so many."),
+        click.option("--spread-speed", type=POSITIVE,
+                     help="Relative speed of a job on more machines than it needs, 0 to 1."),
+    )  # fmt: skip
+
+
 @click.command()
-@click.option("--workload", type=click.Path(), required=True, help="Jobs, one per row (docs/reference/workload-csv).")
+@click.option(
+    "--workload",
+    type=click.Path(dir_okay=False),
+    required=True,
+    help="Jobs, one per row (docs/reference/workload-csv).",
+)
 @click.option("--nodes", type=COUNT, required=True, help="Of the cluster.")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
-@click.option("--restart-seconds", type=NUMBER, default=0.0, show_default=True, help="Per change of an allocation.")
-@click.option("--interval", type=POSITIVE, help="Seconds between decisions; at every arrival and end unless given.")
+@cluster_options(restart_seconds="0")
 @click.option("--warmup", type=SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
-@click.option("--plot", type=click.Path(), help="Draw nodes over time (one policy) or response times (several).")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False), help="Draw nodes over time (one policy) or response times (several)."
+)
 def schedule(
     workload: str,
     nodes: int,
     policies: tuple[str, ...],
-    restart_seconds: float,
-    interval: float | None,
     warmup: float,
     seed: int,
     output_format: str,
     records: bool,
     plot: str | None,
+    **machines: Any,
 ) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
     \b
-    Example:
-      queuemodel schedule --workload jobs.csv --nodes 64 --policy fifo --policy rank-priced --plot nodes.png
+    Examples:
+      queuemodel schedule --workload jobs.csv --nodes 64 --policy fifo
+      queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced
+        --mean-time-to-failure 30d --checkpoint-seconds 10min --plot nodes.png
     """
     require_writable(plot, suffixes=PICTURES)
-    from ..scheduling import Cluster, policy_named, simulate
+    from tqdm import tqdm
+
+    from ..scheduling import Cluster, Schedule, policy_named, simulate
     from ..scheduling.workloads import read_workload
     from ..speeds import curve_of
 
     named = {text: policy_named(text) for text in policies}
-    cluster = Cluster(nodes, restart_seconds=restart_seconds, decision_interval=interval)
+    cluster = Cluster(nodes, **_given(machines))
     jobs = read_workload(workload, nodes=nodes, predicted=curve_of)
     history = plot is not None and len(named) == 1
-    schedules = {
-        text: simulate(jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history)
-        for text, policy in named.items()
-    }
+    schedules: dict[str, Schedule] = {}
+    with tqdm(total=len(named) * len(jobs), unit="job", disable=not watched(), leave=False) as bar:
+        for text, policy in named.items():
+            before = len(schedules) * len(jobs)
+
+            def ended(count: int, before: int = before) -> None:
+                bar.update(before + count - bar.n)
+
+            schedules[text] = simulate(
+                jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history, progress=ended
+            )
     if plot is not None:
         from ..drawing import save_figure
         from ..scheduling.figures import plot_nodes, plot_response_times
@@ -83,78 +128,83 @@ def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_fo
         raise click.UsageError("--records goes with --format json or csv")
     rows = {name: schedule.to_rows() for name, schedule in schedules.items()}
     entries = {name: {"jobs": len(rows[name]), **schedule.summary()} for name, schedule in schedules.items()}
-    if output_format == "json":
-        if records:
-            entries = {name: {**entry, "records": rows[name]} for name, entry in entries.items()}
-        click.echo(json.dumps({"nodes": nodes, "policies": entries}, indent=1))
-    elif records:
-        click.echo(csv_text([{"policy": name, **row} for name in rows for row in rows[name]]))
-    elif output_format == "csv":
-        click.echo(csv_text([{"policy": name, **entry} for name, entry in entries.items()]))
-    else:
-        table = [{"policy": name, **{key: entry[key] for key in _SHOWN}} for name, entry in entries.items()]
-        click.echo(text_table(table, digits=6))
+    table = [{"policy": name, **{key: entry[key] for key in _SHOWN}} for name, entry in entries.items()]
+    whole = {name: entry | ({"records": rows[name]} if records else {}) for name, entry in entries.items()}
+    every = [{"policy": name, **row} for name in rows for row in (rows[name] if records else [entries[name]])]
+    show(Table(every, {"nodes": nodes, "policies": whole}, table, digits=6), output_format)
 
 
 @click.command("schedule-study")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
 @click.option("--load", "loads", type=POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
-@click.option(
-    "--kinds", type=click.Choice(["example", "measured"]), default="example", show_default=True, help="Of job."
-)
+@one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
 @click.option("--nodes", type=COUNT, default=64, show_default=True)
 @click.option("--jobs", "length", type=COUNT, default=500, show_default=True, help="Per replication.")
 @click.option("--replications", type=COUNT, default=5, show_default=True)
-@click.option("--arrivals", type=click.Choice(["poisson", "bursty", "regular"]), default="poisson", show_default=True)
-@click.option("--restart-seconds", type=NUMBER, default=30.0, show_default=True)
+@one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
+@cluster_options(restart_seconds="30")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
-@click.option("--output", type=click.Path(), help="Write every run as JSON.")
-@click.option("--plot", type=click.Path(), help="Draw response time against load.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Write every run as JSON.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw response time against load.")
 @format_option
-def schedule_study(policies: tuple[str, ...], **options: Any) -> None:
+def schedule_study(
+    policies: tuple[str, ...],
+    loads: tuple[float, ...],
+    kinds: str,
+    nodes: int,
+    length: int,
+    replications: int,
+    arrivals: str,
+    seed: int,
+    workers: int,
+    backend: str | None,
+    output: str | None,
+    plot: str | None,
+    output_format: str,
+    **machines: Any,
+) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.
 
     \b
     Example:
-      queuemodel schedule-study --policy equi --policy rank-priced --load 0.5 --load 0.9 --workers -1
+      queuemodel schedule-study --policy equi --policy rank-priced --load 0.8
     """
-    require_writable(options["plot"], suffixes=PICTURES)
-    require_writable(options["output"])
+    require_writable(plot, suffixes=PICTURES)
+    require_writable(output)
     from ..scheduling import Cluster, policy_named
     from ..scheduling.streams import Stream, example_kinds, measured_kinds
     from ..scheduling.study import sweep
 
     named = [policy_named(text) for text in dict.fromkeys(policies)]
-    nodes = options["nodes"]
-    kinds = measured_kinds if options["kinds"] == "measured" else example_kinds
+    found = (measured_kinds if kinds == "measured" else example_kinds)(most=nodes)
     study = sweep(
-        Stream(kinds(most=nodes), jobs=options["length"], nodes=nodes, arrivals=options["arrivals"]),
+        Stream(found, jobs=length, nodes=nodes, arrivals=arrivals),
         named,
-        loads=tuple(dict.fromkeys(options["loads"])),
-        cluster=Cluster(nodes, restart_seconds=options["restart_seconds"]),
-        replications=options["replications"],
-        seed=options["seed"],
-        n_jobs=options["workers"],
-        backend=options["backend"],
-        progress=True,
+        loads=tuple(dict.fromkeys(loads)),
+        cluster=Cluster(nodes, **_given(machines)),
+        replications=replications,
+        seed=seed,
+        n_jobs=workers,
+        backend=backend,
+        progress=watched(),
     )
     if not study.runs:
         raise click.Abort
-    if options["output"]:
-        study.to_json(options["output"])
-    if options["plot"]:
+    if output:
+        study.to_json(output)
+    if plot:
         from ..drawing import save_figure
         from ..scheduling.figures import plot_sweep
 
-        save_figure(plot_sweep(study), options["plot"])
-    if options["output_format"] == "json":
-        click.echo(study.to_json())
-    elif options["output_format"] == "csv":
-        click.echo(csv_text(study.to_rows()))
-    else:
-        click.echo(text_table(study.table("mean_response_time", "efficiency", "mean_restarts")))
+        save_figure(plot_sweep(study), plot)
+    shown = study.table("mean_response_time", "efficiency", "mean_restarts")
+    show(Table(study.to_rows(), study.to_dict(), shown), output_format)
     if not study.complete:
         click.echo(f"queuemodel: interrupted; {len(study.runs)} runs had ended", err=True)
         raise click.exceptions.Exit(130)
+
+
+def _given(machines: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in machines.items() if value is not None}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 import numpy as np
 
 from ..errors import ModelError
-from ..network import Network, Solution
-from ..results import text_table
+from ..network import Network
 from ..solvers import asymptotic_bounds, saturation_population
 from ..solvers import solve as solve_network
-from .options import COUNTS, csv_text, format_option
+from .options import COUNTS, format_option
+from .output import Table, show
 
 
 @click.command()
@@ -34,7 +33,8 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
     if model.classes:
         if population is not None:
             raise ModelError(f"{network}: its classes have populations of their own; leave --population out")
-        _print_classes(solve_network(model), output_format)
+        solved = solve_network(model)
+        show(solved if output_format != "csv" else Table(solved.class_rows()), output_format)
         return
     if population is None:
         raise ModelError(f"{network}: --population is needed, like 8 or 1:100")
@@ -54,23 +54,13 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
             for measure in ("utilization", "queue_length", "residence_time"):
                 row[f"{measure}[{station['station']}]"] = station[measure]
         rows.append(row)
-    if output_format == "json":
-        saturation = saturation_population(model)
-        document = {
-            "name": model.name,
-            "solver": solution.solver,
-            "exact": solution.exact,
-            "bottleneck": solution.bottleneck,
-            "saturation_population": saturation if saturation < float("inf") else None,
-            **{name: [row[name] for row in rows] for name in rows[0]},
-        }
-        click.echo(json.dumps(document, indent=1))
-    else:
-        click.echo(csv_text(rows) if output_format == "csv" else text_table(rows))
-
-
-def _print_classes(solution: Solution, output_format: str) -> None:
-    if output_format == "json":
-        click.echo(solution.to_json())
-    else:
-        click.echo(csv_text(solution.class_rows()) if output_format == "csv" else repr(solution))
+    saturation = saturation_population(model)
+    document = {
+        "name": model.name,
+        "solver": solution.solver,
+        "exact": solution.exact,
+        "bottleneck": solution.bottleneck,
+        "saturation_population": saturation if saturation < float("inf") else None,
+        **{name: [row[name] for row in rows] for name in rows[0]},
+    }
+    show(Table(rows, document), output_format)

@@ -126,6 +126,11 @@ def fit(  # type: ignore[misc]  # the settings are those below
     return replace(fit_workers(profile, **measured), waiting=half)
 
 
+def recorded_strategy(data: object) -> Strategy:
+    """How the job trained when it was profiled; asynchronously where throughputs alone do not tell."""
+    return "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
+
+
 def require_numbers(strategy: str, numbers: dict[str, int | None], where: str) -> None:
     """Refuse a number that belongs to another strategy."""
     for name, number in numbers.items():

@@ -7,10 +7,11 @@ from typing import Any
 from ..checks import require_choice, require_count
 from ..errors import ModelError
 from ..traces.result import SimulatedRun
+from ..traces.runs import slowdowns
 from ..traces.simulate import simulate as simulate_operations
 from ..training.profile import Profile
 from .all_reduce import AllReduceModel
-from .fit import STRATEGIES, Strategy, require_numbers
+from .fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
 from .from_steps import rounds_of_steps
 from .half import NUMBERS, HalfSynchronous
 from .round_changes import OWN
@@ -38,6 +39,7 @@ def simulate(
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> SimulatedRun | SimulatedRounds:
     """Simulate a training job of so many workers, operation by operation or round by round.
@@ -57,8 +59,11 @@ def simulate(
     confidence : float
     k, backup_workers, staleness_bound : int, optional
         Numbers of the strategy, see `queuemodel.prediction.predict`.
+    progress : bool
+        Show a progress bar on standard error, of a simulation of operations.
     **settings
-        Of `queuemodel.traces.simulate`, or what-ifs of `AllReduceModel.what_if`.
+        Of `queuemodel.traces.simulate`, and ``accelerator_speed`` and ``worker_speeds`` of `trace_runs` in place of
+        its ``slowdown``; or what-ifs of `AllReduceModel.what_if`.
 
     Raises
     ------
@@ -71,8 +76,7 @@ def simulate(
     >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
     4
     """
-    if strategy is None:
-        strategy = "all-reduce" if profile.rounds and not profile.steps else "async-ps"
+    strategy = strategy or recorded_strategy(profile)
     require_choice(strategy, "simulate: strategy", STRATEGIES)
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "simulate")
@@ -85,6 +89,9 @@ def simulate(
         raise ModelError(f"simulate: no simulation has strategy {strategy!r}; ask `predict`, or for one of {known}")
     if wrong := sorted(OWN & set(settings)):
         raise ModelError(f"simulate: {wrong[0]} is a question for strategy 'all-reduce', not {strategy!r}")
+    if {"accelerator_speed", "worker_speeds"} & set(settings):
+        speed, speeds = settings.pop("accelerator_speed", 1.0), settings.pop("worker_speeds", None)
+        settings["slowdown"] = slowdowns(require_count(workers, "simulate: workers"), speeds, speed)[:workers]
     if strategy != "async-ps":
         half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
         half.require_workers([require_count(workers, "simulate: workers")])
@@ -95,5 +102,5 @@ def simulate(
             settings["backup_workers"] = workers - number if strategy == "k-sync" else number
     return simulate_operations(
         profile, workers=workers, synchronization=SYNCHRONIZATIONS[strategy], steps=steps, seed=seed,  # type: ignore[arg-type]
-        confidence=confidence, **settings,
+        confidence=confidence, progress=progress, **settings,
     )  # fmt: skip

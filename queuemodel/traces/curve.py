@@ -132,7 +132,10 @@ def trace_curve(
     busiest, last = float(D[-1].max()), runs[-1][0].settings
     how = (last["policy"], last["synchronization"], name)
     relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
-    lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
+    if settings.get("worker_bandwidth") is None:
+        lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
+    else:  # the first worker's link tells nothing of the others'
+        lower, upper = np.full(len(X), np.nan), np.maximum(X, 1 / D.max(axis=1))
     return replace(
         fitted,
         steps_per_second=X,

@@ -61,7 +61,7 @@ def trace_runs(
     progress : bool
         Show a progress bar on standard error.
     worker_speeds : iterable of float, optional
-        Relative to the profiled worker, the first of them used for few workers.
+        Relative to the profiled worker, the first of them used for few workers; so with ``worker_bandwidth``.
     accelerator_speed : float
         Of all workers, relative to the profiled one's.
     parameter_servers, bandwidth, policy, sharding, links, **settings
@@ -82,7 +82,7 @@ def trace_runs(
     if jobs != -1:
         require_count(jobs, "trace_runs: jobs")
     require_seed(seed, "trace_runs: seed")
-    slowdown = _slowdown(counts[-1], worker_speeds, accelerator_speed)
+    slowdown = slowdowns(counts[-1], worker_speeds, accelerator_speed)
     graphs = prepare(
         profile,
         parameter_servers=parameter_servers,
@@ -94,6 +94,9 @@ def trace_runs(
     operations = len(graphs.steps.kind) / len(profile.steps)
     total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
     seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    links_of = settings.pop("worker_bandwidth", None)
+    if links_of is not None and len(links_of) < counts[-1]:
+        raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
     kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
     networks = [mechanism.settings for mechanism in kind.mechanisms()]
@@ -105,6 +108,7 @@ def trace_runs(
             steps=max(20, -(-total // (n * replications))),
             seed=int(s),
             slowdown=slowdown[:n],
+            worker_bandwidth=None if links_of is None else links_of[:n],
             **own,
             **networks[i % len(networks)],
         )
@@ -116,7 +120,7 @@ def trace_runs(
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
 
 
-def _slowdown(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:
+def slowdowns(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:
     """What the computations of each worker take longer, by its speed relative to the profiled one's."""
     require_number(accelerator_speed, "trace_runs: accelerator_speed", positive=True)
     speeds = [1.0] * workers if worker_speeds is None else list(worker_speeds)

@@ -52,6 +52,7 @@ def simulate(
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
+    progress: bool = False,
 ) -> SimulatedRun:
     """
     Simulate distributed training operation by operation.
@@ -111,6 +112,8 @@ def simulate(
         and the one that it is in when the run ends.
     confidence : float
         Of the interval around the throughput.
+    progress : bool
+        Show a progress bar on standard error.
 
     Returns
     -------
@@ -146,6 +149,8 @@ def simulate(
     >>> round(simulate(profile, workers=1, steps=100).throughput, 3)
     1.429
     """
+    from tqdm import tqdm
+
     from .kernel.loop import run  # compiled by numba, which takes long to import
 
     require_count(workers, "simulate: workers", most=MOST_WORKERS)
@@ -191,9 +196,11 @@ def simulate(
     state = _at_start(graphs, rules, starts=starts, worker_bandwidth=worker_bandwidth, kept_steps=trace_steps)
     target = steps * (workers - backup_workers)
     events = max(100, EVENTS // state.queued.size)
-    while state.count[DONE] < target:
-        if not run(graphs.steps, state, rules, rng, target, events):
-            raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
+    with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
+        while state.count[DONE] < target:
+            if not run(graphs.steps, state, rules, rng, target, events):
+                raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
+            bar.update(int(state.count[DONE]) - bar.n)
     settings = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
     return SimulatedRun.from_state(state, profile=graphs.profile, settings=settings, confidence=confidence)
 

@@ -39,7 +39,7 @@ class Parameter:
         """The parameter as a row of a table."""
         return {
             "parameter": self.name,
-            "value": self.value,
+            "value": None if math.isnan(self.value) else self.value,
             "standard_error": None if math.isnan(self.standard_error) else self.standard_error,
             "unit": self.unit,
             "origin": self.origin,

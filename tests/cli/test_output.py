@@ -1,6 +1,10 @@
 """Where the output goes: a reader that left, a disk that is full, and numbers that no command takes."""
 
+import csv
+import io
+import json
 import os
+import re
 import subprocess
 import sys
 
@@ -16,6 +20,8 @@ CURVE = "workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n"
 WORK = {
     "predict": ["throughputs.csv", "--workers", "1:4"],
     "plan": ["throughputs.csv", "--min-efficiency", "0.5"],
+    "fit": ["throughputs.csv"],
+    "next-measurement": ["throughputs.csv", "--workers", "8", "--run", "1", "--run", "6"],
     "solve": ["network.json", "--population", "1:4"],
     "schedule": ["--workload", "jobs.csv", "--nodes", "4", "--policy", "fifo"],
     "schedule-study": ["--policy", "fifo", "--nodes", "4", "--jobs", "5", "--replications", "1", "--load", "0.5"],
@@ -27,6 +33,42 @@ def files(tmp_path, monkeypatch):
     for name, content in (("network.json", NETWORK), ("jobs.csv", JOBS), ("throughputs.csv", CURVE)):
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
+
+
+def printed(capsys, *arguments):
+    """What a command that succeeds writes to standard output."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    assert stop.value.code in (0, None)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in sorted(COMMANDS))], ids=str)
+def test_help_fits_a_terminal_of_80_columns(arguments, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["queuemodel"])
+    assert max(map(len, printed(capsys, *arguments).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("command", WORK)
+def test_tables_fit_the_terminal(command, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = printed(capsys, command, *WORK[command]).splitlines()
+    assert columns / 2 < max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_every_format_holds_the_same(command, capsys):
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, command, *WORK[command], "--format", "csv"))))
+    document = json.loads(printed(capsys, command, *WORK[command], "--format", "json"), parse_constant=no_number)
+    told = set(re.findall(r"-?\d+\.\d{6,}(?:e-?\d+)?", json.dumps(document)))
+    assert rows
+    assert {cell for row in rows for cell in row.values() if re.fullmatch(r"-?\d+\.\d{6,}(?:e-?\d+)?", cell)} <= told
+
+
+def no_number(name):
+    raise AssertionError(f"{name} is no JSON")
 
 
 def printing_to(path, arguments, monkeypatch, capsys):
@@ -97,7 +139,7 @@ def test_a_reader_that_left_is_no_traceback():
         ("solve", "--population", "5:1", "the range is empty"),
         ("schedule", "--seed", "-1", "whole number of at least 0, got -1"),
         ("schedule", "--policy", "greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
-        ("schedule", "--interval", "inf", "finite and > 0"),
+        ("schedule", "--interval", "inf", "duration must be a number > 0"),
         ("schedule-study", "--workers", "0", "whole number of at least 1, got 0"),
         ("schedule-study", "--backend", "foo", "backend 'foo' cannot be used"),
         ("schedule-study", "--seed", "-1", "whole number of at least 0, got -1"),

@@ -19,7 +19,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_rounds_of_ranks(run, tmp_path):
-    done = run("ddp-alexnet-40.json", "--workers", "4", "--steps", "20", "--format", "json", "--trace", "t.json",
+    done = run("ddp-alexnet-40.json", "--workers", "4", "--steps", "20", "--format", "json", "--chrome-trace", "t.json",
                "--plot", "round.png")  # fmt: skip
     truth = simulate(example_profile("ddp-alexnet-40"), workers=4, steps=20)
     assert json.loads(done.stdout)["rows"][0]["steps_per_second"] == truth.throughput
@@ -28,7 +28,7 @@ def test_rounds_of_ranks(run, tmp_path):
 
 
 def test_operations_of_workers(run, tmp_path):
-    words = ("alexnet-60.json", "--workers", "2", "--steps", "10", "--strategy", "sync-ps", "--trace", "t.json")
+    words = ("alexnet-60.json", "--workers", "2", "--steps", "10", "--strategy", "sync-ps", "--chrome-trace", "t.json")
     assert "sync" in run(*words).stdout
     kinds = {event.get("cat") for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]}
     assert {"fetch", "compute", "push"} <= kinds
@@ -38,7 +38,7 @@ def test_operations_of_workers(run, tmp_path):
     ("words", "match"),
     [
         (("alexnet-60-throughputs.csv", "--workers", "2"), "throughputs alone cannot be simulated"),
-        (("alexnet-60.json", "--workers", "2", "--plot", "a.png"), "use --trace"),
+        (("alexnet-60.json", "--workers", "2", "--plot", "a.png"), "use --chrome-trace"),
         (("alexnet-60.json", "--workers", "2", "--scheme", "ddp"), "scheme is a question for strategy 'all-reduce'"),
         (("ddp-alexnet-40.json", "--workers", "2", "--parameter-servers", "2"), "no change of all-reduce"),
         (("ddp-alexnet-40.json", "--workers", "2", "--plot", "a.gif"), "must end in"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ...checks import nearest, require_choice
 from ...errors import ModelError
 from .base import Policy
 from .goodput import Goodput
@@ -50,16 +51,14 @@ def policy_named(text: str) -> Policy:
     GreedyGain(floor=0.7, power=1.0)
     """
     name, _, rest = text.partition(":")
-    if name.strip() not in POLICIES:
-        raise ModelError(f"policy: must be one of {', '.join(POLICIES)}, got {name!r}")
-    make = POLICIES[name.strip()]
+    make = POLICIES[require_choice(name.strip(), "policy:", POLICIES)]
     knobs = {field.name for field in dataclasses.fields(make)}  # type: ignore[arg-type]
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         knob, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or knob not in knobs:
             allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
-            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}")
+            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{nearest(knob, knobs)}")
         if knob in given:
             raise ModelError(f"policy {name!r}: {knob} is given twice")
         given[knob] = _value(value)

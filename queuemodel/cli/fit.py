@@ -1,0 +1,63 @@
+"""``queuemodel fit``: what a profile tells about a job, parameter by parameter."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import click
+
+from ..errors import ModelError
+from ..placements import PlacedStep, fit_placements
+from ..prediction import load, measured_besides
+from ..results import Result
+from ..strategies import fit as fit_job
+from ..strategies.fit import Strategy, recorded_strategy
+from ..training import Profile, Throughput
+from ..training.throughputs import traced_throughput
+from .options import SEED, format_option
+from .output import show
+from .questions import FORM, MEASUREMENTS, PROFILE, STRATEGY
+
+
+@click.command()
+@PROFILE
+@STRATEGY
+@FORM
+@MEASUREMENTS
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@format_option
+def fit(
+    profile: str,
+    strategy: Strategy | None,
+    form: str,
+    throughputs: tuple[str, ...],
+    measured: tuple[tuple[int, float | None, float], ...],
+    output_format: str,
+    **options: Any,
+) -> None:
+    """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
+
+    PROFILE is what predict takes.
+
+    \b
+    Examples:
+      queuemodel fit profile.json
+      queuemodel fit profile.json --measured 4=1.74 --format json
+      queuemodel fit throughputs.csv --strategy all-reduce
+    """
+    data = load(profile)
+    besides = measured_besides(data, throughputs, measured)
+    model: Result
+    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
+        if besides or strategy not in (None, "all-reduce"):
+            raise ModelError(f"{profile}: holds steps by placement, which are fitted alone; leave the options out")
+        model = fit_placements(cast("list[PlacedStep]", data))
+    else:
+        model = fit_job(
+            cast("Profile | list[Throughput]", data),
+            strategy=strategy or recorded_strategy(data),
+            throughputs=[traced_throughput(m) if isinstance(m, Profile) else m for m in besides],
+            form=form,
+            **options,
+        )
+    show(model, output_format)

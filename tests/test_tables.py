@@ -1,0 +1,76 @@
+"""Rows as text: nothing is lost, and no line is longer than the terminal is wide."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queuemodel.tables import text_table
+
+WORDS = st.text("abcdefgh", min_size=1, max_size=9)
+NAMES = st.lists(WORDS, min_size=1, max_size=4).map("_".join)
+TEXTS = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
+VALUES = {
+    "text": TEXTS,
+    "number": st.floats(-1e9, 1e9).map(lambda x: float(f"{x:.4g}")),
+    "count": st.integers(0, 10**6),
+}
+
+
+@st.composite
+def tables(draw):
+    columns = draw(st.dictionaries(NAMES, st.sampled_from(sorted(VALUES)), min_size=1, max_size=12))
+    many = draw(st.integers(1, 4))
+    return [{name: draw(VALUES[kind]) for name, kind in columns.items()} for _ in range(many)]
+
+
+@settings(max_examples=30)
+@given(tables(), st.integers(40, 200))
+def test_every_line_fits_and_every_value_is_there(rows, width):
+    text = text_table(rows, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    shown = text.split()
+    for row in rows:
+        for name, value in row.items():
+            words = (
+                value.split()
+                if isinstance(value, str)
+                else [f"{value:.4g}" if isinstance(value, float) else str(value)]
+            )
+            assert set(words) <= set(shown)
+            assert set(name.split("_")) <= set(shown)
+
+
+@settings(max_examples=30)
+@given(tables())
+def test_what_fits_stays_as_it_is(rows):
+    wide = text_table(rows)
+    assert text_table(rows, width=max(map(len, wide.splitlines()))) == wide
+    assert text_table(rows, width=None) == wide
+
+
+def test_names_then_texts_take_several_lines():
+    rows = [{"goal": "cheapest within 1 h", "mean_response_time": 4.5, "note": "two words"}]
+    assert text_table(rows, width=40).splitlines() == [
+        "                         mean",
+        "                     response",
+        "goal                     time  note",
+        "-------------------  --------  ---------",
+        "cheapest within 1 h       4.5  two words",
+    ]
+    assert text_table(rows, width=30).splitlines()[3:] == [
+        "--------  --------  ---------",
+        "cheapest       4.5  two words",
+        "within 1",
+        "h",
+    ]
+
+
+@pytest.mark.parametrize(("second", "repeated"), [("fifo", ["load", "policy"]), (2.0, ["load"])])
+def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, repeated):
+    rows = [{"load": 0.5, "policy": second} | {f"figure_{k}": k + 0.25 for k in range(9)}]
+    blocks = text_table(rows, width=40).split("\n\n")
+    assert len(blocks) > 1
+    for block in blocks:
+        assert [block.splitlines()[-1].split()[k] for k in range(len(repeated))] == [
+            f"{rows[0][name]:.4g}" if isinstance(rows[0][name], float) else rows[0][name] for name in repeated
+        ]
