@@ -32,7 +32,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.network import read_jmva, write_jmva
 from queuemodel.prediction import predict
-from queuemodel.scheduling import FIFO, simulate
+from queuemodel.scheduling import FIFO, Goodput, simulate
 from queuemodel.scheduling.workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_workload
 from queuemodel.traces.curve import trace_throughput
 
@@ -208,6 +208,8 @@ def workload_files() -> dict[str, bytes]:
         "workload.csv": b"name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
         b"a,0,100,1:2.0 2:3.7 4:6.0,1,4,2,image,\nb,5,50,power 0.8 2.5,,,3,text,0.25\n",
         "epochs.csv": b"name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,2,1000,10,1:1 2:2\n",
+        "batches.csv": b"name,arrival_time,speeds,batch_size,noise_scales,steps\n"
+        b"a,0,32=1:4.0 2:6.0;64=1:2.2 2:4.0,64,500:32 500:inf,\nb,1,32=power 0.5 2.0;64=power 0.6 1.5,32,96,300\n",
         "philly.csv": b"timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09T07:00:55,100,8\n",
         "alibaba.csv": b"j1,worker,4,Terminated,100,400,600,29,50,V100\nj2,tensorflow,1,Failed,50,60,600,29,100,V100\n"
         b"j3,worker,2,Terminated,130,230,600,29,200,T4\n",
@@ -240,8 +242,9 @@ def check_workload(path: Path, _: bool) -> None:
     else:
         jobs = read_workload(path)
     least = max(job.least_nodes for job in jobs)
-    schedule = simulate(jobs, FIFO(), nodes=max(8, least, *(job.requested for job in jobs)))
-    positive(schedule.end - schedule.arrival, schedule.mean_response_time)
+    for policy in (FIFO(), Goodput()) if kind == "batches" else (FIFO(),):
+        schedule = simulate(jobs, policy, nodes=max(8, least, *(job.requested for job in jobs)))
+        positive(schedule.end - schedule.arrival, schedule.mean_response_time)
 
 
 def traces() -> dict[str, bytes]:

@@ -128,18 +128,19 @@ class BatchSizes:
         first = self.first
         table = [
             [size / first * statistical_efficiency(size, scales[size], first=first) for size in self.curves]
-            for _, scales in self._stretches
+            for _, scales in self.stretches
         ]
         return np.array(table)
 
     @property
-    def _stretches(self) -> tuple[tuple[float, dict[int, float]], ...]:
+    def stretches(self) -> tuple[tuple[float, dict[int, float]], ...]:
+        """Steps at the first batch size, and the noise scale by batch size, of each stretch."""
         return self.noise_scales  # type: ignore[return-value]
 
     def steps(self, batch_size: int) -> float:
         """Steps of the whole training at one batch size."""
         column = self.gains()[:, list(self.curves).index(batch_size)]
-        return float(sum(steps / gain for (steps, _), gain in zip(self._stretches, column.tolist(), strict=True)))
+        return float(sum(steps / gain for (steps, _), gain in zip(self.stretches, column.tolist(), strict=True)))
 
     def limit(self, nodes: int) -> int:
         """Most nodes that a job can use in a cluster of so many."""
@@ -179,7 +180,7 @@ class BatchSizes:
             )
         nodes = np.arange(least, most + 1)
         found, done = [], 0.0
-        for (steps, _), gain in zip(self._stretches, self.gains(), strict=True):
+        for (steps, _), gain in zip(self.stretches, self.gains(), strict=True):
             best = (gain[:, None] * seen).argmax(axis=0)
             runs, believed = ((gain[:, None] * speeds)[best, np.arange(most + 1)] for speeds in (true, seen))
             done += steps

@@ -1,6 +1,7 @@
 """Workload files, public formats and the command line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,7 @@ from queuemodel.cli.schedule import schedule, schedule_study
 from queuemodel.data import copy_examples, example_profile
 from queuemodel.errors import DataError, ModelError
 from queuemodel.prediction import predict
-from queuemodel.scheduling import FIFO, EndsEarly, Job, RankPriced, Workload, simulate
+from queuemodel.scheduling import FIFO, BatchSizes, EndsEarly, Goodput, Job, RankPriced, Workload, simulate
 from queuemodel.scheduling.streams import Stream, example_kinds
 from queuemodel.scheduling.workloads import (
     read_alibaba,
@@ -408,3 +409,89 @@ def test_speeds_from_a_profile_need_somebody_who_predicts(tmp_path):
         read_workload(tmp_path / "jobs.csv", nodes=4)
     with pytest.raises(DataError, match="need most_nodes"):
         read_workload(tmp_path / "jobs.csv", predicted=curve_of)
+
+
+BATCHES = "name,arrival_time,speeds,batch_size,noise_scales,steps,most_nodes,epochs,dataset_size\n"
+SPEEDS = "32=1:4.0 2:6.0;64=1:2.2 2:4.0 4:7.0"
+
+
+def batches(folder, cells):
+    path = folder / "jobs.csv"
+    path.write_text(BATCHES + cells + "\n")
+    return path
+
+
+def test_batch_sizes_are_read_as_they_are_made(tmp_path):
+    (read,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},64,500:32 500:1000,,,,"))
+    sizes = BatchSizes({32: {1: 4.0, 2: 6.0}, 64: {1: 2.2, 2: 4.0, 4: 7.0}}, [(500, 32.0), (500, 1000.0)])
+    made = Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=64, most_nodes=4)
+    assert (read.steps, read.most_nodes) == (made.steps, made.most_nodes)
+    for policy in (Goodput(), RankPriced()):
+        ends = [simulate(Workload([job]), policy, nodes=4).end[0] for job in (read, made)]
+        assert ends[0] == ends[1]
+
+
+def test_one_noise_scale_leaves_the_work_to_steps_or_epochs(tmp_path):
+    (steps,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},64,96,300,,,"))
+    (epochs,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},64,96,,,3,6400"))
+    assert steps.steps == pytest.approx(300)
+    assert epochs.steps == pytest.approx(300)
+    # a step of 64 examples does what 2 (96 + 32) / (96 + 64) of 32 do
+    assert steps.batch_sizes.steps(32) == pytest.approx(300 * 1.6)
+    (plain,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},64,inf,300,,,"))
+    assert plain.batch_sizes.steps(32) == pytest.approx(600)
+
+
+def test_most_nodes_hold_for_all_batch_sizes(tmp_path):
+    (far,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},32,96,300,,,"))
+    (near,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},32,96,300,3,,"))
+    assert (far.most_nodes, far.batch_sizes.limit(8)) == (2, 4)  # the user's table ends at two nodes
+    assert (near.most_nodes, near.batch_sizes.limit(8)) == (2, 3)
+
+
+def test_batch_sizes_survive_writing_and_reading(tmp_path):
+    rows = [f"a,0,{SPEEDS},32,500:32 500:inf,,,,", f"b,1,{SPEEDS},64,96,300,3,,", "c,2,power 0.5 2.0,,,40,,,"]
+    jobs = read_workload(batches(tmp_path, "\n".join(rows)))
+    write_workload(jobs, tmp_path / "again.csv")
+    again = read_workload(tmp_path / "again.csv")
+    for policy in (Goodput(), RankPriced()):
+        assert simulate(again, policy, nodes=6).end == pytest.approx(simulate(jobs, policy, nodes=6).end, rel=1e-12)
+    differing = BatchSizes({32: {1: 4.0}, 64: {1: 2.2}}, [(500, {32: 1.0, 64: 2.0})])
+    told = Job.adaptive("a", arrival_time=0, batch_sizes=differing, batch_size=64, most_nodes=1)
+    for job, words in (
+        (told, "noise scales that differ by batch size"),
+        (replace(told, curve={1: 5.0}), "none of its batch sizes"),
+        (replace(jobs.jobs[1], most_nodes=2), "user's batch size alone"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            write_workload(Workload([job]), tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (f"a,0,{SPEEDS},48,96,300,,,", r"batch_size must be one of \[32, 64\], whose speeds are given, got 48"),
+        (f"a,0,{SPEEDS},,96,300,,,", "batch_size"),
+        (f"a,0,{SPEEDS},64,,300,,,", "noise_scales"),
+        (f"a,0,{SPEEDS},64,500:,,,,", "noise_scales must be a number of examples, or"),
+        (f"a,0,{SPEEDS},64,500:32,300,,,", "leave steps and epochs empty"),
+        (f"a,0,{SPEEDS},64,96,,,,", "a job needs work"),
+        (f"a,0,{SPEEDS},64,-96,300,,,", "noise_scale must be finite and >= 0"),
+        ("a,0,32=1:4.0;32=1:2.0,32,96,300,,,", "batch size 32 stands twice"),
+        ("a,0,small=1:4.0,32,96,300,,,", "speeds by batch size must be such as"),
+        ("a,0,32=1:4.0;64=fast,32,96,300,,,", "speeds must be a table such as"),
+        ("a,0,1:4.0 2:6.0,,96,300,,,", "noise_scales go with speeds by batch size"),
+    ],
+)
+def test_senseless_batch_sizes_are_refused_in_one_line(tmp_path, cells, words):
+    with pytest.raises(DataError, match=rf"jobs\.csv: line 2: .*{words}") as caught:
+        read_workload(batches(tmp_path, cells))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_lets_a_policy_choose_batch_sizes(tmp_path):
+    rows = "\n".join(f"j{k},{60 * k},{SPEEDS},64,5000,2000,,," for k in range(3))
+    asked = ["--workload", str(batches(tmp_path, rows)), "--nodes", "6", "--format", "json"]
+    told = CliRunner().invoke(schedule, [*asked, "--policy", "goodput", "--policy", "rank-priced"])
+    found = {name: one["mean_response_time"] for name, one in json.loads(told.output)["policies"].items()}
+    assert found["goodput"] <= found["rank-priced"]

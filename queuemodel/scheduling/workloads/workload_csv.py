@@ -16,6 +16,8 @@ from ...training.curve import ThroughputCurve
 from ..curves import PowerLawCurve, TableCurve
 from ..ends import Completes, EndsEarly
 from ..jobs import Job, Workload, training_steps
+from .batch_columns import NOISE, has_batch_sizes, read_batch_sizes, told_batch_sizes
+from .speed_cells import read_speeds, told
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
 Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
@@ -23,7 +25,7 @@ Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
 REQUIRED = ("name", "arrival_time", "speeds")
 #: Instead of ``steps`` a job may have these three.
 PASSES = ("epochs", "dataset_size", "batch_size")
-OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability")
+OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability", NOISE)
 
 
 def read_workload(
@@ -36,7 +38,8 @@ def read_workload(
     ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
     (nodes to steps per second, linear in between), ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``), or
     ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.speeds.curve_of`) makes of a profile beside the
-    workload. Without ``most_nodes`` a table's largest node count is the most.
+    workload. Without ``most_nodes`` a table's largest node count is the most. A job that may choose its batch size has
+    such ``speeds`` for each, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with ``noise_scales`` and its user's ``batch_size``.
 
     Raises
     ------
@@ -65,22 +68,34 @@ def read_workload(
 
 
 def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> Job:
-    curve = _curve(row, folder, nodes, predicted)
+    text = row.text("speeds", most=100_000)
+    sizes = read_batch_sizes(row, text, _steps) if has_batch_sizes(text) else None
+    if sizes is None and row.given(NOISE):
+        raise DataError(f"{row.where}: noise_scales go with speeds by batch size; give these, or leave it empty")
+    if sizes is None:
+        curve: Callable[[float], float] = _curve(row, text, folder, nodes, predicted)
+    else:
+        curve = sizes.curves[row.count("batch_size")]
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
     if isinstance(curve, TableCurve):
-        most = int(curve.points[-1][0]) if most is None else most
+        last = int(curve.points[-1][0])
+        most = (
+            last if most is None else min(most, last) if sizes else most
+        )  # others of its batch sizes may reach further
         least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
         if least < curve.points[0][0] or most > curve.points[-1][0]:
             raise DataError(
                 f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the "
                 f"job may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
             )
+    work = _steps(row) if sizes is None else sizes.steps(row.count("batch_size"))
     try:
         return Job(
             row.text("name"),
             arrival_time=row.number("arrival_time", unit="seconds from the stream's start"),
-            steps=_steps(row),
+            steps=work,
             curve=curve,
+            batch_sizes=sizes,
             least_nodes=least,
             most_nodes=most,
             requested_nodes=row.count("requested_nodes", 0) or None,
@@ -93,7 +108,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
 
 def _steps(row: Row) -> float:
     if row.given("steps"):
-        if any(row.given(part) for part in PASSES):
+        if any(row.given(part) for part in PASSES if part != "batch_size" or not row.given(NOISE)):
             raise DataError(f"{row.where}: steps and {', '.join(PASSES)} are two ways to say one thing; give one")
         return row.number("steps", positive=True)
     if not all(row.given(part) for part in PASSES):
@@ -102,23 +117,12 @@ def _steps(row: Row) -> float:
     return training_steps(epochs, dataset, batch, row.where)
 
 
-def _curve(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> PowerLawCurve | TableCurve:
-    text = row.text("speeds", most=100_000)
+def _curve(
+    row: Row, text: str, folder: Path, nodes: int | None, predicted: Predicted | None
+) -> PowerLawCurve | TableCurve:
     if text.split()[0] == "profile":
         return _predicted(row, text.split()[1:], folder, row.count("most_nodes", 0) or nodes, predicted)
-    try:
-        if text.startswith("power"):
-            _, exponent, speed = text.split()
-            return PowerLawCurve(float(exponent), speed=float(speed))
-        pairs = [part.split(":") for part in text.split()]
-        return TableCurve([(int(nodes), float(speed)) for nodes, speed in pairs])
-    except ModelError as error:
-        raise DataError(f"{row.where}: speeds: {error}") from None
-    except ValueError:
-        raise DataError(
-            f"{row.where}: speeds must be a table such as '1:2.0 2:3.7', 'power EXPONENT SPEED' or 'profile FILE', "
-            f"got {text[:60]!r}"
-        ) from None
+    return read_speeds(row, text)
 
 
 def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predicted: Predicted | None) -> TableCurve:
@@ -145,9 +149,12 @@ def write_workload(workload: Workload, path: str | os.PathLike[str], *, nodes: i
         When a curve must be tabulated but neither bound is given, or an end law has no column.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, (*REQUIRED, *OPTIONAL), lineterminator="\n")
+    rows = [_fields(job, nodes) for job in workload]
+    chosen = any(job.batch_sizes is not None for job in workload)
+    columns = (*REQUIRED, *OPTIONAL, "batch_size") if chosen else (*REQUIRED, *OPTIONAL[:-1])
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_fields(job, nodes) for job in workload)
+    writer.writerows(rows)
     write_atomically(path, text.getvalue())
 
 
@@ -159,26 +166,20 @@ def _fields(job: Job, nodes: int | None) -> dict[str, Any]:
         chance = repr(job.end.probability)
     elif not isinstance(job.end, Completes):
         raise ModelError(f"job {job.name!r}: the file has no column for the end law {type(job.end).__name__}")
-    if isinstance(job.curve, PowerLawCurve):
-        speeds = f"power {job.curve.exponent!r} {job.curve.speed!r}"
+    most = job.most_nodes or nodes
+    tabulated = None if most is None else range(job.least_nodes, most + 1)
+    work: dict[str, Any]
+    if job.batch_sizes is None:
+        work = {"steps": repr(float(job.steps)), "speeds": told(job.curve, tabulated, f"job {job.name!r}")}
     else:
-        points = job.curve.points if isinstance(job.curve, TableCurve) else _tabulated(job, nodes)
-        speeds = " ".join(f"{int(n)}:{float(speed)!r}" for n, speed in points)
+        work = told_batch_sizes(job, job.batch_sizes, tabulated)
     return {
         "name": job.name,
         "arrival_time": repr(float(job.arrival_time)),
-        "steps": repr(float(job.steps)),
-        "speeds": speeds,
         "least_nodes": job.least_nodes,
         "most_nodes": job.most_nodes or "",
         "requested_nodes": job.requested_nodes or "",
         "kind": job.kind,
         "end_probability": chance,
+        **work,
     }
-
-
-def _tabulated(job: Job, nodes: int | None) -> list[tuple[int, float]]:
-    most = job.most_nodes or nodes
-    if most is None:
-        raise ModelError(f"job {job.name!r}: give nodes, up to which to tabulate its curve")
-    return [(n, job.curve(n)) for n in range(job.least_nodes, most + 1)]
