@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..descent import Descent
+from ..reporting import report_page
 from ..results import Result
 from ..training.parameters import normal_quantile
 from .figures import plot_losses
+from .reporting import comparison_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,6 +151,28 @@ class Comparison(Result):
         to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
         said = f"{self.workers} workers{to}, intervals of {self.confidence:.0%}"
         return f"{said}; {self.note}" if self.note else said
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One HTML file with the losses, the times to the target and their probabilities, which needs nothing else.
+
+        The page recomputes costs for another price, and says who arrives by a deadline.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it too (.html), whole or not at all.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        DataError
+            When it cannot be written.
+        """
+        return report_page("comparison", comparison_data(self), path=path)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Loss against time, a line for each strategy with its range over the seeds."""

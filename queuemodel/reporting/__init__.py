@@ -2,7 +2,7 @@
 
 A result gathers what its page shows as plain values (`reporting` beside it), and `report_page` puts them into one file
 with the scripts beside this module: network.js and plan.js give the same numbers as Python, chart.js draws, page.js has
-what all pages share, and curve.js lays out one.
+what all pages share, and curve.js and comparison.js each lay out one.
 """
 
 from .page import SUFFIXES, report_page

@@ -9,10 +9,10 @@ function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Round numbers from `low` to `high`; on a logarithmic axis powers of ten, or 1, 2 and 5 times these. */
+/** Round numbers from `low` to `high`; on a logarithmic axis powers of ten and, the less it spans, more between them. */
 function ticks(low, high, { log = false, whole = false, count = 6 } = {}) {
   if (log) {
-    const steps = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
+    const steps = high / low > 1000 ? [1] : high / low > 6 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
       found.push(...steps.map((step) => step * 10 ** power));
@@ -53,8 +53,11 @@ function drawChart(host, { title, x, y, marks, height = 340 }) {
     const clipped = ["band", "line", "bars"].includes(mark.kind) ? { "clip-path": `url(#${clip})` } : {};
     plot.append(svg("g", clipped, ...DRAW[mark.kind](mark, across, up, { left, width, floor })));
   }
+  let last = -Infinity;
   for (const value of ticks(x.low, x.high, { ...x, count: width / 90 })) {
     axes.append(svg("line", { x1: across(value), x2: across(value), y1: floor, y2: floor + 4 }));
+    if (across(value) - last < 7 * readable(value).length + 8) continue; // no room for its number
+    last = across(value);
     axes.append(text(across(value), floor + 17, readable(value), { "text-anchor": "middle" }));
   }
   if (y.names) {

@@ -1,0 +1,109 @@
+"""The report of a comparison: its page has Python's numbers, and is whole."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from queuemodel.comparison import compare
+from queuemodel.convergence import fit_convergence
+from queuemodel.data import example_profile
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return compare(
+        example_profile("ddp-alexnet-40"),
+        workers=4,
+        strategies=["sync", "local-sgd", "top-k"],
+        problem="least-squares",
+        steps=100,
+        seeds=3,
+        learning_rates=[0.1],
+        price_per_node_hour=2.5,
+    )
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Without a law, steps per second alone; with one, times of what is synchronous."""
+    profile = example_profile("ddp-alexnet-40")
+    law = fit_convergence([(32, [50_000, 52_000]), (128, [60_000, 61_000])])
+    about = {"workers": 4, "strategies": ["sync", "local-sgd"]}
+    return [compare(profile, **about), compare(profile, convergence=law, **about)]
+
+
+def numbers(rows):
+    """Costs; below 0 where a strategy never arrives."""
+    return [-1.0 if row["cost"] is None else row["cost"] for row in rows]
+
+
+def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, tmp_path):
+    path = tmp_path / "comparison.html"
+    trained.report(path)
+    browser.open(path)
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith("data:")] == [f"file://{path}"]
+    page = browser.run("return answer(settings)")
+    for row, shown in zip(trained.to_rows(), page, strict=True):
+        assert shown | {"cost": None} == row | {"cost": None}
+    assert numbers(page) == pytest.approx(numbers(trained.to_rows()), rel=1e-12)
+    dearer = replace(trained, price_per_node_hour=7.0)
+    field = browser.driver.find_element(By.ID, "price_per_node_hour")
+    field.send_keys(Keys.CONTROL + "a")
+    field.send_keys("7" + Keys.ENTER)
+    page = browser.run("return answer(settings)")
+    assert numbers(page) == pytest.approx(numbers(dearer.to_rows()), rel=1e-12)
+    assert numbers(page) != pytest.approx(numbers(trained.to_rows()), rel=1e-3)
+
+
+def test_who_arrives_by_the_deadline(browser, trained, tmp_path):
+    path = tmp_path / "comparison.html"
+    trained.report(path)
+    first = trained.to_rows()[0]
+    for deadline, expected in (
+        (first["seconds_low"] * 0.99, "no"),
+        (first["seconds"], "perhaps"),
+        (first["seconds_high"] * 1.01, "yes"),
+    ):
+        browser.open(path, f"#deadline={deadline}")
+        assert browser.run("return answer(settings)[0].in_time") == expected
+        assert "in time" in browser.run("return document.getElementById('strategies').textContent")
+
+
+def test_the_losses_are_those_of_the_runs(trained):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', trained.report())[1])
+    assert [one["strategy"] for one in data["losses"]] == [one.name for one in trained.rows]
+    for drawn, one in zip(data["losses"], trained.rows, strict=True):
+        assert drawn["seconds"][-1] == pytest.approx(one.descent.times[:, -1].mean(), rel=1e-4)
+        assert drawn["mean"][-1] == pytest.approx(one.descent.losses[:, -1].mean(), rel=1e-4)
+        assert drawn["least"][-1] <= drawn["mean"][-1] <= drawn["largest"][-1]
+
+
+def test_every_picture_has_a_name_and_a_table_whatever_is_known(browser, trained, told, tmp_path):
+    for comparison, pictures in ((trained, 2), (told[0], 1), (told[1], 1)):
+        path = tmp_path / "comparison.html"
+        page = comparison.report(path)
+        assert len(page.encode()) < 500_000
+        browser.open(path)
+        assert browser.complaints() == []
+        assert (
+            browser.run("return [...document.querySelectorAll('svg')].map((one) => !!one.ariaLabel)")
+            == [True] * pictures
+        )
+        assert browser.run(
+            "return [...document.querySelectorAll('section:has(svg)')].every((one) => one.querySelector('table'))"
+        )
+
+
+def test_a_strategy_can_be_hidden_by_keyboard(browser, trained, tmp_path):
+    path = tmp_path / "comparison.html"
+    trained.report(path)
+    browser.open(path)
+    drawn = "return document.querySelectorAll('#losses polyline').length"
+    before = browser.run(drawn)
+    browser.driver.find_element(By.CSS_SELECTOR, "input[type=checkbox]").send_keys(Keys.SPACE)
+    assert browser.run(drawn) == before - 1 == 2
