@@ -1,6 +1,7 @@
-"""The one way to compile a loop with numba: cached where a cache can be written, and right wherever it cannot.
+"""The one way to compile a loop: while the package is installed, or with numba when it is first called.
 
-Import it only inside functions: numba takes half a second to load.
+What numba compiles is cached where a cache can be written, and right wherever it cannot. Modules with compiled loops
+are imported only inside functions: numba takes half a second to load.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import njit
-
 Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+#: How the extension module is called that holds a folder's loops, compiled while the package is installed.
+AHEAD = "ahead"
 
 
 def compiled(**options: Any) -> Callable[[Loop], Loop]:
@@ -31,6 +34,7 @@ def compiled(**options: Any) -> Callable[[Loop], Loop]:
     >>> double(3)
     6
     """
+    from numba import njit
 
     def compile_later(function: Loop) -> Loop:
         dispatcher = njit(**options)(function)
@@ -45,6 +49,29 @@ def compiled(**options: Any) -> Callable[[Loop], Loop]:
         return dispatcher
 
     return compile_later
+
+
+def ready(module: str, name: str) -> Callable[..., Any]:
+    """
+    A loop as it was compiled while the package was installed (`queuemodel.traces.ahead`).
+
+    Without that, or when a source file of its folder has changed since, the loop of ``module`` itself, which numba
+    compiles.
+    """
+    folder, _, _ = module.rpartition(".")
+    sources = Path(__file__).parent.parent.joinpath(*folder.split("."))
+    try:
+        ahead = import_module(f"{folder}.{AHEAD}")
+    except ImportError:
+        ahead = None
+    if ahead is None or ahead.sources() != stamp(sources):
+        return getattr(import_module(module), name)
+    return getattr(ahead, name)
+
+
+def stamp(folder: Path) -> int:
+    """A number that changes when any source file of the folder does."""
+    return int(_digest(folder)[:15], 16)
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..checks import require_count, require_seed, require_share
+from ..compiled import ready
 from ..errors import ModelError
 from ..training.job import MOST_WORKERS, CongestionControl
 from ..training.profile import Profile
@@ -151,8 +152,7 @@ def simulate(
     """
     from tqdm import tqdm
 
-    from .kernel.loop import run  # compiled by numba, which takes long to import
-
+    run = ready("queuemodel.traces.kernel.loop", "run")
     require_count(workers, "simulate: workers", most=MOST_WORKERS)
     require_count(steps, "simulate: steps")
     require_count(trace_steps, "simulate: trace_steps", least=0, most=steps)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiler import fast
+from .compiler import entry, fast
 from .sharing import reshare
 from .state import ASK, DONE, RATES, START, START_STEP, TIMERS
 from .steps import ask, begin, begin_step, end_chunk, finish
 from .timers import next_timer
 
 
-@fast
+@entry
 def run(steps, s, rules, rng, target, events):
     """
     Go on for so many events, or until ``target`` steps are done (counted from the state's start).

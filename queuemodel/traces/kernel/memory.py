@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiler import fast
+from .compiler import entry, fast
 from .windows import PACKET, SHORT_TRIP, TIMEOUT
 
 GAIN, CYCLE = 1.25, 8
@@ -67,7 +67,7 @@ def remember(s, rules, now, seconds, d, rng):
             suffer(s, rules, now, seconds, d, w, k, rng)
 
 
-@fast
+@entry
 def suffer(s, rules, now, seconds, d, w, k, rng):
     """What happens to a flow in `seconds` because others share its link."""
     far = s.serving.shape[2] + w

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiler import fast
+from .compiler import entry, fast
 from .memory import remember
 from .state import FLOWS
 from .windows import acknowledge, grow, queue_up
@@ -84,7 +84,7 @@ def share(s, d, capped):
                     settle(s, d, w, k, level * s.estimate[d, w, k] * insistence(s, d, w, k))
 
 
-@fast
+@entry
 def reshare(s, rules, now, d, rng):
     """Bring the flows of direction ``d`` up to date and set their rates anew."""
     _, W, K = s.serving.shape

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiler import fast
+from .compiler import entry, fast
 from .state import FIRST, PACKET
 
 LEAST = 2 * PACKET
@@ -99,7 +99,7 @@ def queue_up(s, rules, d):
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
 
 
-@fast
+@entry
 def restart(s, rules, now, d, w, k):
     """Slow start after idleness; the request, if there is one, and the first packets wait in the queues."""
     s.silent[d, w, k] = now + standing(s, 1, w, k) + (standing(s, 0, w, k) if d == 0 else 0.0)

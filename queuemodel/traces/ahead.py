@@ -1,0 +1,59 @@
+"""The simulation's loop compiled while the package is installed: ``python -m queuemodel.traces.ahead MODULE.so``.
+
+Whoever installs the package then waits for numba, and nobody who uses it (`queuemodel.compiled.ready`).
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from ..compiled import AHEAD, stamp
+from ..data import example_profile
+from .contention import contentions
+from .kernel import loop
+from .kernel.state import new_state
+from .prepare import prepare
+from .rules import cluster_rules
+
+
+def arguments() -> tuple:
+    """What `simulate` calls the loop with; all simulations do so with the same types."""
+    graphs = prepare(example_profile())
+    kind, *_ = contentions(graphs.profile)
+    rules = cluster_rules(
+        workers=1,
+        policy=graphs.policy,
+        synchronization="async",
+        backup_workers=0,
+        staleness_bound=0,
+        slowdown=None,
+        straggler_probability=0.0,
+        straggler_slowdown=1.0,
+        **kind.settings,
+    )
+    state = new_state(graphs.steps, links=np.ones((2, graphs.parameter_servers + 1)), starts=np.zeros(1), rules=rules)
+    return graphs.steps, state, rules, np.random.default_rng(0), 1, 1
+
+
+def compile_to(path: Path) -> None:
+    """Compile the loop into an extension module (numba's `pycc`), which needs no numba when it is used."""
+    from numba import typeof, types
+    from numba.core.errors import NumbaPendingDeprecationWarning
+
+    warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
+    from numba.pycc import CC
+
+    sources = stamp(Path(loop.__file__).parent)
+    module = CC(AHEAD, source_module=loop)
+    module.output_dir, module.output_file = str(path.parent), path.name
+    module.export("run", types.boolean(*map(typeof, arguments())))(loop.run.py_func)
+    module.export("sources", types.int64())(lambda: sources)
+    module.compile()
+
+
+if __name__ == "__main__":
+    compile_to(Path(sys.argv[1]).resolve())

@@ -1,0 +1,28 @@
+"""What setup.cfg cannot say: the simulation's loop is compiled while the package is installed.
+
+Where that fails (no C compiler, no numba while building) the package works all the same: numba compiles the loop when
+it is first used.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
+
+
+class CompileAhead(build_ext):
+    def build_extension(self, ext):
+        path = Path(self.get_ext_fullpath(ext.name)).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "queuemodel.traces.ahead", path]
+        if subprocess.run(command, cwd=Path(__file__).parent).returncode:
+            raise CompileError("the simulation's loop will be compiled when it is first used")
+
+
+setup(
+    ext_modules=[Extension("queuemodel.traces.kernel.ahead", sources=[], optional=True)],
+    cmdclass={"build_ext": CompileAhead},
+)
