@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 
 .PHONY: demo test lint docs validate benchmark clean
 
-$(VENV)/.installed: setup.cfg pyproject.toml
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip

@@ -98,9 +98,9 @@ class Study(Result):
 
 def _interval(values: list[float], confidence: float) -> tuple[float, float]:
     """Mean and half-width by Student's t; the width of one value is not known (NaN)."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     level = (1 + require_share(confidence, "study: confidence", open_ended=True)) / 2
     n = len(values)
     spread = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return float(np.mean(values)), float(t.ppf(level, n - 1)) * spread if n > 1 else math.nan
+    return float(np.mean(values)), float(stdtrit(n - 1, level)) * spread if n > 1 else math.nan

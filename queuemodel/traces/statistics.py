@@ -49,7 +49,7 @@ def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) 
     rate, lower, upper : float
         Intervals per second; the bounds are 0 and infinity with fewer than two durations.
     """
-    from scipy import stats
+    from scipy.special import stdtrit
 
     rate = len(durations) / durations.sum()
     batches = min(batches, len(durations))
@@ -57,5 +57,5 @@ def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) 
         return rate, 0.0, np.inf
     length = len(durations) // batches
     means = durations[len(durations) - batches * length :].reshape(batches, length).mean(axis=1)
-    half = stats.t.ppf((1 + confidence) / 2, batches - 1) * means.std(ddof=1) / batches**0.5
+    half = stdtrit(batches - 1, (1 + confidence) / 2) * means.std(ddof=1) / batches**0.5
     return rate, 1 / (1 / rate + half), 1 / (1 / rate - half) if half * rate < 1 else np.inf

@@ -1,4 +1,4 @@
-"""The simulator's inner loop, compiled by numba when `simulate` first needs it (import `loop` only there).
+"""The simulator's inner loop, compiled while the package is installed (`traces.ahead`) or when it is first needed.
 
 Workers, servers, recorded steps and their operations are numbered. A *flow* is one connection in one direction: flow
 ``[0, w, k]`` carries server ``k``'s parameters to worker ``w``, flow ``[1, w, k]`` the worker's gradients back.
