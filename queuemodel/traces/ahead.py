@@ -50,7 +50,7 @@ def compile_to(path: Path) -> None:
     sources = stamp(Path(loop.__file__).parent)
     module = CC(AHEAD, source_module=loop)
     module.output_dir, module.output_file = str(path.parent), path.name
-    module.export("run", types.boolean(*map(typeof, arguments())))(loop.run.py_func)
+    module.export("run", types.boolean(*map(typeof, arguments())))(loop.run.py_func)  # type: ignore[attr-defined]
     module.export("sources", types.int64())(lambda: sources)
     module.compile()
 
