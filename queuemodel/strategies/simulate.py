@@ -24,6 +24,7 @@ SYNCHRONIZATIONS = {
     "sync-ps": "sync",
     "bounded-staleness": "bounded",
     "k-sync": "sync",
+    "k-async": "groups",
     "k-batch-async": "async",
 }
 
@@ -51,7 +52,7 @@ def simulate(
     workers : int
     strategy : str, optional
         ``"async-ps"``, ``"sync-ps"``, ``"bounded-staleness"``, ``"k-sync"`` (the late ones end their step before they
-        join again), ``"k-batch-async"`` (as asynchronous training, whose results are counted by k) or
+        join again), ``"k-async"``, ``"k-batch-async"`` (as asynchronous training, whose results are counted by k) or
         ``"all-reduce"``; what the profile recorded unless given.
     steps : int
         Of each worker on average; of synchronous training, rounds.
@@ -99,7 +100,7 @@ def simulate(
         if strategy == "bounded-staleness":
             settings["staleness_bound"] = number
         elif strategy != "k-batch-async":
-            settings["backup_workers"] = workers - number if strategy == "k-sync" else number
+            settings["backup_workers"] = workers - number if strategy in ("k-sync", "k-async") else number
     return simulate_operations(
         profile, workers=workers, synchronization=SYNCHRONIZATIONS[strategy], steps=steps, seed=seed,  # type: ignore[arg-type]
         confidence=confidence, progress=progress, **settings,

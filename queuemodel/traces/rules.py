@@ -9,11 +9,11 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_share
 from ..errors import ModelError
-from .kernel.state import ASYNC, BOUNDED, SYNC, Rules
+from .kernel.state import ASYNC, BOUNDED, GROUPS, SYNC, Rules
 from .policies import Policy, chunk_bytes
 
-Synchronization = Literal["async", "sync", "bounded"]
-MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED}
+Synchronization = Literal["async", "sync", "bounded", "groups"]
+MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS}
 
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
@@ -42,11 +42,12 @@ def cluster_rules(
     require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
     require_count(staleness_bound, "simulate: staleness_bound", least=0)
     for name, value, where in (
-        ("backup_workers", backup_workers, "sync"),
-        ("staleness_bound", staleness_bound, "bounded"),
+        ("backup_workers", backup_workers, ("sync", "groups")),
+        ("staleness_bound", staleness_bound, ("bounded",)),
     ):
-        if value and synchronization != where:
-            raise ModelError(f"simulate: {name} must be 0 unless synchronization is {where!r}, got {value!r}")
+        if value and synchronization not in where:
+            which = " or ".join(map(repr, where))
+            raise ModelError(f"simulate: {name} must be 0 unless synchronization is {which}, got {value!r}")
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
         chunk=float(chunk_bytes(policy)),

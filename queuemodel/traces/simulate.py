@@ -72,8 +72,9 @@ def simulate(
         Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
         another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
         use; TicTac's two orders.
-    synchronization : {"async", "sync", "bounded"}
-        Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest.
+    synchronization : {"async", "sync", "bounded", "groups"}
+        Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
+        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on.
     steps : int
         Of each worker on average; of a synchronous run, rounds.
     seed : int
@@ -90,7 +91,7 @@ def simulate(
     straggler_probability, straggler_slowdown : float
         A step's computations take `straggler_slowdown` times as long with this probability.
     backup_workers : int
-        Synchronous only: a round ends without the slowest so many gradients, which are dropped.
+        A round ends without the slowest so many gradients, which are dropped; in groups, they count in the next one.
     staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).

@@ -96,8 +96,14 @@ def test_one_verb_simulates_every_way_that_was_recorded():
     counted = simulate(steps, strategy="k-batch-async", k=2, **about)
     assert counted.throughput == free.throughput
     assert np.array_equal(simulate(steps, strategy="k-sync", k=3, **about).throughputs, late.throughputs)
+    each, pairs, group = (
+        simulate(steps, workers=3, steps=60 // k, seed=1, strategy="k-async", k=k).throughput for k in (1, 2, 3)
+    )
+    assert each == pytest.approx(free.throughput, rel=0.02)
+    assert group == pytest.approx(late.throughput, rel=0.02)
+    assert group < pairs
     for wrong, match in (
-        ({"strategy": "k-async", "k": 2}, "no simulation has strategy 'k-async'"),
+        ({"strategy": "k-batch-sync", "k": 2}, "no simulation has strategy 'k-batch-sync'"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),
         ({"k": 3}, "k is a question for strategy"),
         ({"latency": 1e-3}, "latency is a question for strategy 'all-reduce'"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from .compiler import fast
 from .state import (
     ASYNC,
+    BOUNDED,
     DELIVERED,
     DONE,
     DROPPED,
     FETCH_SPAN,
+    GROUPS,
     PUSH_SPAN,
     ROUND,
     SNAPSHOTS,
@@ -34,6 +36,8 @@ def end_step(steps, s, rules, now, w):
     s.step[w] += 1
     if rules.mode == ASYNC:
         go_on(steps, s, now, w)
+    elif rules.mode == GROUPS:
+        end_group(steps, s, rules, now, w)
     else:
         end_bounded(steps, s, rules, now, w)
 
@@ -62,14 +66,32 @@ def end_synchronous(steps, s, rules, now, w):
 
 
 @fast
+def end_group(steps, s, rules, now, w):
+    """Who has delivered goes on when enough others have; nothing is dropped."""
+    s.waiting[w] = True
+    s.count[DELIVERED] += 1
+    if s.count[DELIVERED] < len(s.step) - rules.backup:
+        return
+    s.count[DELIVERED] = 0
+    for v in range(len(s.step)):
+        if s.waiting[v]:
+            s.waiting[v] = False
+            go_on(steps, s, now, v)
+
+
+@fast
 def applies(steps, s, rules, w, at):
-    """Whether an update takes place: in a synchronous round once, when the last awaited gradient is there."""
-    if rules.mode != SYNC:
+    """Whether an update takes place: in a round or group once, when the last awaited gradient is there."""
+    if rules.mode == ASYNC or rules.mode == BOUNDED:
         return True
-    if s.step[w] < s.count[ROUND]:
+    if rules.mode == SYNC and s.step[w] < s.count[ROUND]:
         return False
     s.gathered[steps.variable[at]] += 1
-    return s.gathered[steps.variable[at]] == len(s.step) - rules.backup
+    if s.gathered[steps.variable[at]] != len(s.step) - rules.backup:
+        return False
+    if rules.mode == GROUPS:
+        s.gathered[steps.variable[at]] = 0
+    return True
 
 
 @fast

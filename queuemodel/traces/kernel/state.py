@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
-ASYNC, SYNC, BOUNDED = range(3)
+ASYNC, SYNC, BOUNDED, GROUPS = range(4)
 #: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
 
