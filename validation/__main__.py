@@ -47,7 +47,8 @@ those of measuring. Data-parallel series (PyTorch over gloo, and
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
 network is told by all its busy periods. `mirrored-resnet50-60-packs` was measured last, and predicted blind 13 to 20 %
 too fast; only its intervals were widened after ([why](explanation/all-reduce.md)).
-Cloud series are fitted on 1 to 4 workers, and judged on 5 to 8; the prior of these fits was learnt on them too, the section on few throughputs leaves them out.
+Cloud series are fitted on 1 to 4 workers, and judged on 5 to 8; the prior of these
+fits was learnt on them too, the section on few throughputs leaves them out.
 
 ![Predicted against measured throughput](images/validation.png)
 
