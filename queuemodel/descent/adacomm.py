@@ -8,8 +8,7 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from .compressors import WORD
-from .local import average
-from .strategy import Moment, Sent, State, Strategy, per_worker, sent
+from .strategy import Moment, Sent, State, Strategy, over_workers, per_worker, sent
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,9 @@ class AdaComm(Strategy):
         require_number(self.interval, "AdaComm: interval", unit="seconds", positive=True)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x, runs = per_worker(start, workers), len(start)
+        runs = len(start)
         return {
-            "x": x,
-            "anchor": start[:, None].copy(),
-            "moved": np.zeros_like(x),
+            "x": per_worker(start, workers),
             "local_steps": np.full(runs, self.initial_steps),
             "since": np.zeros(runs, int),
             "decided": np.zeros(runs),
@@ -47,13 +44,14 @@ class AdaComm(Strategy):
         }
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x = state["x"]
         if moment.number == 0:
-            state["first_loss"], state["first_rate"][0] = moment.loss(state["anchor"][:, 0]), moment.rate
-        state["moved"] += moment.rate * gradients
+            state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
+        gradients *= moment.rate
+        x -= gradients
         state["since"] += 1
-        np.subtract(state["anchor"], state["moved"], out=state["x"])
         meet = state["since"] >= state["local_steps"]
-        average(state, meet)
+        x[meet] = over_workers(x[meet])
         state["since"][meet] = 0
         due = meet & (moment.time - state["decided"] >= self.interval)
         if due.any():
@@ -62,7 +60,7 @@ class AdaComm(Strategy):
         return sent(len(gradients), bits, bits, met=meet)
 
     def _decide(self, state: State, due: np.ndarray, moment: Moment) -> None:
-        share = moment.loss(state["anchor"][:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
+        share = moment.loss(state["x"][:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
         wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
         before = state["local_steps"]
         chosen = np.where(wanted < before, wanted, np.ceil(before / 2))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import require_count
-from .strategy import Moment, Sent, State, Strategy, nothing, per_worker, whole
+from .strategy import Moment, Sent, State, Strategy, nothing, over_workers, per_worker, whole
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,14 @@ class LocalSGD(Strategy):
         require_count(self.local_steps, "LocalSGD: local_steps", least=1)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x = per_worker(start, workers)
-        return {"x": x, "anchor": start[:, None].copy(), "moved": np.zeros_like(x)}
+        return {"x": per_worker(start, workers)}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x = state["x"]
         gradients *= moment.rate
-        state["moved"] += gradients
         if (moment.number + 1) % self.local_steps:
-            np.subtract(state["anchor"], state["moved"], out=state["x"])
+            x -= gradients
             return nothing(len(gradients))
-        average(state, np.ones(len(gradients), bool))
+        apart = moment.number % self.local_steps  # else all are where the first is
+        x[:] = (over_workers(x) if apart else x[:, :1]) - over_workers(gradients)
         return whole(len(gradients), gradients.shape[-1])
-
-
-def average(state: State, runs: np.ndarray) -> None:
-    """All workers of these runs (bool, shape (S,)) go on from the mean of where they are."""
-    state["anchor"][runs] -= state["moved"][runs].mean(axis=1, keepdims=True)
-    state["moved"][runs] = 0.0
-    state["x"][runs] = state["anchor"][runs]

@@ -42,7 +42,10 @@ class LeastSquares(Problem):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogisticRegression(Problem):
-    """Multinomial logistic loss; targets are classes 0, 1, ...; strongly convex with ``regularization > 0``."""
+    """Multinomial logistic loss; targets are classes 0, 1, ...; strongly convex with ``regularization > 0``.
+
+    Parameters are those of one class after the other: features are then read and written as they lie in memory.
+    """
 
     classes: int = 2
 
@@ -55,11 +58,12 @@ class LogisticRegression(Problem):
         return self.features.shape[1] * self.classes
 
     def _scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
-        return features @ x.reshape(*x.shape[:-1], features.shape[-1], self.classes)
+        weights = x.reshape(*x.shape[:-1], self.classes, features.shape[-1])
+        return features @ np.swapaxes(weights, -1, -2)
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         miss = softmax_miss(self._scores(x, features), targets)
-        gradient = np.swapaxes(features, -1, -2) @ miss
+        gradient = np.swapaxes(miss, -1, -2) @ features
         return gradient.reshape(*gradient.shape[:-2], -1)
 
     def example_loss(self, x: np.ndarray) -> np.ndarray:
@@ -105,8 +109,8 @@ class Perceptron(Problem):
     def start(self, rng: np.random.Generator) -> np.ndarray:
         """Weights drawn with the variance of Glorot and Bengio (2010), biases 0."""
         p = self.features.shape[1]
-        first = rng.normal(0, np.sqrt(2 / (p + self.hidden)), (p, self.hidden))
-        second = rng.normal(0, np.sqrt(2 / (self.hidden + self.classes)), (self.hidden, self.classes))
+        first = rng.normal(0, np.sqrt(2 / (p + self.hidden)), (self.hidden, p))
+        second = rng.normal(0, np.sqrt(2 / (self.hidden + self.classes)), (self.classes, self.hidden))
         parts = first.ravel(), np.zeros(self.hidden), second.ravel(), np.zeros(self.classes)
         return np.concatenate(parts).astype(self.features.dtype)
 
@@ -114,17 +118,20 @@ class Perceptron(Problem):
         p, h, c = self.features.shape[1], self.hidden, self.classes
         first, bias, second, last = np.split(x, np.cumsum([p * h, h, h * c]), axis=-1)
         shape = x.shape[:-1]
-        return first.reshape(*shape, p, h), bias[..., None, :], second.reshape(*shape, h, c), last[..., None, :]
+        return first.reshape(*shape, h, p), bias[..., None, :], second.reshape(*shape, c, h), last[..., None, :]
+
+    def _active(self, features: np.ndarray, first: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return np.asarray(np.tanh(features @ np.swapaxes(first, -1, -2) + bias))
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         first, bias, second, last = self._layers(x)
-        active = np.tanh(features @ first + bias)
-        miss = softmax_miss(active @ second + last, targets)
-        back = (miss @ np.swapaxes(second, -1, -2)) * (1 - np.square(active))
+        active = self._active(features, first, bias)
+        miss = softmax_miss(active @ np.swapaxes(second, -1, -2) + last, targets)
+        back = (miss @ second) * (1 - np.square(active))
         parts = (
-            np.swapaxes(features, -1, -2) @ back,
+            np.swapaxes(back, -1, -2) @ features,
             back.sum(axis=-2),
-            np.swapaxes(active, -1, -2) @ miss,
+            np.swapaxes(miss, -1, -2) @ active,
             miss.sum(axis=-2),
         )
         shape = miss.shape[:-2]
@@ -132,7 +139,8 @@ class Perceptron(Problem):
 
     def example_loss(self, x: np.ndarray) -> np.ndarray:
         first, bias, second, last = self._layers(x)
-        return cross_entropy(np.tanh(self.features @ first + bias) @ second + last, self.targets)
+        scores = self._active(self.features, first, bias) @ np.swapaxes(second, -1, -2) + last
+        return cross_entropy(scores, self.targets)
 
 
 def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:

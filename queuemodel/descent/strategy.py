@@ -67,6 +67,13 @@ def per_worker(start: np.ndarray, workers: int) -> np.ndarray:
     return np.repeat(start[:, None], workers, axis=1)
 
 
+def over_workers(values: np.ndarray) -> np.ndarray:
+    """The mean over the workers, shape (S, n, d) to (S, 1, d); as ``mean`` to the bit, and faster."""
+    total = np.add.reduce(values, axis=1, keepdims=True)
+    total /= values.shape[1]
+    return np.asarray(total)
+
+
 def sent(
     runs: int, up: float | np.ndarray, down: float | np.ndarray, *, met: bool | np.ndarray = True, ahead: bool = False
 ) -> Sent:

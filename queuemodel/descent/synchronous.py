@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import require_share
-from .strategy import Moment, Sent, State, Strategy, whole
+from .strategy import Moment, Sent, State, Strategy, over_workers, whole
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SynchronousSGD(Strategy):
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         gradients *= moment.rate
-        change = gradients.mean(axis=1, keepdims=True)
+        change = over_workers(gradients)
         if self.momentum:
             state["v"] = change = self.momentum * state["v"] + change
         state["x"] -= change

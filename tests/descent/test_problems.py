@@ -46,7 +46,7 @@ def test_two_classes_are_the_logistic_loss_of_the_difference():
     A, y = np.array([[1.0, 2.0], [-1.0, 0.5]]), np.array([0, 1])
     problem = LogisticRegression(A, y)
     x = np.array([0.3, -0.2, 0.1, 0.7])
-    w = x.reshape(2, 2) @ [-1, 1]
+    w = [-1, 1] @ x.reshape(2, 2)
     expected = np.log1p(np.exp(-np.array([-1, 1]) * (A @ w))).mean()
     assert problem.loss(x) == pytest.approx(expected, rel=1e-12)
 
