@@ -17,7 +17,7 @@ from .output import show
 from .questions import INTERVALS, MEASUREMENTS, METHOD, PROFILE
 
 
-def _told(**options: Any) -> Iterator[str]:
+def told(**options: Any) -> Iterator[str]:
     """The options that `predict` has to be told as well."""
     text: dict[str, Callable[[Any], str]] = {
         "bandwidth": lambda rate: readable_rate(rate).replace(" ", ""),
@@ -71,7 +71,7 @@ def next_measurement(
         cast("Profile | list[Throughput]", data),
         throughputs=measured_besides(data, throughputs, measured),
         runs=[Run(n, bandwidth) for n, bandwidth, _ in runs] or None,
-        source=" ".join([profile, *_told(**options)]),
+        source=" ".join([profile, *told(**options)]),
         **options,
     )
     show(found, output_format)

@@ -11,6 +11,7 @@ from ..measuring import next_measurement
 from ..prediction import load
 from ..reporting import SUFFIXES
 from ..training import Profile, TrainingModel
+from .next_measurement import told
 from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE
 from .predict import predicted
 from .questions import PREDICTION
@@ -52,9 +53,11 @@ def report(
     if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
         options["method"] = "mva"
     curve = predicted(profile, **options)
-    model, following = curve.model, None
+    model, last, following = curve.model, int(curve.workers[-1]), None
     if isinstance(model, TrainingModel) and model.waiting is None:
-        following = next_measurement(model, int(curve.workers[-1]), source=profile)
+        following = next_measurement(
+            model, last, confidence=options["confidence"], source=" ".join([profile, *told(**options)])
+        )
     curve.report(
         output,
         profile=data if isinstance(data, Profile) else None,

@@ -128,7 +128,7 @@ function showAnswers(curve, at) {
     ["time to train", duration(time(X)), ends(duration, time), "time"],
     ["cost", readable(cost(X)), ends(readable, cost), "cost"],
   ];
-  const boxes = tiles.map(([name, value, more, id]) =>
+  const boxes = tiles.filter(([, value]) => value !== "-").map(([name, value, more, id]) =>
     h("div", { class: "tile" }, h("h3", {}, name), h("output", { id: `answer-${id}`, class: "value" }, value), h("p", {}, more)),
   );
   const percentage = percent(curve.confidence);
@@ -213,7 +213,7 @@ function layers(curve) {
       const busy = step.map((_, i) => sum(columns.map((k) => curve.utilization[i][k])) / curve.steps_per_second[i]);
       const service = curve.synchronous ? spent : spent.map((seconds, i) => Math.min(busy[i], seconds));
       add(kind, kind, service, false);
-      add(`${kind}, waiting`, kind, spent.map((seconds, i) => seconds - service[i]), true);
+      add(`${kind}, waiting`, kind, spent.map((seconds, i) => (seconds - service[i] > 1e-9 * seconds ? seconds - service[i] : 0)), true);
     }
   }
   return { step, found };
@@ -258,33 +258,29 @@ function showPlan(plan) {
   places.plan.replaceChildren(h("p", {}, words), rows.length ? table("Choices of workers", rows) : h("p", {}, "Nothing is asked."));
 }
 
-/** One recorded step: operations by kind; a transfer is dark since the one before it arrived, and light before. */
-function timeline(place) {
-  const { rows, step_time: stepTime, all } = data.operations;
-  const kinds = { fetch: "transmit link", compute: "worker", push: "receive link", update: "server update" };
-  const lanes = Object.keys(kinds);
-  const marks = lanes.map((kind, lane) => {
-    const own = rows.filter((row) => row[0] === kind);
-    const moved = kind === "fetch" || kind === "push";
-    const before = own.map((row, i) => {
-      const earlier = own.slice(0, i).filter((other) => other[5] === row[5]);
-      return moved && earlier.length ? Math.max(row[2], Math.min(earlier.at(-1)[3], row[3])) : row[2];
-    });
-    const [low, high] = [own.map((row) => row[2]), own.map((row) => row[3])];
-    const titles = own.map(([, name, from, to, bytes]) =>
-      `${name}: ${readable(from)} to ${readable(to)} s${bytes ? `, ${readable(bytes)} bytes` : ""}`);
-    const mark = { kind: "spans", y: own.map(() => lane), high, titles, color: data.look.places[kinds[kind]] };
-    return [...(moved ? [{ ...mark, low, class: "faint", share: 0.7 }] : []), { ...mark, low: before, label: kinds[kind] }];
+/** One recorded step or round: each span is dark since it began, and light since it was asked for. */
+function showTimeline(place) {
+  const { what, seconds, lanes, places: colors, spans } = data.timeline;
+  const marks = lanes.flatMap((name, lane) => {
+    const own = spans.filter((span) => span[0] === lane);
+    const titles = own.map(([, title, , from, to, bytes]) =>
+      `${title}: ${readable(from)} to ${readable(to)} s${bytes ? `, ${readable(bytes)} bytes` : ""}`);
+    const mark = { kind: "spans", y: own.map(() => lane), titles, color: data.look.places[colors[lane]] };
+    const [asked, begun, ended] = [2, 3, 4].map((column) => own.map((span) => span[column]));
+    const light = { ...mark, low: asked, high: ended, class: "faint", share: 0.7 };
+    return [...(asked.some((at, i) => at < begun[i]) ? [light] : []), { ...mark, low: begun, high: ended, label: name }];
   });
-  const high = Math.max(stepTime, ...rows.map((row) => row[3]));
   drawChart(place, {
-    title: `Timeline of one recorded step of ${readable(stepTime)} s; its operations are in the table below`,
-    x: { low: 0, high: 1.01 * high, label: "time since the step began (s)" },
-    y: { names: lanes.map((kind) => kinds[kind]) },
-    marks: marks.flat(),
-    height: 230,
+    title: `Timeline of one recorded ${what} of ${readable(seconds)} s; what it consists of is in the table below`,
+    x: { low: 0, high: 1.01 * Math.max(seconds, ...spans.map((span) => span[4])), label: "time since it began (s)" },
+    y: { names: lanes },
+    marks,
+    height: 80 + 38 * lanes.length,
   });
-  return rows.length < all ? `The ${rows.length} longest of ${all} operations.` : "";
+}
+
+function drawRecorded() {
+  if (data.timeline) showTimeline(document.getElementById("timeline"));
 }
 
 function layOut() {
@@ -303,14 +299,13 @@ function layOut() {
     section("Where a step's time goes", places.step),
     section("The plan", places.plan),
   ];
-  if (data.operations) {
+  if (data.timeline) {
+    const { what, note, lanes, spans } = data.timeline;
     const picture = h("div", { class: "figure", id: "timeline" });
-    const rows = data.operations.rows.map(([kind, name, from, to, bytes, server]) =>
-      ({ kind, name, "start (s)": from, "end (s)": to, bytes, server }));
-    const words = "A transfer is dark from the arrival before it on its link, light since it was asked for. ";
-    const note = h("p", {}, words);
-    parts.push(section("One recorded step", note, picture, folded("Table of its operations", table("Operations of the step", rows))));
-    page.timeline = () => { note.textContent = words + timeline(picture); };
+    const rows = spans.map(([lane, name, asked, begun, ended, bytes]) =>
+      ({ where: lanes[lane], name, "asked for (s)": asked, "began (s)": begun, "ended (s)": ended, bytes }));
+    const numbers = folded("Table of what it consists of", table(`One recorded ${what}`, rows));
+    parts.push(section(`One recorded ${what}`, h("p", {}, note), picture, numbers));
   }
   if (data.parameters.length) parts.push(section("Fitted parameters", table("What was fitted, and how far to trust it", data.parameters)));
   const said = data.about.map((one) => h("li", {}, one));
@@ -328,6 +323,9 @@ function layOut() {
 
 layOut();
 restore();
-if (page.timeline) page.timeline();
+drawRecorded();
 window.addEventListener("hashchange", restore);
-window.addEventListener("resize", () => { refresh(); if (page.timeline) page.timeline(); });
+window.addEventListener("resize", () => {
+  refresh();
+  drawRecorded();
+});

@@ -40,7 +40,7 @@ function table(caption, rows, show = {}) {
   const heads = names.map((name) => h("th", { scope: "col" }, name.replaceAll("_", " ")));
   const body = rows.map((row) => {
     const cells = names.map((name) => {
-      const kind = /^-?[\d.]+( %)?$/.test(row[name]) ? "number" : "words";
+      const kind = /^-?[\d.]+(e-?\d+)?( %)?$/.test(row[name]) ? "number" : "words";
       return h("td", { class: kind }, (show[name] || readable)(row[name]));
     });
     return h("tr", row.workers !== undefined && row.workers === table.marked ? { class: "marked" } : {}, ...cells);

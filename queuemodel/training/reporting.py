@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ..checks import LARGEST, require_choice, require_count, require_number, require_share
 from ..results import Result
 from .job import MOST_EXAMPLES
+from .timeline import timeline
 
 if TYPE_CHECKING:
     from .curve import ThroughputCurve
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 #: Questions that a page may begin with.
 QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
-
-#: More operations of a step would make the page too large: the longest are kept.
-MOST_OPERATIONS = 1000
 
 #: What every page of a curve has.
 FIELDS = (
@@ -75,7 +73,7 @@ def curve_data(
         "caption": curve.caption(),
         "parameters": model.to_rows() if model is not None else [],
         "about": _about(curve, profile),
-        "operations": _operations(profile),
+        "timeline": timeline(profile) if profile is not None else None,
         "next": {"caption": next_measurement.caption(), "rows": next_measurement.to_rows()}
         if next_measurement
         else None,
@@ -121,17 +119,3 @@ def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
         "fit, and the error of such models against recorded measurements; not machines unlike all of these."
     )
     return [one for one in said if one.strip(".")]
-
-
-def _operations(profile: Profile | None) -> dict[str, Any] | None:
-    """The first recorded step with operations: the longest of them, in the order of their ends."""
-    step = next((one for one in profile.steps if one.operations), None) if profile else None
-    if step is None:
-        return None
-    longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_OPERATIONS]
-    rows = sorted(longest, key=lambda one: (one.end, one.start))
-    return {
-        "step_time": step.step_time,
-        "all": len(step.operations),
-        "rows": [[one.kind, one.name, one.start, one.end, one.bytes, one.server] for one in rows],
-    }

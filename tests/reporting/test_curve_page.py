@@ -144,7 +144,15 @@ def test_it_opens_without_a_complaint_and_without_asking_for_anything(browser, w
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith("data:")] == [f"file://{path}"]
     headings = browser.run("return [...document.querySelectorAll('h2')].map((one) => one.textContent)")
-    for about in ("Throughput", "step's time", "plan", "recorded step", "parameters", "cannot know", "measure next"):
+    for about in (
+        "Throughput",
+        "step's time",
+        "plan",
+        "One recorded step",
+        "parameters",
+        "cannot know",
+        "measure next",
+    ):
         assert any(about in heading for heading in headings)
 
 

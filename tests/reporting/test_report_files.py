@@ -1,8 +1,10 @@
 """Reports as files: one file that needs nothing, whole or not at all, and what the command says."""
 
+import itertools
 import json
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,6 +12,9 @@ import queuemodel as qm
 from queuemodel.cli import main
 from queuemodel.data import copy_examples, example_profile
 from queuemodel.reporting.page import embedded
+from queuemodel.training.timeline import timeline
+
+POINTS = [qm.Throughput(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
 
 
 @pytest.fixture
@@ -120,3 +125,31 @@ def test_the_command(tmp_path, monkeypatch, capsys, arguments, status):
     else:
         assert written == {arguments[2]}
         assert told.out == f"{arguments[2]}: open it in a browser\n"
+
+
+def test_a_recorded_step_or_round_is_drawn_as_it_was():
+    told = timeline(example_profile("alexnet-60"))
+    step = example_profile("alexnet-60").steps[0]
+    assert {(one.name, one.start, one.end) for one in step.operations} == {
+        (name, asked, ended) for _, name, asked, _, ended, _ in told["spans"]
+    }
+    sent = [(begun, ended) for lane, _, _, begun, ended, _ in told["spans"] if lane == 0]
+    assert all(begun >= before for (_, before), (begun, _) in itertools.pairwise(sent))  # one link, one after the other
+    told = timeline(example_profile("ddp-alexnet-40"))
+    assert (told["what"], told["lanes"]) == ("round of 2 ranks", ["computation", "all-reduce"])
+    assert all(asked <= begun <= ended for _, _, asked, begun, ended, _ in told["spans"])
+    assert timeline(msgspec.structs.replace(example_profile("ddp-alexnet-40"), rounds=[], throughputs=POINTS)) is None
+
+
+def test_the_longest_operations_of_many_are_kept():
+    profile = example_profile("alexnet-60")
+    names = (f"{one.name}/{copy}" for copy in range(40) for one in profile.steps[0].operations)
+    many = [
+        msgspec.structs.replace(one, name=next(names), after=[])
+        for _ in range(40)
+        for one in profile.steps[0].operations
+    ]
+    steps = [msgspec.structs.replace(profile.steps[0], operations=many)]
+    told = timeline(msgspec.structs.replace(profile, steps=steps))
+    assert len(told["spans"]) == 1000
+    assert f"The 1000 longest of {len(many)} operations." in told["note"]
