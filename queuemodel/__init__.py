@@ -12,6 +12,7 @@ from .errors import (
     QueueModelError,
     QueueModelWarning,
 )
+from .instances import Instance, InstancePlan, plan_instances, read_instances
 from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .prediction import load, predict
@@ -80,6 +81,8 @@ __all__ = [
     "ExtrapolationWarning",
     "FitError",
     "ForkJoin",
+    "Instance",
+    "InstancePlan",
     "Job",
     "JobClass",
     "Linearizer",
@@ -126,9 +129,11 @@ __all__ = [
     "marginal_distribution",
     "noise_scale",
     "plan",
+    "plan_instances",
     "predict",
     "proportional_bounds",
     "queue_length_variance",
+    "read_instances",
     "read_jmva",
     "read_placements",
     "read_throughputs",

@@ -10,7 +10,7 @@ import difflib
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .checks import LARGEST, require_count, require_number, require_share
@@ -71,6 +71,17 @@ class Row:
         value = float(text) if _NUMBER.fullmatch(text) else text
         what = f"{self.where}: {column}"
         return require_number(value, what, positive=positive, largest=largest, unit=unit, error=DataError)
+
+    def quantity(self, column: str, parse: Callable[[str], float], *, largest: float = LARGEST) -> float | None:
+        """A number with its unit, as ``parse`` of `queuemodel.units` reads it; None where it is not given."""
+        if not self.given(column):
+            return None
+        what = f"{self.where}: {column}"
+        try:
+            value = parse(self.text(column))
+        except DataError as error:
+            raise DataError(f"{what}: {error}") from None
+        return require_number(value, what, positive=True, largest=largest, error=DataError)
 
     def count(self, column: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
         """A whole number, also when written ``4.0``, as tables with gaps are."""

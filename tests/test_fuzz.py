@@ -10,6 +10,7 @@ FILES = {
     "profile": 100,
     "csv": 100,
     "placements": 60,
+    "instances": 100,
     "network": 150,
     "jmva": 150,
     "workload": 150,

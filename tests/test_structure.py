@@ -24,7 +24,7 @@ LAYERS = [
     {"strategies"},
     {"placements"},
     {"prediction"},
-    {"comparison", "measuring"},
+    {"comparison", "instances", "measuring"},
     {"plotting", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]

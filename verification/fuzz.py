@@ -159,6 +159,22 @@ def networks() -> list[qm.Network]:
     ]
 
 
+def instance_files() -> dict[str, bytes]:
+    """Types of machine, with and without what is optional."""
+    return {
+        "full.csv": b"name,price,bandwidth,accelerator_speed,latency\na,0.2,60Mbit/s,1,50us\nb,0.75,1.25GB/s,4,\n",
+        "few.csv": b'name,price\n"a, b",2.5\nc,1\n',
+    }
+
+
+def check_instances(path: Path, _: bool) -> None:
+    """Types that are read have a price and, where they are told, links and accelerators."""
+    found = [
+        (one.price, one.bandwidth or 1.0, one.accelerator_speed, one.latency or 1.0) for one in qm.read_instances(path)
+    ]
+    positive(found)
+
+
 def network_files() -> dict[str, bytes]:
     """Their JSON."""
     return {f"{number}.json": network.to_json().encode() for number, network in enumerate(networks())}
@@ -302,6 +318,7 @@ FORMATS = {
     "profile": Format(profiles, check_profile),
     "csv": Format(tables, check_table),
     "placements": Format(placements, check_placements),
+    "instances": Format(instance_files, check_instances),
     "network": Format(network_files, check_network),
     "jmva": Format(jmva_files, check_jmva),
     "workload": Format(workload_files, check_workload),

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..checks import require_writable
+from ..instances import plan_instances, read_instances
 from ..prediction import load, measured_besides
 from ..prediction import predict as predict_curve
 from ..training import ThroughputCurve
@@ -16,16 +17,21 @@ from .output import show, watched
 from .questions import PREDICTION, asked
 
 
-def predicted(
+def _question(
     profile: str,
     throughputs: tuple[str, ...],
     measured: tuple[tuple[int, float | None, float], ...],
     **options: Any,
-) -> ThroughputCurve:
-    """The curve that the options of `PREDICTION` ask for."""
+) -> dict[str, Any]:
+    """The options of `PREDICTION` as arguments of `predict`."""
     data = load(profile)
     besides = measured_besides(data, throughputs, measured)
-    return predict_curve(data, throughputs=besides, progress=watched(), **asked(options, max(options["workers"])))
+    return {"data": data, "throughputs": besides, "progress": watched(), **asked(options, max(options["workers"]))}
+
+
+def predicted(profile: str, **options: Any) -> ThroughputCurve:
+    """The curve that the options of `PREDICTION` ask for."""
+    return predict_curve(**_question(profile, **options))
 
 
 @click.command()
@@ -66,30 +72,42 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
 )
 @click.option("--min-efficiency", type=POSITIVE, help="The most workers with at least this X(N) / (N X(1)).")
 @click.option("--min-marginal-speedup", type=POSITIVE, help="The most workers of which each still adds this speedup.")
+@click.option("--throughput", type=POSITIVE, help="Examples per second: the fewest workers that reach it.")
+@click.option(
+    "--instances",
+    type=click.Path(dir_okay=False),
+    help="Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.",
+)
 @format_option
 def plan(
     output_format: str,
+    instances: str | None,
     epochs: float | None,
     dataset_size: int | None,
     deadline: float | None,
     price_per_node_hour: float | None,
     min_efficiency: float | None,
     min_marginal_speedup: float | None,
+    throughput: float | None,
     **options: Any,
 ) -> None:
-    """Choose the number of workers for a deadline, a price or an efficiency.
+    """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
     \b
-    Example:
+    Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
+      queuemodel plan profile.json --epochs 90 --deadline 12h --instances types.csv
     """
-    chosen = plan_workers(
-        predicted(**options),
-        epochs=epochs,
-        dataset_size=dataset_size,
-        deadline=deadline,
-        price_per_node_hour=price_per_node_hour,
-        min_efficiency=min_efficiency,
-        min_marginal_speedup=min_marginal_speedup,
-    )
-    show(chosen, output_format)
+    goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
+    goal |= {"deadline": deadline, "throughput": throughput}
+    others: dict[str, Any] = {
+        "price_per_node_hour": price_per_node_hour,
+        "min_efficiency": min_efficiency,
+        "min_marginal_speedup": min_marginal_speedup,
+    }
+    if instances is None:
+        show(plan_workers(predicted(**options), **goal, **others), output_format)
+        return
+    if any(value is not None for value in others.values()):
+        raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
+    show(plan_instances(instances=read_instances(instances), **_question(**options), **goal), output_format)

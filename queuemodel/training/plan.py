@@ -51,6 +51,12 @@ class Choice:
     cost_low: float
     cost_high: float
 
+    @property
+    def workers_interval(self) -> str:
+        """The interval in words; ``?`` where it is open."""
+        low, high = ("?" if end is None else end for end in (self.workers_low, self.workers_high))
+        return f"{low} to {high}"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
@@ -65,7 +71,7 @@ class Plan(Result):
             {
                 "goal": c.goal,
                 "workers": c.workers,
-                "workers_interval": f"{_shown(c.workers_low)} to {_shown(c.workers_high)}",
+                "workers_interval": c.workers_interval,
                 "hours": _finite(c.time / 3600),
                 "hours_low": _finite(c.time_low / 3600),
                 "hours_high": _finite(c.time_high / 3600),
@@ -95,13 +101,14 @@ def plan(
     price_per_node_hour: float | None = None,
     min_efficiency: float | None = None,
     min_marginal_speedup: float | None = None,
+    throughput: float | None = None,
 ) -> Plan:
     """Choose numbers of workers from a throughput curve.
 
     Each question that is asked gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose
-    nodes are its workers and the parameter servers); the largest with at least ``min_efficiency``; the largest whose
-    last worker still adds ``min_marginal_speedup``. A deadline and a price together also give the cheapest that meets
-    the deadline. Only the curve's own numbers of workers are considered.
+    nodes are its workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
+    least ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. A deadline and a price
+    together also give the cheapest that meets the deadline. Only the curve's own numbers of workers are considered.
 
     Parameters
     ----------
@@ -118,6 +125,8 @@ def plan(
         X(N) / (N X(1)), 0 to 1.
     min_marginal_speedup : float
         Speedup per added worker, 0 to 1.
+    throughput : float
+        Examples per second.
 
     Raises
     ------
@@ -130,6 +139,7 @@ def plan(
         ("price_per_node_hour", price_per_node_hour, LARGEST),
         ("min_efficiency", min_efficiency, 1.0),
         ("min_marginal_speedup", min_marginal_speedup, 1.0),
+        ("throughput", throughput, MOST_EXAMPLES),
     ):
         if value is not None:
             require_number(value, f"plan: {name}", positive=True, largest=largest)
@@ -162,6 +172,8 @@ def plan(
         least.append(("cheapest", lambda x: _least(cost(x))))
     if deadline is not None and price_per_node_hour is not None:
         least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
+    if throughput is not None:
+        least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
         most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(efficiency(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
@@ -170,7 +182,8 @@ def plan(
         )
     if not least and not most:
         raise ModelError(
-            "plan: ask for at least one of deadline, price_per_node_hour, min_efficiency, min_marginal_speedup"
+            "plan: ask for at least one of deadline, price_per_node_hour, throughput, min_efficiency, "
+            "min_marginal_speedup"
         )
     choices = [
         _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
@@ -214,7 +227,3 @@ def _least(cost: np.ndarray) -> int | None:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _shown(workers: int | None) -> str:
-    return "?" if workers is None else str(workers)

@@ -1,0 +1,165 @@
+"""Which type of machine, and how many: against brute force over all of them, and what files of types may hold."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.data import example_profile
+
+PROFILE = example_profile("alexnet-60")
+SMALL = qm.Instance("small", price=0.2)
+WIDE = qm.Instance("wide", price=0.26, bandwidth=125e6)
+FAST = qm.Instance("fast", price=0.75, bandwidth=125e6, accelerator_speed=4.0)
+COUNTS = range(1, 13)
+
+
+def curve(one):
+    changes = {"bandwidth": one.bandwidth, "accelerator_speed": one.accelerator_speed}
+    return qm.fit(PROFILE).what_if(**{k: v for k, v in changes.items() if v is not None}).throughput(COUNTS)
+
+
+CURVES = {one.name: curve(one) for one in (SMALL, WIDE, FAST)}
+
+
+def brute(instances, good, cost):
+    """Cost, type and number of all that are good enough."""
+    found = [
+        (cost(one, n, x), one.name, n)
+        for one in instances
+        for n, x in zip(COUNTS, CURVES[one.name].steps_per_second, strict=True)
+        if good(x)
+    ]
+    return min(found, default=None)
+
+
+@settings(max_examples=15)
+@given(st.floats(0.05, 3.0), st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3))
+def test_the_cheapest_of_all_types_and_numbers_that_meet_the_deadline(hours, prices):
+    types = [qm.Instance(one.name, price=price, bandwidth=one.bandwidth, accelerator_speed=one.accelerator_speed)
+             for one, price in zip((SMALL, WIDE, FAST), prices, strict=True)]  # fmt: skip
+    examples = 3 * PROFILE.job.dataset_size
+
+    def seconds(x):
+        return examples / (32 * x)
+
+    best = brute(types, lambda x: seconds(x) <= 3600 * hours, lambda one, n, x: seconds(x) / 3600 * (n + 1) * one.price)
+    found = qm.plan_instances(PROFILE, types, workers=COUNTS, method="mva", epochs=3, deadline=3600 * hours)
+    if best is None:
+        assert found.cheapest is None
+        assert "no type of machine will do" in repr(found)
+        return
+    choice = found.cheapest.choice
+    assert (choice.cost, found.cheapest.instance.name, choice.workers) == (pytest.approx(best[0]), *best[1:])
+    costs = [offer.choice.cost for offer in found.offers if offer.choice.workers]
+    assert costs == sorted(costs)
+    assert choice.cost_low < choice.cost < choice.cost_high
+
+
+@pytest.mark.parametrize("wanted", [20.0, 100.0, 230.0])
+def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
+    types = [SMALL, WIDE, FAST]
+    best = brute(types, lambda x: 32 * x >= wanted, lambda one, n, x: (n + 1) * one.price)
+    found = qm.plan_instances(PROFILE, types, workers=COUNTS, method="mva", throughput=wanted)
+    row = found.to_rows()[0]
+    assert (row["price_per_hour"], row["instance"], row["workers"]) == (pytest.approx(best[0]), *best[1:])
+    assert row["examples_per_second"] == pytest.approx(32 * CURVES[row["instance"]].at(row["workers"]))
+    assert row["examples_per_second_low"] < row["examples_per_second"] < row["examples_per_second_high"]
+    assert row["cost"] is None
+    json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_two_percent_of_the_price_change_the_choice():
+    """A control: what is told of the types decides."""
+    ask = {"workers": COUNTS, "method": "mva", "throughput": 60.0}
+    wide, fast = (qm.plan_instances(PROFILE, [one], **ask).offers[0].hourly for one in (WIDE, FAST))
+    even = FAST.price * wide / fast
+    for factor, name in ((0.98, "fast"), (1.02, "wide")):
+        types = [WIDE, qm.Instance("fast", price=factor * even, bandwidth=FAST.bandwidth, accelerator_speed=4.0)]
+        assert qm.plan_instances(PROFILE, types, **ask).cheapest.instance.name == name
+
+
+def test_servers_are_paid_for_and_the_profiled_machine_is_the_profile():
+    found = qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0, parameter_servers=2)
+    assert found.offers[0].hourly == pytest.approx(6 * 0.2)
+    np.testing.assert_array_equal(
+        qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0).offers[0].curve.steps_per_second,
+        qm.fit(PROFILE).throughput([4]).steps_per_second,
+    )
+
+
+def test_latency_is_asked_of_data_parallel_training():
+    profile = example_profile("ddp-alexnet-40")
+    near, far = (qm.Instance(name, price=1.0, latency=latency) for name, latency in (("near", 1e-6), ("far", 0.1)))
+    found = qm.plan_instances(profile, [far, near], workers=[4], throughput=1.0)
+    speed = {offer.instance.name: offer.curve.steps_per_second[0] for offer in found.offers}
+    assert speed["near"] > 1.2 * speed["far"]
+    with pytest.raises(qm.ModelError, match="instance 'near': predict: latency is a question for"):
+        qm.plan_instances(PROFILE, [near], throughput=1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "two questions"),
+        ({"deadline": 60.0}, "needs epochs and dataset_size"),
+        ({}, "needs epochs and dataset_size"),
+        ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
+        ({"throughput": -1.0}, "throughput must be finite and > 0"),
+        ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(settings, match):
+    instances = settings.pop("instances", [SMALL])
+    with pytest.raises(qm.ModelError, match=match) as caught:
+        qm.plan_instances(PROFILE, instances, method="mva", **settings)
+    assert "\n" not in str(caught.value)
+
+
+def read(tmp_path, text):
+    path = tmp_path / "types.csv"
+    path.write_text(text)
+    return qm.read_instances(path)
+
+
+def test_units_and_what_is_left_out(tmp_path):
+    small, fast = read(
+        tmp_path, "name,price,bandwidth,latency,accelerator_speed\nsmall,0.2,,,\nfast,2,10Gbit/s,50us,4\n"
+    )
+    assert small == qm.Instance("small", price=0.2)
+    assert fast == qm.Instance("fast", price=2.0, bandwidth=1.25e9, accelerator_speed=4.0, latency=50 * 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("name,price\na,0\n", "line 2: price must be finite and > 0, got 0"),
+        ("name,price\na,cheap\n", "line 2: price must be finite and > 0, got 'cheap'"),
+        ("name,price\na,1\na,2\n", "line 3: name 'a' stands twice"),
+        ("name,price\n,1\n", "line 2: name must be printable text"),
+        ("name\na\n", "line 1: column 'price' is missing"),
+        ("name,price,bandwith\na,1,1GB/s\n", "did you mean 'bandwidth'"),
+        ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
+        ("name,price,bandwidth\na,1,0\n", "line 2: bandwidth: bandwidth must be a number > 0"),
+        ("name,price,accelerator_speed\na,1,-2\n", "line 2: accelerator_speed must be finite and > 0"),
+        ("name,price,latency\na,1,1GB\n", "line 2: latency: duration '1GB': unknown unit"),
+        ("name,price\n", "no instances below the header"),
+    ],
+)
+def test_a_wrong_file_names_line_and_column(tmp_path, text, match):
+    with pytest.raises(qm.DataError, match=match) as caught:
+        read(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values", [{"price": 0}, {"price": math.nan}, {"price": 1, "bandwidth": 0}, {"price": 1, "accelerator_speed": -1},
+               {"price": 1, "latency": -1e-6}, {"price": "1"}]
+)  # fmt: skip
+def test_instances_are_checked(values):
+    with pytest.raises(qm.ModelError, match="instance 'a'"):
+        qm.Instance("a", **values)
