@@ -96,7 +96,7 @@ def plan(
     \b
     Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
-      queuemodel plan profile.json --epochs 90 --deadline 12h --instances types.csv
+      queuemodel plan profile.json --epochs 90 --deadline 12h --instances a.csv
     """
     goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
     goal |= {"deadline": deadline, "throughput": throughput}
