@@ -102,6 +102,8 @@ def lower(network: Network) -> Lowered:
     """The numbers of a network."""
     D, Z = np.reshape(network.service_demand, (len(network.stations), -1)), network.think_times
     V = np.reshape(network.visit_ratios, D.shape)
+    if network.routing is None:  # nobody switches: each class is the whole of its chain
+        return Lowered(network, D, Z, (V > 0).astype(float), network.is_delay)
     share, chain_D, chain_Z = np.zeros(D.shape), [], []
     for chain in network.chains:
         members = list(chain)
