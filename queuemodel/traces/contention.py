@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..training.bandwidth import nominal_bandwidth
+from ..training.flights import BUFFER
 from ..training.job import require_network
 from ..training.profile import Profile
 
 #: Arguments that say on what kind of network to simulate, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
-
-#: Seconds that a packet waits at a full link where nobody says: what most of the testbed's buffers hold.
-BUFFER = 0.012
 
 #: Standard deviation of the logarithm of two or three connections' shares, BBR's on the testbed; taken for all.
 UNFAIRNESS = 0.4

@@ -13,7 +13,8 @@ from .demands import Demands
 from .fitted import Fitted
 from .job import Throughput
 from .model import TrainingModel
-from .model_error import model_error
+from .model_error import REGIONS, model_error
+from .pace import NOTHING
 from .parameters import Parameter, spread
 from .step_fit import CONTENTION
 from .throughputs import doubt
@@ -21,8 +22,9 @@ from .throughputs import doubt
 #: Relative standard error of one measured throughput (2 to 4 % in a minute's run).
 THROUGHPUT_ERROR = 0.03
 
-#: How far contention may change the servers' demands against one worker's profile: standard deviation of its logarithm.
-CONTENTION_SPREAD = 0.3
+#: Degrees of freedom of Student's law for the logarithm of what contention makes of the servers' demands, against one
+#: worker's profile: as wide as the model errs beyond the knee, mostly little, but now and then a lot (assumed).
+CONTENTION_FREEDOM = 3.0
 
 #: A measured throughput that is off by more than this many errors is wrong.
 DOUBTFUL = 3.0
@@ -47,29 +49,34 @@ def goes_further(measured: Sequence[Throughput], servers: int) -> bool:
 
 
 def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
-    """Shrink everything by what tracing cost, known from the throughput of one worker."""
+    """Take off the worker's own time what tracing cost, known from one worker's throughput: links do not trace."""
     untraced, recorded = untraced_throughput(fitted.measured, fitted.servers.count), fitted.recorded
     if untraced is None or recorded is None:
         return fitted
-    overhead = untraced * float(fitted.demands.total)
-    # The steps tell the shares of a step, the throughput tells its length.
+    # The steps tell what links demand, the throughput tells a step's length.
     errors = [p.relative_error(THROUGHPUT_ERROR) for p in fitted.measured if _untraced(p, fitted.servers.count)]
     error = math.hypot(*errors) / len(errors)
     length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
-    factors = length / (untraced * fitted.draws.total)
+    saved = float(fitted.demands.total) - 1.0 / untraced
     return replace(
         fitted,
-        demands=fitted.demands.scaled(server=1 / overhead, worker=1 / overhead),
-        draws=fitted.draws.scaled(server=factors, worker=factors),
-        recorded=replace(recorded, compute=recorded.compute / overhead),
+        demands=_lasting(fitted.demands, np.array(1.0 / untraced)),
+        draws=_lasting(fitted.draws, length / untraced),
+        recorded=replace(recorded, compute=max(recorded.compute - saved, 0.0)),
         others=(
             *fitted.others,
             Parameter(
-                "tracing overhead", overhead, "", standard_error=error * overhead,
-                note="traced over untraced step time; every demand is divided by it",
+                "tracing overhead", saved * untraced + 1.0, "", standard_error=error * (saved * untraced + 1.0),
+                note="traced over untraced step time; the difference is taken off the worker's own time",
             ),
         ),
     )  # fmt: skip
+
+
+def _lasting(demands: Demands, seconds: np.ndarray) -> Demands:
+    """Demands that add up to so many seconds: the worker's own time gives way, the servers' only when it is used up."""
+    share = np.minimum(seconds / np.maximum(demands.server, NOTHING), 1.0)
+    return demands.scaled(server=share, worker=1.0).with_worker(seconds - share * demands.server)
 
 
 def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
@@ -80,7 +87,7 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     groups = {machines: list(group) for machines, group in itertools.groupby(points, key=_machines)}
     worker = float(fitted.demands.worker)
     uncertain = min(spread(fitted.draws.worker) / max(worker, 1e-12), 1.0)  # no time of its own: no factor on it
-    relative = np.array([CONTENTION_SPREAD, math.hypot(0.05, uncertain)])
+    usual, own = float(model_error("mva", np.array([REGIONS["beyond"]]))[0]), math.hypot(0.05, uncertain)
 
     def scaled(logs: np.ndarray) -> Fitted:
         return replace(fitted, demands=fitted.demands.scaled(server=np.exp(logs[0]), worker=np.exp(logs[1])))
@@ -102,8 +109,9 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     trusted = np.hypot(noise, np.where(beyond, models_own, 0.0))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
-        prior = relative if logs[0] > 0 else np.array([RELIEF_SPREAD, relative[1]])
-        return np.concatenate([logs / prior, _bounded(differences(logs) / trusted)])
+        contended = math.sqrt((CONTENTION_FREEDOM + 1) * math.log1p((logs[0] / usual) ** 2 / CONTENTION_FREEDOM))
+        prior = [contended if logs[0] > 0 else logs[0] / RELIEF_SPREAD, logs[1] / own]
+        return np.concatenate([prior, _bounded(differences(logs) / trusted)])
 
     found = least_squares(residuals, np.zeros(2))
     # intervals have the model's own error besides: the draws vary as measurements do
@@ -122,7 +130,7 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
                 CONTENTION.name, contention, "", standard_error=contention * error, origin="measured",
-                identified=error < 0.5 * CONTENTION_SPREAD,
+                identified=error < 0.5 * usual,
                 note="factor on the servers' demands against one worker's profile",
             ),
         ),

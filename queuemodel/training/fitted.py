@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .demands import Demands, Servers
+from .flights import Flights
 from .job import Job, Throughput
 from .knee_posterior import Costs
 from .parameters import Origin, Parameter, spread
@@ -62,7 +63,7 @@ class Fitted:
         sharing, where only the means of service times matter.
     costs : Costs or None
         What more workers cost each draw whose servers grow with them.
-    settled, handover : float
+    settled, flights : float, Flights or None
         How equal workers meet at shared links, see `queuemodel.training.parallel_servers.ParallelServers`.
     before : tuple of Demands, widths and Costs, or None
         Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
@@ -87,7 +88,7 @@ class Fitted:
     draw_widths: np.ndarray | None = None
     costs: Costs | None = None
     settled: float = 0.0
-    handover: float = 0.0
+    flights: Flights | None = None
     before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()

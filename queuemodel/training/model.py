@@ -198,9 +198,7 @@ class TrainingModel(Result):
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
         at = np.searchsorted(populations, counts)
-        slower = 1.0 + self.fitted.handover * (counts > 1)
-        worst = [(1.0 / (1.0 / alone[:n] + (n * s - 1) * D.sum())).sum() for n, s in zip(counts, slower, strict=True)]
-        bound_lower = np.array(worst)
+        bound_lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         if self.waiting and not self.changes.unequal:
             bound_lower, bound_upper = self.waiting.bounds(self.rule, D, self.demands.worker, counts)
@@ -289,7 +287,7 @@ class TrainingModel(Result):
             unequal=self.changes.unequal,
             width=width,
             settled=self.fitted.settled,
-            handover=self.fitted.handover,
+            flights=self.fitted.flights,
         )
         return rule if self.waiting is None else self.waiting(rule, self.servers.count)
 

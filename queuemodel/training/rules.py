@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ModelError
 from ..solvers import knee_throughput
 from ..solvers.recursions import mva_recursion
+from .flights import Flights
 from .pace import NOTHING, Pace, Rule
 from .parallel_servers import ParallelServers
 
@@ -116,7 +117,7 @@ def rule_for(
     unequal: bool,
     width: np.ndarray | float | None,
     settled: float = 0.0,
-    handover: float = 0.0,
+    flights: Flights | None = None,
 ) -> Rule:
     """The rule of a cluster; ``width`` is the knee's, or None where the server shares its time.
 
@@ -135,6 +136,6 @@ def rule_for(
         )
     if unequal:
         return UnequalWorkers()
-    exact = servers == 1 and not (settled or handover)
-    sharing = ClosedNetwork() if exact else ParallelServers(servers, settled, handover)
+    exact = servers == 1 and not (settled or flights)
+    sharing = ClosedNetwork() if exact else ParallelServers(servers, settled, flights)
     return sharing if width is None else Knee(width, sharing)

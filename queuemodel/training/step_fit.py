@@ -11,6 +11,7 @@ from ..errors import FitError
 from .bandwidth import nominal_bandwidth
 from .demands import FORMS, Demands, Form, Servers
 from .fitted import Fitted, Recorded
+from .flights import BUFFER, Flights
 from .parameters import Parameter
 from .profile import Profile
 from .rules import Rule, rule_for
@@ -23,10 +24,6 @@ ONE_STEP_SPREAD = 0.1
 
 PHASES = ("fetch", "push", "update", "step_time")
 
-#: Relative loss of a shared link's rate by congestion control, where it is told: BBR goes on at its estimate of its
-#: share when others leave. Chosen on the testbed's recorded series with BBR; 4 to 10 % in simulations of these.
-HANDOVER = {"bbr": 0.04}
-
 #: What one worker cannot show.
 CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="needs two or more workers")
 
@@ -37,7 +34,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
     servers = _servers(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
-    compute, handover = float(profile.values("compute").mean()), HANDOVER.get(profile.cluster.congestion_control, 0.0)
+    compute, flights = float(profile.values("compute").mean()), _flights(profile, sizes) if form == "links" else None
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
@@ -45,7 +42,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
-    rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, handover=handover)
+    rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights)
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,
@@ -53,7 +50,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         job=profile.job,
         servers=servers,
         settled=settled,
-        handover=handover,
+        flights=flights,
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
@@ -66,6 +63,13 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         others=(CONTENTION,),
         note="one worker's steps cannot show what happens when several connections share a link",
     )
+
+
+def _flights(profile: Profile, sizes: np.ndarray) -> Flights | None:
+    """How few connections share a link of the cluster; nothing to tell apart from fair sharing unless under BBR."""
+    buffer = BUFFER if profile.cluster.buffer is None else profile.cluster.buffer
+    known = profile.cluster.congestion_control == "bbr" and sizes.all() and buffer
+    return Flights((float(sizes[0]), float(sizes[1])), buffer) if known else None
 
 
 def _servers(profile: Profile, form: Form) -> Servers:

@@ -1,14 +1,12 @@
 """The closed network of several servers against the simulation of the same network: links that are shared fairly."""
 
-import itertools
-
 import numpy as np
 import pytest
 from by_hand import IDEAL, RATE, profile_of
 
 from queuemodel.traces import simulate
 from queuemodel.training import Operation
-from queuemodel.training.parallel_servers import ParallelServers, in_parallel
+from queuemodel.training.parallel_servers import ParallelServers
 
 HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, computing and pushing
 
@@ -55,20 +53,3 @@ def test_uneven_servers_are_taken_for_a_little_too_fast(shares):
         assert off.max() < most
         assert abs(off[0]) < 0.01
         assert abs(off[-1]) < 0.02
-
-
-def test_the_largest_of_the_means_is_not_the_mean_of_the_largest():
-    """Control: with K others for certain, as many as there are on average, two equal servers look a tenth faster."""
-    D, Q = np.full((2, 1), 0.225), np.array([0.9])
-    certain = max(D.sum(), float(D[0, 0] * (1 + Q[0])))
-    assert in_parallel(D, Q, others=3)[0] > 1.1 * certain
-
-
-def test_a_phase_is_the_mean_of_a_maximum():
-    """By counting who is there: K others leave the busiest server a share, and its link hides the K next ones."""
-    D, p, others = np.array([[0.5, 0.1], [0.3, 0.1], [0.2, 0.0]]), 0.4, 4
-    expected = np.zeros(2)
-    for there in itertools.product((0, 1), repeat=others):
-        K = sum(there)
-        expected += p**K * (1 - p) ** (others - K) * (D[0] * (1 + K) + D[K + 1 :].sum(axis=0))
-    np.testing.assert_allclose(in_parallel(D, np.full(2, p * others), others=others), expected, rtol=1e-12)

@@ -68,15 +68,20 @@ def test_overlap_settles_the_phases_and_spread_mixes_them():
     assert exact < apart.throughput([2]).at(2) < 1.15 * exact
 
 
-def test_a_link_that_bbr_shares_carries_less():
-    def curve(kind):
-        cluster = qm.Cluster(workers=1, parameter_servers=1, congestion_control=kind)
-        return qm.fit(msgspec.structs.replace(profile(), cluster=cluster)).throughput([1, 2, 40])
+def test_few_who_share_a_link_under_bbr_do_not_fill_it():
+    def curve(kind, buffer=None):
+        cluster = qm.Cluster(workers=1, parameter_servers=1, congestion_control=kind, buffer=buffer)
+        sent = profile([step(compute=0.1, push=0.2)] * 2)
+        return qm.fit(msgspec.structs.replace(sent, cluster=cluster)).throughput([1, 2, 6, 40])
 
-    bbr, cubic = curve("bbr"), curve("cubic")
-    assert bbr.at(1) == pytest.approx(cubic.at(1))
-    assert bbr.at(40) == pytest.approx(cubic.at(40) / 1.04, rel=0.002)
-    assert np.all(bbr.bound_lower <= bbr.steps_per_second)
+    cubic, untold, told, longer, none = (
+        curve("cubic"), curve("bbr"), curve("bbr", 0.012), curve("bbr", 0.048), curve("bbr", 0.0)
+    )  # fmt: skip
+    np.testing.assert_array_equal(untold.steps_per_second, told.steps_per_second)
+    np.testing.assert_allclose(none.steps_per_second, cubic.steps_per_second)
+    assert longer.at(1) == pytest.approx(cubic.at(1))
+    assert longer.at(6) < 0.98 * told.at(6) < 0.99 * cubic.at(6)
+    assert np.all(longer.bound_lower <= longer.steps_per_second)
 
 
 def test_transfers_that_overlap_each_other_still_give_the_step():
@@ -173,7 +178,7 @@ def test_contention_is_not_identified_where_nobody_waits():
     contention = next(p for p in qm.fit(data, throughputs=measured).parameters if p.name == "contention")
     assert not contention.identified
     assert contention.value == pytest.approx(1, abs=0.02)
-    assert 0.15 < contention.standard_error < 0.3
+    assert contention.standard_error > 0.03  # as before
 
 
 def test_contention_below_one_is_doubted():
@@ -218,18 +223,25 @@ def test_profile_and_throughputs_in_one_fit_find_contention():
 
 
 def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
+    """Of the worker's own time, which tracing lengthens; a link demands what it did."""
     untraced = qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)
-    model = qm.fit(profile(throughputs=[untraced]))
-    for name in ("fetch", "push", "update", "worker"):
-        alone = getattr(qm.fit(profile()).demands, name)
-        assert getattr(model.demands, name) == pytest.approx(alone / 1.25, rel=1e-12)
+    plain, model = qm.fit(profile()), qm.fit(profile(throughputs=[untraced]))
+    for name in ("fetch", "push", "update"):
+        assert getattr(model.demands, name) == getattr(plain.demands, name)
+    assert model.demands.worker == pytest.approx(plain.demands.worker - 0.81 * (1 - 1 / 1.25))
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.25 / 0.81)
-    for change in ({"accelerator_speed": 2.0}, {"batch_size": 64}):
-        plain = qm.fit(profile()).what_if(**change).throughput([1, 8])
-        untraced_curve = model.what_if(**change).throughput([1, 8])
-        np.testing.assert_allclose(untraced_curve.steps_per_second, 1.25 * plain.steps_per_second, rtol=1e-9)
+    faster = model.what_if(accelerator_speed=2.0).throughput([1]).steps_per_second[0]
+    assert 1 / faster == pytest.approx(0.81 / 1.25 - (0.5 - 0.81 * (1 - 1 / 1.25)) / 2)
     overhead = next(p for p in model.parameters if p.name == "tracing overhead")
     assert overhead.value == pytest.approx(1.25)
+
+
+def test_steps_shorter_than_their_transfers_shorten_these():
+    untraced = qm.Throughput(workers=1, steps_per_second=1 / 0.155)
+    model = qm.fit(profile(throughputs=[untraced]))
+    assert model.demands.worker == 0.0
+    assert model.demands.server == pytest.approx(qm.fit(profile()).demands.server / 2)
+    assert model.throughput([1]).steps_per_second[0] == pytest.approx(1 / 0.155)
 
 
 @pytest.mark.parametrize("knee", [2.5, 3.5, 6.0])

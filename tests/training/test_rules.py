@@ -82,26 +82,39 @@ def test_several_servers_keep_bounds_and_littles_law(D, Z):
 
 @settings(max_examples=60)
 @given(
+    servers=st.integers(1, 5),
+    Z=st.floats(0.05, 5.0),
+    fetch=st.floats(0.01, 2.0),
+    push=st.floats(0.01, 2.0),
+    shares=st.lists(st.floats(0.1, 1.0), min_size=5, max_size=5),
+)
+def test_servers_in_parallel_are_stations_that_more_workers_use_better(servers, Z, fetch, push, shares):
+    """Against normalizing constants: of j workers each has a j-th of the busiest server, and hides the j - 1 next."""
+    split = np.array(shares[:servers]) / sum(shares[:servers])
+    largest = np.sort(split)[::-1]
+    rates = [j * largest[0] / (j * largest[0] + largest[j:].sum()) for j in range(1, 13)]
+    stations = [qm.Station(name, service_time=D * largest[0], rates=rates) for name, D in (("f", fetch), ("p", push))]
+    exact = qm.solve(qm.Network(stations, think_time=Z), population=12)
+    pace = ParallelServers(servers).solve(np.outer(split, [fetch, push]).ravel(), np.array(Z), np.array([12]))
+    assert pace.X[0] == pytest.approx(exact.throughput, rel=1e-6)
+
+
+@settings(max_examples=60)
+@given(
     D=st.lists(st.floats(0.01, 2.0), min_size=6, max_size=6).map(np.array),
     Z=OWN,
     servers=st.sampled_from([1, 2, 3]),
     settled=st.floats(0.1, 1.0),
-    handover=st.floats(0.01, 0.2),
 )
-def test_settled_workers_meet_less_and_handing_over_costs(D, Z, servers, settled, handover):
+def test_settled_workers_meet_less(D, Z, servers, settled):
     populations = np.array([1, 2, 3, 7, 30])
-    chance, apart, both = (
-        ParallelServers(servers, *how).solve(D, np.array(Z), populations)
-        for how in ((0.0, 0.0), (settled, 0.0), (settled, handover))
-    )
-    for pace in (chance, apart, both):
+    chance, apart = (ParallelServers(servers, how).solve(D, np.array(Z), populations) for how in (0.0, settled))
+    for pace in (chance, apart):
         assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # one worker alike, whatever others would do
         assert np.all(np.diff(pace.X) >= 0)
         assert np.all(np.minimum(populations / (D.sum() + Z), 1 / D.max()) * (1 + 1e-12) >= pace.X)
         np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
-    assert np.all(apart.X >= chance.X * (1 - 1e-12))
-    assert np.all(both.X <= 1.01 * apart.X)  # waiting moves between phases
-    assert np.all((1 + 1.25 * handover) * both.X >= apart.X)
+    assert np.all(apart.X >= chance.X * (1 - 1e-4))  # when saturated both are at the limit
 
 
 def test_two_settled_workers_meet_half_as_much():
