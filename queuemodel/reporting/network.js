@@ -28,41 +28,65 @@ function stationDemands(recipe, shards, demands) {
   return shards.map((share) => phases.map((seconds) => seconds * share));
 }
 
-/** Mean time of a phase that ends with its slowest server (in_parallel); D holds one phase, the largest first. */
-function inParallel(D, Q, others) {
-  const p = Math.min(Q / Math.max(others, 1), 1 - 1e-9);
-  const uncertain = Math.min(others, D.length - 1);
-  let exactly = (1 - p) ** others;
-  let atMost = exactly;
-  let time = D[0] * (1 + Q) + sum(D.slice(uncertain + 1));
-  for (let k = 0; k < uncertain; k += 1) {
-    time += atMost * D[k + 1];
-    exactly *= (p / (1 - p)) * ((others - k) / (k + 1));
-    atMost += exactly;
-  }
-  return time;
+/** Share of a link that 1, 2, ... of n workers use (Flights.rates); `there` and `here`: mean numbers in both directions. */
+function linkRates(least, here, there, n, levels) {
+  const p = Math.min(Math.max(there / Math.max(n - 1 - here, 1e-300), 0), 1 - 1e-9);
+  return Array.from({ length: levels }, (_, level) => {
+    const own = level + 1;
+    const others = Math.max(n - own, 0);
+    let exactly = (1 - p) ** others;
+    let used = 0;
+    let more = 1;
+    for (let K = 0; K <= Math.min(levels + 1, n); K += 1) {
+      used += exactly * Math.min(own * (K > 1 ? Math.max(1 / K, least) : 1), 1);
+      more -= exactly;
+      exactly *= (p / (1 - p)) * (Math.max(others - K, 0) / (K + 1));
+    }
+    return used + Math.max(more, 0) * Math.min(own * Math.max(1 / Math.max(others, 1), least), 1);
+  });
 }
 
 /** Throughput (n,) and time of each phase (n, F) of 1 to `most` workers (ParallelServers): mean-value analysis. */
-function meanValueAnalysis({ settled, handover }, D, Z, most) {
+function meanValueAnalysis({ settled, flights, most_levels: mostLevels }, D, Z, most) {
   const phases = D[0].map((_, f) => D.map((row) => row[f]).sort((a, b) => b - a));
   const busiest = phases.map((row) => row[0]);
   const met = phases.map((row) => (row.length > 1 ? row[0] - row[1] : row[0]));
+  const least = (flights ? flights.sizes : []).map((size, f) =>
+    Math.min(Math.max((flights.bytes * sum(phases[f])) / size, flights.seconds) / flights.buffer, 1),
+  );
+  const levels = Math.min(Math.max(D.length, Math.ceil(1 / Math.min(1, ...least))) - 1, mostLevels, most);
+  const beside = phases.map((row) =>
+    Array.from({ length: levels }, (_, j) => sum(row.slice(j + 1)) / Math.max(row[0], 1e-300)),
+  );
+  let there = phases.map(() => Array.from({ length: levels + 1 }, (_, j) => (j === 0 ? 1 : 0)));
   const X = [];
   const spent = [];
   let Q = busiest.map(() => 0);
   let U = Q;
   let best = 0;
   for (let n = 1; n <= most; n += 1) {
-    const slower = Q.map((queue) => 1 + handover * Math.min(queue, 1));
-    const phase = phases.map((row, f) => {
-      const spared = (settled * met[f] * U[f]) / (2 * Math.max(n - 1, 1));
-      return slower[f] * (inParallel(row, Q[f], n - 1) - spared);
+    const slowness = beside.map((row, f) => {
+      const rates = f < least.length ? linkRates(least[f], Q[f], Q[1 - f], n, levels) : null;
+      return row.map((seconds, j) => (rates ? (j + 1) / rates[j] : j + 1) + seconds);
     });
-    const capacity = 1 / Math.max(...busiest.map((seconds, f) => seconds * slower[f]), 1e-300);
-    best = Math.max(best, Math.min(n / (Z + sum(phase)), capacity));
+    const spared = met.map((seconds, f) => (settled * seconds * U[f]) / (2 * Math.max(n - 1, 1)));
+    const found = there.map((p, f) => {
+      const share = spared[f] / Math.max(busiest[f] * Q[f], 1e-300);
+      return slowness[f].map((_, j) => p[j] + share * ((j + 1) * p[j + 1] - j * p[j]));
+    });
+    const phase = busiest.map(
+      (seconds, f) => seconds * (1 + Q[f] + sum(found[f].map((p, j) => p * (slowness[f][j] - j - 1)))) - spared[f],
+    );
+    best = Math.max(best, Math.min(n / (Z + sum(phase)), 1 / Math.max(...busiest, 1e-300)));
     Q = phase.map((seconds) => best * seconds);
     U = busiest.map((seconds) => best * seconds);
+    there = found.map((row, f) => {
+      const p = row.map((one, j) => (U[f] * slowness[f][j] * one) / (j + 1));
+      const idle = 1 - U[f] - sum(p.map((one, j) => (1 - (j + 1) / slowness[f][j]) * one));
+      const all = [Math.max(idle, 0), ...p];
+      const total = Math.max(sum(all), 1);
+      return all.map((one) => one / total);
+    });
     X.push(best);
     const scale = (n / best - Z) / Math.max(sum(phase), 1e-300); // Little's law
     spent.push(phase.map((seconds) => seconds * scale));
@@ -126,7 +150,7 @@ function solveNetwork(recipe, settings) {
       D.flatMap((row) => row.map((seconds, f) => seconds * (phase[f] / Math.max(phaseTotal[f], 1e-300)))),
     ),
     think_time: X.map(() => Z),
-    bound_lower: workers.map((n) => n / (Z + n * (n > 1 ? 1 + recipe.handover : 1) * total)),
+    bound_lower: workers.map((n) => n / (Z + n * total)),
     bound_upper: workers.map((n) => Math.min(n / (total + Z), busiest > 0 ? 1 / busiest : Infinity)),
     saturation_workers: busiest > 0 ? (total + Z) / busiest : Infinity,
     bottleneck: names[D.flat().indexOf(busiest)],

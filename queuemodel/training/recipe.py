@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..errors import ModelError
 from .bandwidth import LINK_EFFICIENCY
 from .changes import Changes
 from .demands import FORMS
+from .flights import FLIGHT, FLIGHT_TIME, MOST_LEVELS
 from .parameters import normal_quantile
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         "stations": list(FORMS[fitted.servers.form]),
         "phases": list(FORMS[fitted.servers.form].values()),
         "settled": fitted.settled,
-        "handover": fitted.handover,
+        "flights": fitted.flights and asdict(fitted.flights) | {"bytes": FLIGHT, "seconds": FLIGHT_TIME},
+        "most_levels": MOST_LEVELS,
         "compute": recorded.compute,
         "transferred": recorded.transferred,
         "link_seconds": links,
