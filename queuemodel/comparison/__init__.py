@@ -5,6 +5,7 @@
     by_training runs one on a problem in simulated time; by_law asks a law of convergence
     compare     does one or the other for each
     orders      orders of completion from a simulated cluster
+    jobs        one of them as a job for a cluster
     plan        the cheapest strategy and number of workers for a deadline
     result      the table and its questions; figures: loss against time, time against nodes
 
@@ -13,6 +14,7 @@ Time comes from the models of the profile (`queuemodel.prediction`), steps from 
 
 from .candidates import NAMES, Candidate
 from .compare import compare
+from .jobs import job_of
 from .orders import simulated_order
 from .plan import StrategyChoice, StrategyPlan, plan_strategies
 from .result import Compared, Comparison
@@ -25,6 +27,7 @@ __all__ = [
     "StrategyChoice",
     "StrategyPlan",
     "compare",
+    "job_of",
     "plan_strategies",
     "simulated_order",
 ]

@@ -1,7 +1,7 @@
 """Scheduling a cluster with throughput predictions.
 
 A `Job` is work in steps, a speed curve (`curves`), the law of its end (`ends`) and, where it may choose them, its
-`batch_sizes`, which make `phases` of it; a `Workload` of them comes from
+`batch_sizes`; these, and a curve in `stages`, make `phases` of it. A `Workload` of jobs comes from
 files (`workloads`, one reader per format) or from random `streams` of `kinds`. `simulate` runs it on a `Cluster` under
 one of the `policies`, which sees only the columns of `view` that it declares: `engine` advances the `state`, with its
 `failures`, and yields a `Schedule`, one record per job and the figures that follow. `study` repeats that over policies
@@ -35,6 +35,7 @@ from .policies import (
 )
 from .schedule import Schedule
 from .simulate import simulate
+from .stages import StagedCurve
 from .view import ActiveJobs, JobState
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Schedule",
     "ShortestJobFirst",
     "SpeedCurve",
+    "StagedCurve",
     "TableCurve",
     "Workload",
     "as_curve",

@@ -98,10 +98,10 @@ class Engine:
                 f"job {job.name!r}: least_nodes must be at most the cluster's {self.cluster.nodes} nodes, got "
                 f"{job.least_nodes}; it could never run"
             )
-        if self.cluster.mean_time_to_failure < math.inf and any(self.work.sizes):
+        if self.cluster.mean_time_to_failure < math.inf and self.work.changes():
             raise ModelError(
-                f"policy {self.policy.name}: nodes cannot fail yet where it chooses batch sizes; leave out the "
-                "cluster's mean_time_to_failure or the jobs' batch_sizes"
+                f"policy {self.policy.name}: nodes cannot fail yet where jobs' speeds change as they train; leave out "
+                "the cluster's mean_time_to_failure or the jobs' batch_sizes and staged curves"
             )
 
     def run(self, progress: Callable[[int], Any] | None = None) -> None:

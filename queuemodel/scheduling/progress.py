@@ -11,10 +11,11 @@ from .jobs import Job
 from .phases import Phase
 from .policies.base import Policy
 from .speed_tables import SpeedTables, speed_at
+from .stages import StagedCurve
 
 
 class Progress:
-    """The phases of all jobs under a policy: several where it chooses their batch sizes, else one.
+    """The phases of all jobs under a policy: several of a staged curve, or where it chooses batch sizes; else one.
 
     Attributes
     ----------
@@ -47,15 +48,23 @@ class Progress:
         sizes = self.sizes[j]
         return self.jobs[j].steps if sizes is None else sizes.steps(sizes.first)
 
+    def changes(self) -> bool:
+        """Whether any job's speed may change as it trains."""
+        return any(len(self.phases(j)) > 1 for j in range(len(self.jobs)))
+
     def phases(self, j: int) -> tuple[Phase, ...]:
         """All of one job."""
         job, sizes = self.jobs[j], self.sizes[j]
-        if sizes is None:
+        staged = isinstance(job.curve, StagedCurve) and not self.divisible
+        if sizes is None and not staged:
             return (Phase(job.steps, job.curve, job.predicted or job.curve),)
-        least, most = int(self.least[j]), int(self.most[j])
-        key = (id(sizes), least, most)
+        least, most, what = int(self.least[j]), int(self.most[j]), f"job {job.name!r}"
+        key = (j, 0, 0) if sizes is None else (id(sizes), least, most)
         if key not in self._made:
-            self._made[key] = sizes.phases(least, most, f"job {job.name!r}")
+            if sizes is not None:
+                self._made[key] = sizes.phases(least, most, what)
+            elif isinstance(job.curve, StagedCurve):
+                self._made[key] = job.curve.phases(job.steps, least, most, what, job.predicted)
         return self._made[key]
 
     def enter(self, j: int) -> tuple[float, float]:

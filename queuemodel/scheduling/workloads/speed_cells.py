@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from ...errors import DataError, ModelError
 from ...rows import Row
 from ..curves import PowerLawCurve, TableCurve
+from ..stages import StagedCurve
 
 #: Before a batch size's curve, and after it.
 IS, NEXT = "=", ";"
@@ -53,12 +54,14 @@ def told(curve: Callable[[float], float], nodes: range | None, what: str) -> str
     Raises
     ------
     ModelError
-        When it must be, and no nodes are given.
+        When it must be, and no nodes are given, or it is in stages.
     """
     if isinstance(curve, PowerLawCurve):
         return f"power {curve.exponent!r} {curve.speed!r}"
     if isinstance(curve, TableCurve):
         points = list(curve.points)
+    elif isinstance(curve, StagedCurve):
+        raise ModelError(f"{what}: the file has no column for a curve in stages")
     elif nodes is None:
         raise ModelError(f"{what}: give nodes, up to which to tabulate its curve")
     else:

@@ -1,0 +1,57 @@
+"""A compared strategy as a job of a cluster: alone on n nodes it takes what the comparison says."""
+
+import numpy as np
+import pytest
+
+from queuemodel import ModelError
+from queuemodel.comparison import Compared, Comparison, compare, job_of
+from queuemodel.data import example_profile
+from queuemodel.descent import make_problem
+from queuemodel.scheduling import FIFO, EqualShare, Workload, simulate
+
+RANKS = example_profile("ddp-alexnet-40")
+PROBLEM = make_problem("least-squares", examples=200, features=10)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    few = {"problem": PROBLEM, "seeds": 3, "learning_rates": (0.05,), "steps": 600, "target": 0.5}
+    return [compare(RANKS, workers=n, strategies=["adacomm", "sync"], bandwidth=2e6, **few) for n in (2, 4, 8)]
+
+
+@pytest.mark.parametrize("strategy", ["adacomm", "sync"])
+def test_alone_it_takes_what_the_comparison_says(compared, strategy):
+    for comparison in compared:
+        (one,) = [row for row in comparison.rows if row.name == strategy]
+        job = job_of(compared, strategy, name="a", arrival_time=5.0, requested_nodes=comparison.workers)
+        ended = simulate(Workload([job]), FIFO(), nodes=8)
+        assert ended.end[0] - 5 == pytest.approx(np.median(one.seconds_to), rel=1e-6)
+    assert job.steps == pytest.approx(np.median(next(r for r in compared[0].rows if r.name == strategy).steps_to))
+    assert (job.least_nodes, job.most_nodes) == (2, 8)
+
+
+def test_the_speed_of_adacomm_falls_as_its_averagings_come_closer(compared):
+    """Half way by the loss to the target, on eight workers against two, and the stretches differ in speed."""
+    job = job_of(compared, "adacomm", name="a", arrival_time=0.0, stretches=4)
+    gains = [curve(8) / curve(2) for _, curve in job.curve.stretches]
+    assert len(gains) > 1
+    assert np.ptp(gains) > 0.05 * np.mean(gains)
+    both = [job_of(compared, "adacomm", name=n, arrival_time=t) for n, t in (("a", 0.0), ("b", 1.0))]
+    assert (simulate(Workload(both), EqualShare(), nodes=8).end > 0).all()
+
+
+def test_by_a_law_it_has_one_speed():
+    rows = {n: Compared("sync", 1.0, 1.0, np.array([100.0 * n]), np.array([300.0 / n]), 0.0) for n in (1, 3)}
+    job = job_of([Comparison((one,), n, n) for n, one in rows.items()], "sync", name="a", arrival_time=0.0)
+    ((_, curve),) = job.curve.stretches
+    assert (job.steps, curve(1), curve(3), curve(2)) == pytest.approx((100, 1 / 3, 1.0, 2 / 3))
+
+
+def test_senseless_questions_are_refused(compared):
+    with pytest.raises(ModelError, match="one that was compared, got 'fastest'"):
+        job_of(compared, "fastest", name="a", arrival_time=0)
+    never = Comparison((Compared("sync", 1.0, 1.0, np.array([np.inf]), np.array([np.inf]), 0.0),), 2, 2)
+    with pytest.raises(ModelError, match="not known to reach the target"):
+        job_of(never, "sync", name="a", arrival_time=0)
+    with pytest.raises(ModelError, match="needs comparisons in seconds"):
+        job_of(Comparison(never.rows, 2, 2, relative=True), "sync", name="a", arrival_time=0)
