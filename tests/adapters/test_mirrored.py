@@ -100,7 +100,7 @@ def test_what_a_run_lacks_is_said(tmp_path):
     (tmp_path / "rank0.gradients.json").write_text('{"MatMul": -4}')
     refused([tmp_path], "rank0.gradients.json: not what 'queuemodel profile' writes")
     (tmp_path / "rank0.xplane.pb.gz").write_bytes(gzip.compress(b"\xff" * 100))
-    refused([tmp_path], "not an XSpace proto")
+    refused([tmp_path], "no XSpace proto")
 
 
 def test_gathered_gradients_are_refused(tmp_path):

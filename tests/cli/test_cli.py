@@ -280,9 +280,9 @@ def test_closed_pipe_is_no_error(profile):
     assert done.stderr == ""
 
 
-def test_absent_tensorflow_is_one_line(tmp_path):
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('hidden by the test')\n")
+def test_absent_protobuf_is_one_line(tmp_path):
+    (tmp_path / "google").mkdir()
+    (tmp_path / "google" / "__init__.py").write_text("raise ImportError('hidden by the test')\n")
     traces = tmp_path / "traces"
     traces.mkdir()
     (traces / "step.pb").write_bytes(b"\n\x02\n\x00")
@@ -295,7 +295,7 @@ def test_absent_tensorflow_is_one_line(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "queuemodel[tensorflow]" in done.stderr
+    assert "queuemodel[traces]" in done.stderr
 
 
 def test_synchronous_throughputs_are_rounds(run, throughputs):

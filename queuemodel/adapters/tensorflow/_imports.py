@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import os
 import sys
 import tempfile
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...errors import MissingDependencyError
@@ -35,36 +33,6 @@ def require_installed() -> None:
     """Refuse to go on without TensorFlow (`MissingDependencyError`), without the seconds that importing it takes."""
     if _location() is None:
         raise _missing("no module named 'tensorflow'")
-
-
-def message_classes(*modules: str) -> Any:
-    """The first of these modules of protocol buffers that TensorFlow has; raises `MissingDependencyError`."""
-    require_installed()
-    return _imported_alone(modules)
-
-
-@functools.cache
-def _imported_alone(modules: Sequence[str]) -> Any:
-    """
-    Import the first that there is, without the seconds that importing TensorFlow takes.
-
-    Such modules know only each other. They are imported below a stand-in for ``tensorflow``, which is taken away again
-    before anybody else meets it.
-    """
-    location = _location()
-    alone = "tensorflow" not in sys.modules
-    if alone:
-        sys.modules["tensorflow"] = types.ModuleType("tensorflow")
-        sys.modules["tensorflow"].__path__ = location or []
-    try:
-        for name in modules:
-            with contextlib.suppress(ImportError):
-                return importlib.import_module(name)
-    finally:
-        if alone:
-            for name in [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]:
-                del sys.modules[name]
-    raise _missing(f"it has no {modules[0]}")
 
 
 def _location() -> list[str] | None:

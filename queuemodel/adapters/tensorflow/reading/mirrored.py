@@ -61,7 +61,7 @@ def read_mirrored(
     DataError
         When a folder has no such file, lacks a rank, or does not tell the packs' sizes.
     MissingDependencyError
-        Without TensorFlow.
+        Without protobuf.
     """
     if parameter_bytes is not None:
         require_count(parameter_bytes, "parameter_bytes", most=MOST_BYTES, error=DataError)

@@ -10,8 +10,8 @@ from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
 from ...events import TracedOperation, TracedStep, Transfer
-from .._imports import message_classes
 from .folder import run_metadata_files
+from .messages import decode
 
 # what gathering a FULL_TRACE adds to the pause between two steps (us), measured on loopback (docs/explanation/phases)
 COLLECTION = 1200
@@ -36,7 +36,7 @@ def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
     DataError
         One line that names the file and what is wrong with it.
     MissingDependencyError
-        Without TensorFlow.
+        Without protobuf.
     """
     paths = run_metadata_files(folder)
     if not paths:
@@ -46,13 +46,7 @@ def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
 
 def decode_run_metadata(content: bytes, *, where: str = "RunMetadata") -> TracedStep:
     """Decode one binary `RunMetadata`; ``where`` names it in messages."""
-    classes = message_classes("tensorflow.core.protobuf.config_pb2")
-    from google.protobuf.message import DecodeError
-
-    try:
-        metadata = classes.RunMetadata.FromString(content)
-    except DecodeError as error:
-        raise DataError(f"{where}: not a RunMetadata proto, or truncated: {error}") from None
+    metadata = decode("RunMetadata", content, where=where)
     if not any(device.node_stats for device in metadata.step_stats.dev_stats):
         raise DataError(f"{where}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
     return _traced(metadata.step_stats, where)

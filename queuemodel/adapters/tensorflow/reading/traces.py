@@ -63,7 +63,7 @@ def read_traces(
     DataError
         One line that names the file and what is wrong with it.
     MissingDependencyError
-        Without TensorFlow.
+        Without protobuf.
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")

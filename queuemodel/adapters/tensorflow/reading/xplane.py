@@ -33,7 +33,7 @@ def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None =
     DataError
         One line that names the file or the folder and what is wrong with it.
     MissingDependencyError
-        Without TensorFlow.
+        Without protobuf.
     """
     recordings: dict[Path, list[Path]] = defaultdict(list)
     for path in xplane_files(folder):

@@ -7,16 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....errors import DataError
 from ....files import read_bytes
-from .._imports import message_classes
-
-MODULES = (
-    "tensorflow.tsl.profiler.protobuf.xplane_pb2",
-    "tensorflow.core.profiler.protobuf.xplane_pb2",
-    "tsl.profiler.protobuf.xplane_pb2",
-    "xprof.protobuf.xplane_pb2",
-)
+from .messages import decode
 
 PROCESS = "ExecutorState::Process"
 START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
@@ -51,10 +43,10 @@ def read_events(
 
     Raises `DataError` for what is no such file.
     """
-    space = _decode(path)
+    space = decode("XSpace", read_bytes(path), where=str(path))
     began = 0
     for plane in space.planes:
-        stat_names = {key: value.name for key, value in plane.stat_metadata.items()}
+        stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
         for stat in plane.stats:
             if stat_names.get(stat.metadata_id) == "profile_start_time":
                 began = stat.uint64_value or stat.int64_value
@@ -64,8 +56,8 @@ def read_events(
 
 
 def _of_plane(plane: Any, began: int, wanted_names: Collection[str], marks: str) -> Iterator[Event]:
-    stat_names = {key: value.name for key, value in plane.stat_metadata.items()}
-    names = {key: value.name for key, value in plane.event_metadata.items()}
+    stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
+    names = {event.key: event.value.name for event in plane.event_metadata}
     wanted = {key for key, name in names.items() if name in wanted_names or KERNEL.fullmatch(name)}
     marking = {key for key, name in stat_names.items() if name == marks}
 
@@ -85,13 +77,3 @@ def _of_plane(plane: Any, began: int, wanted_names: Collection[str], marks: str)
                     names[event.metadata_id],
                     {stat_names.get(stat.metadata_id, ""): value(stat) for stat in event.stats},
                 )
-
-
-def _decode(path: Path) -> Any:
-    classes = message_classes(*MODULES)
-    from google.protobuf.message import DecodeError
-
-    try:
-        return classes.XSpace.FromString(read_bytes(path))
-    except DecodeError as error:
-        raise DataError(f"{path}: not an XSpace proto, or truncated: {error}") from None
