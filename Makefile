@@ -10,7 +10,7 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip
 	$(RUN)/python -m pip install --quiet torch==2.13.0  # a newer one may bring several GB of CUDA along
-	$(RUN)/python -m pip install --quiet --editable '.[tensorflow,torch,notebook,docs,test]'
+	$(RUN)/python -m pip install --quiet --editable '.[all,tensorflow,torch,notebook,docs,test]'
 	touch $@
 
 demo: $(VENV)/.installed

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import DataError
+from .extras import extra
 from .files import write_atomically
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ MARKERS = "osD^vPhXp<>*"
 
 def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:
     """Axes of a new figure of the usual size (inches), outside pyplot's list of figures."""
-    from matplotlib.figure import Figure
-
+    Figure = extra("matplotlib.figure", "plots", what="a figure").Figure
     return Figure(figsize=size, layout="constrained").subplots()
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import textwrap
+from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from .errors import MissingDependencyError
+from .extras import extra
 from .files import write_atomically
 from .tables import tabulate, text_table
 
@@ -57,9 +60,7 @@ class Result:
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows as a DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.to_rows())
+        return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
 
     def to_text(self, width: int | None = None) -> str:
         """Caption and tables, with a ``width`` in characters in lines no longer than that."""
@@ -77,5 +78,6 @@ class Result:
         if draw is not None:
             from .drawing import svg_image
 
-            picture = svg_image(draw)
+            with suppress(MissingDependencyError):  # without matplotlib the tables say it
+                picture = svg_image(draw)
         return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"

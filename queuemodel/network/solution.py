@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ModelError
+from ..extras import extra
 from ..results import Result
 from .lowered import lower
 from .network import Network
@@ -195,8 +196,6 @@ class Solution(Result):
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per population: throughput, cycle time, and per station queue length and utilization."""
-        import pandas
-
         X, R = self.throughputs, self.residence_times
         columns: dict[str, Any] = {"population": self.populations, "throughput": X}
         columns["cycle_time"] = self.populations / X
@@ -209,7 +208,7 @@ class Solution(Result):
             else:
                 m = self.network.stations[k].servers
                 columns[f"utilization[{name}]"] = X * self.network.service_demand[k] / (1 if np.isinf(m) else m)
-        return pandas.DataFrame(columns)
+        return extra("pandas", "frames", what="a DataFrame").DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `to_json` writes them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..checks import require_count, require_seed
 from ..errors import ModelError
+from ..extras import extra
 from .cluster import Cluster
 from .jobs import Workload
 from .policies.base import Policy
@@ -109,8 +110,9 @@ def run_all(
         raise ModelError("study: nothing to run; give at least one policy, load and replication")
     if n_jobs != -1:
         require_count(n_jobs, "study: processes (-1: all cores)", most=MOST_PROCESSES)
-    import joblib
     from tqdm import tqdm
+
+    joblib = extra("joblib", "parallel", what="a study")
 
     try:
         parallel = joblib.Parallel(n_jobs=n_jobs, backend=backend, return_as="generator_unordered")

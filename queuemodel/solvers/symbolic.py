@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDependencyError, ModelError
+from ..errors import ModelError
+from ..extras import extra
 from ..network import Network
 from ..network.lowered import speeds_of
 from .lowering import chains_of, refuse_without_product_form, require_populations
@@ -105,10 +106,7 @@ def solve_symbolic(
     >>> solve_symbolic(network, population=2)  # doctest: +SKIP
     X(2) = 2*(D_1 + Z)/(2*D_1**2 + 2*D_1*Z + Z**2)
     """
-    try:
-        import sympy
-    except ImportError:
-        raise MissingDependencyError("symbolic solutions need sympy: pip install 'queuemodel[symbolic]'") from None
+    sympy = extra("sympy", "symbolic", what="a symbolic solution")
     N = require_populations(network, population)
     refuse_without_product_form(chains_of(network, N), "symbolic")
     counts = (N,) if isinstance(N, int) else N

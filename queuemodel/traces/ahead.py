@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,14 +46,24 @@ def compile_to(path: Path) -> None:
     from numba.core.errors import NumbaPendingDeprecationWarning
 
     warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
-    from numba.pycc import CC
+    from numba.pycc import CC, compiler
 
+    compiler.Flags = _flags  # type: ignore[assignment, misc]
     sources = stamp(Path(loop.__file__).parent)
     module = CC(AHEAD, source_module=loop)
     module.output_dir, module.output_file = str(path.parent), path.name
     module.export("run", types.boolean(*map(typeof, arguments())))(loop.run.py_func)  # type: ignore[attr-defined]
     module.export("sources", types.int64())(lambda: sources)
     module.compile()
+
+
+def _flags() -> Any:
+    """What stands for ``nogil=True``, which `pycc` cannot be told: threads run loops at the same time."""
+    from numba.core.compiler import Flags
+
+    flags: Any = Flags()
+    flags.release_gil = True
+    return flags
 
 
 if __name__ == "__main__":

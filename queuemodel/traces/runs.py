@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..checks import require_count, require_number, require_seed
 from ..errors import ModelError
+from ..extras import extra
 from ..training.curve import require_workers
 from ..training.profile import Profile
 from .contention import NETWORK, contentions
@@ -17,7 +22,7 @@ from .policies import Policy
 from .prepare import prepare
 from .result import SimulatedRun
 from .sharding import Sharding
-from .simulate import simulate
+from .simulate import INTERRUPTED, simulate
 
 #: Operations simulated per number of workers; and steps of all workers, at least and at most.
 OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
@@ -30,7 +35,7 @@ def trace_runs(
     replications: int = 4,
     steps: int | None = None,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: int | None = None,
     progress: bool = False,
     worker_speeds: Iterable[float] | None = None,
     accelerator_speed: float = 1.0,
@@ -56,8 +61,8 @@ def trace_runs(
     steps : int, optional
         Of all workers together, per number of workers; without, as many as keep a curve to seconds.
     seed : int
-    jobs : int
-        Processes (joblib); -1: one per core.
+    jobs : int, optional
+        Processes (joblib); -1: one per core. Without, threads of this process, one per core.
     progress : bool
         Show a progress bar on standard error.
     worker_speeds : iterable of float, optional
@@ -72,14 +77,13 @@ def trace_runs(
     list of list of SimulatedRun
         Per number of workers, its replications.
     """
-    import joblib
     from tqdm import tqdm
 
     counts = require_workers(workers).tolist()
     require_count(replications, "trace_runs: replications", most=10_000)
     if steps is not None:
         require_count(steps, "trace_runs: steps")
-    if jobs != -1:
+    if jobs not in (None, -1):
         require_count(jobs, "trace_runs: jobs")
     require_seed(seed, "trace_runs: seed")
     slowdown = slowdowns(counts[-1], worker_speeds, accelerator_speed)
@@ -102,7 +106,8 @@ def trace_runs(
     networks = [mechanism.settings for mechanism in kind.mechanisms()]
     settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
     tasks = [
-        joblib.delayed(simulate)(
+        partial(
+            simulate,
             graphs,
             workers=n,
             steps=max(20, -(-total // (n * replications))),
@@ -115,9 +120,27 @@ def trace_runs(
         for n, row, own in zip(counts, seeds, settings_of, strict=True)
         for i, s in enumerate(row)
     ]
-    runs = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    runs = _in_threads(tasks) if jobs is None else _in_processes(tasks, jobs)
     flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress))
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
+
+
+def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]]) -> Iterator[SimulatedRun]:
+    """Results in order; the loop, which takes nearly all of the time, lets go of Python's lock."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            yield from pool.map(operator.call, tasks)
+        except BaseException:  # an error, or an interruption
+            INTERRUPTED.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+        finally:
+            INTERRUPTED.clear()
+
+
+def _in_processes(tasks: Sequence[Callable[[], SimulatedRun]], jobs: int) -> Iterator[SimulatedRun]:
+    joblib = extra("joblib", "parallel", what="a simulation in several processes")
+    return joblib.Parallel(n_jobs=jobs, return_as="generator")(joblib.delayed(task)() for task in tasks)
 
 
 def slowdowns(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:

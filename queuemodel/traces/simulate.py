@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,9 @@ from .sharding import Sharding
 
 #: Events between two moments at which a keypress can end the run, divided by the number of connections.
 EVENTS = 2_000_000
+
+#: Ends runs in other threads than the one that an interruption reaches.
+INTERRUPTED = threading.Event()
 
 #: Connections, and operations of all workers times servers, that a run may hold: 4 GB of memory.
 MOST_CONNECTIONS, MOST_OPERATIONS = 100_000, 50_000_000
@@ -199,6 +203,8 @@ def simulate(
     events = max(100, EVENTS // state.queued.size)
     with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
         while state.count[DONE] < target:
+            if INTERRUPTED.is_set():
+                raise KeyboardInterrupt
             if not run(graphs.steps, state, rules, rng, target, events):
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)

@@ -8,6 +8,6 @@ from ...compiled import compiled
 #: that hand over a whole state, which is hundreds of numbers.
 ONE_PIECE = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 
-#: For what Python calls, and for all others: taking a state apart for Python is half of the time to compile.
-entry = compiled(**ONE_PIECE)
+#: For what Python calls, from threads too; and for all others: taking a state apart is half of the time to compile.
+entry = compiled(**ONE_PIECE, nogil=True)
 fast = compiled(**ONE_PIECE, no_cpython_wrapper=True, no_cfunc_wrapper=True)

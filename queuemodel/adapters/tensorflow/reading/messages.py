@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ....errors import DataError, MissingDependencyError
+from ....errors import DataError
+from ....extras import extra
 
 #: Message to its fields: name, number, type; ``*`` stands before what is repeated, `value` behind what excludes others.
 MESSAGES = {
@@ -66,12 +67,7 @@ def decode(name: str, content: bytes, *, where: str) -> Any:
     MissingDependencyError
         Without protobuf.
     """
-    try:
-        from google.protobuf.message import DecodeError
-    except ImportError:
-        raise MissingDependencyError(
-            f"{where}: TensorFlow's traces need protobuf to be read: pip install 'queuemodel[traces]'"
-        ) from None
+    DecodeError = extra("google.protobuf.message", "traces", what=f"{where}: a trace of TensorFlow").DecodeError
     try:
         return _classes()[name].FromString(content)
     except DecodeError as error:

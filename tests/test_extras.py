@@ -1,0 +1,81 @@
+"""A prediction with nothing but what every installation has; what an extra is missing for says so in one line."""
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from queuemodel import data
+from queuemodel.compiled import ready
+from queuemodel.traces.kernel import loop
+
+ROOT, DATA = Path(__file__).parent.parent, Path(data.__file__).parent
+CONFIGURATION = configparser.ConfigParser()
+CONFIGURATION.read(ROOT / "setup.cfg")
+TRACE = ROOT / "tests/data/alexnet-60/trace"
+EXTRAS = CONFIGURATION["options.extras_require"]
+
+#: Run the command line where these modules cannot be imported.
+HIDING = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden!r} or name == "google.protobuf":
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from queuemodel.cli import main
+main({arguments!r})
+"""
+HIDDEN = ["joblib", "matplotlib", "pandas", "sympy", "tensorflow", "torch"]
+
+
+def without(hidden, *arguments):
+    code = HIDING.format(hidden=hidden, arguments=[str(argument) for argument in arguments])
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_the_shipped_profile_is_predicted_without_any_extra():
+    built = ready("queuemodel.traces.kernel.loop", "run") is not loop.run
+    hidden = HIDDEN + (["numba", "llvmlite"] if built else [])
+    asked = ("predict", DATA / "alexnet-60.json", "--workers", "1:8", "--format", "csv")
+    bare, whole = without(hidden, *asked), without([], *asked)
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == whole.stdout
+    assert bare.stdout.count("\n") == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "name"),
+    [
+        (["predict", DATA / "alexnet-60-throughputs.csv", "--plot", "x.svg"], "matplotlib", "plots"),
+        (
+            ["import-trace", TRACE, "--batch-size", "1", "-o", "x.json"],
+            "protobuf",
+            "traces",
+        ),
+    ],
+    ids=["plots", "traces"],
+)
+def test_a_missing_extra_is_one_line(arguments, package, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = without(HIDDEN, *arguments)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"needs {package}: pip install 'queuemodel[{name}]'" in done.stderr
+    assert package in EXTRAS[name]
+
+
+def test_all_is_every_extra_but_frameworks_and_tools():
+    (named,) = re.findall(r"queuemodel\[(.*)\]", EXTRAS["all"])
+    assert set(named.split(",")) == set(EXTRAS) - {"all", "tensorflow", "torch", "notebook", "docs", "test"}
+
+
+def test_the_page_lists_every_extra():
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert all(f"`{name}`" in page or f"[{name}]" in page for name in EXTRAS)
