@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..checks import require_count, require_number
 from .exchange import Hierarchical, Ring
 from .link import Link, Size
 from .schedule import Algorithm, Schedule, Transfer
+from .servers import SplitServers
 from .trees import DoubleBinaryTree
 
 
@@ -78,8 +79,8 @@ class InRacks:
         if isinstance(self.algorithm, Ring):
             return max(1.0, self.oversubscription / self.nodes_per_rack) if nodes > self.nodes_per_rack else 1.0
         algorithm: Any = self.algorithm  # a frozen value
-        if isinstance(algorithm, DoubleBinaryTree):
-            algorithm = DoubleBinaryTree(blocks=1)  # however many: the same bytes on each link
+        if isinstance(algorithm, DoubleBinaryTree | SplitServers):
+            algorithm = replace(algorithm, blocks=1)  # however many: the same bytes on each link
         return _slowdown(algorithm, nodes, self.nodes_per_rack, self.oversubscription)
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:

@@ -316,6 +316,17 @@ def test_racks_slow_an_algorithm_down_as_its_schedule_does_on_a_fat_tree(algorit
         assert said == pytest.approx(algorithm.time(V, nodes, link))
 
 
+@pytest.mark.parametrize("algorithm", [DoubleBinaryTree, SplitServers, lambda blocks: SplitServers(2, blocks)])
+def test_blocks_do_not_change_what_travels_between_two_nodes(algorithm):
+    loads = []
+    for blocks in (1, 5):
+        schedule = algorithm(blocks=blocks).schedule(11)
+        loads.append(np.zeros((schedule.nodes, schedule.nodes)))
+        for t in schedule.transfers:
+            loads[-1][t.source, t.destination] += schedule.share(t)
+    np.testing.assert_allclose(*loads, atol=1e-12)
+
+
 @pytest.mark.parametrize("oversubscription", [3.0, 16.0])
 @pytest.mark.parametrize(("nodes", "per"), [(16, 4), (12, 4), (8, 8)])
 def test_racks_slow_pipelined_trees_down_by_the_bytes_on_their_links(nodes, per, oversubscription):
