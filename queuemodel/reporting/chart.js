@@ -126,14 +126,19 @@ const DRAW = {
   vertical(mark, across, up, { floor }) {
     const x = across(mark.x);
     const line = svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: floor, ...painted(mark, "vertical") });
-    return mark.text ? [line, text(x, MARGIN.top - 8, mark.text, { "text-anchor": "middle", class: mark.class })] : [line];
+    return mark.text
+      ? [line, text(x, MARGIN.top - 8, mark.text, { "text-anchor": "middle", class: mark.class })]
+      : [line];
   },
   horizontal(mark, across, up, { left, width }) {
     const place = { x1: left, x2: width - MARGIN.right, y1: up(mark.y), y2: up(mark.y) };
     return [svg("line", { ...place, ...painted(mark, "vertical") }), text(left + 4, up(mark.y) - 5, mark.text)];
   },
   bars(mark, across, up) {
-    const wide = Math.max(0.8 * Math.min(...mark.x.map((value, i) => across(value) - across(i ? mark.x[i - 1] : 0))), 1);
+    const wide = Math.max(
+      0.8 * Math.min(...mark.x.map((value, i) => across(value) - across(i ? mark.x[i - 1] : 0))),
+      1,
+    );
     return mark.x.map((value, i) =>
       svg("rect", {
         x: across(value) - wide / 2,

@@ -5,16 +5,31 @@ const start = { price_per_node_hour: data.price_per_node_hour, deadline: null };
 const timed = data.rows.filter((row) => row[time] !== null);
 const specs = [
   {
-    name: "price_per_node_hour", label: "price of a node and hour", least: 0.01, most: 100, limit: 1e9, log: true,
-    optional: true, placeholder: "none",
+    name: "price_per_node_hour",
+    label: "price of a node and hour",
+    least: 0.01,
+    most: 100,
+    limit: 1e9,
+    log: true,
+    optional: true,
+    placeholder: "none",
   },
   {
-    name: "deadline", label: "deadline", unit: "s", least: 0.1, most: 1e6, limit: 1e9, log: true, optional: true,
+    name: "deadline",
+    label: "deadline",
+    unit: "s",
+    least: 0.1,
+    most: 1e6,
+    limit: 1e9,
+    log: true,
+    optional: true,
     placeholder: "none",
   },
 ];
 const controls = Object.fromEntries(specs.map((spec) => [spec.name, control(spec, (value) => set(spec.name, value))]));
-const places = Object.fromEntries(["losses", "times", "strategies"].map((id) => [id, h("div", { id, class: "figure" })]));
+const places = Object.fromEntries(
+  ["losses", "times", "strategies"].map((id) => [id, h("div", { id, class: "figure" })]),
+);
 const hidden = new Set();
 let settings = { ...start };
 
@@ -57,7 +72,10 @@ function refresh() {
   places.strategies.replaceChildren(table("Strategies, the fastest first", shown, { probability_best: percent }));
 }
 
-const look = (i) => ({ color: data.look.colors[i % data.look.colors.length], class: `dash${Math.floor(i / data.look.colors.length) % 4}` });
+const look = (i) => ({
+  color: data.look.colors[i % data.look.colors.length],
+  class: `dash${Math.floor(i / data.look.colors.length) % 4}`,
+});
 
 function showLosses() {
   if (!data.losses.length) return;
@@ -75,17 +93,32 @@ function showLosses() {
   const y = { low: Math.min(...within("least")), high: Math.max(...within("largest")), label: "loss", log: true };
   const picture = h("div");
   const rows = data.losses.map((one) => ({
-    strategy: one.strategy, "first loss": one.mean[0], "last loss": one.mean.at(-1), "after (s)": one.seconds.at(-1),
+    strategy: one.strategy,
+    "first loss": one.mean[0],
+    "last loss": one.mean.at(-1),
+    "after (s)": one.seconds.at(-1),
   }));
   places.losses.replaceChildren(picture, table("Mean losses", rows));
-  drawChart(picture, { title: "Loss against time, by strategy; first and last losses are in the table below", x, y, marks, height: 420 });
+  drawChart(picture, {
+    title: "Loss against time, by strategy; first and last losses are in the table below",
+    x,
+    y,
+    marks,
+    height: 420,
+  });
 }
 
 function showTimes() {
   const unit = data.relative ? "time, in those of one worker alone" : "time to the target (s)";
   const [rows, low, middle, high, label] = timed.length
     ? [timed, `${time}_low`, time, `${time}_high`, unit]
-    : [data.rows, "steps_per_second_low", "steps_per_second", "steps_per_second_high", "steps of all workers per second"];
+    : [
+        data.rows,
+        "steps_per_second_low",
+        "steps_per_second",
+        "steps_per_second_high",
+        "steps of all workers per second",
+      ];
   const known = rows.flatMap((row) => [row[low], row[high], row[middle]]).filter((value) => value !== null);
   const [least, most] = [Math.min(...known) / 1.1, Math.max(...known) * 1.1];
   const column = (name) => rows.map((row) => row[name] ?? most); // some seeds never arrive
@@ -126,9 +159,18 @@ function layOut() {
   if (fields.children.length > 1) parts.push(fields);
   if (data.losses.length) parts.push(section("Loss against time", places.losses));
   parts.push(section(timed.length ? "Time to the target" : "Steps per second", places.times, places.strategies));
-  const said = [data.note, "Times are those that the profile predicts; steps to the target are those of what was trained."];
+  const said = [
+    data.note,
+    "Times are those that the profile predicts; steps to the target are those of what was trained.",
+  ];
   parts.push(section("What this cannot know", h("ul", {}, ...said.filter(Boolean).map((one) => h("li", {}, one)))));
-  parts.push(h("footer", {}, `queuemodel ${data.version}. The address of this page carries its settings: copy it to share them.`));
+  parts.push(
+    h(
+      "footer",
+      {},
+      `queuemodel ${data.version}. The address of this page carries its settings: copy it to share them.`,
+    ),
+  );
   page.replaceChildren(...parts);
 }
 

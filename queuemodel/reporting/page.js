@@ -20,7 +20,11 @@ function readable(value) {
   if (typeof value !== "number") return String(value);
   if (!Number.isFinite(value)) return "none";
   const size = Math.abs(value);
-  if (size && (size < 1e-4 || size >= 1e7)) return value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size && (size < 1e-4 || size >= 1e7))
+    return value
+      .toExponential(3)
+      .replace(/\.?0+e/, "e")
+      .replace("e+", "e");
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
 
@@ -28,7 +32,12 @@ const percent = (share) => `${readable(100 * share)} %`;
 
 function duration(seconds) {
   if (seconds === null) return "-";
-  const units = [[172800, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
+  const units = [
+    [172800, 86400, "days"],
+    [7200, 3600, "h"],
+    [120, 60, "min"],
+    [0, 1, "s"],
+  ];
   const [, unit, name] = units.find(([least]) => seconds >= least);
   return `${readable(seconds / unit)} ${name}`;
 }
@@ -109,8 +118,12 @@ function control(spec, changed) {
   element.update = (value) => {
     const shown = value === null ? null : value / factor;
     range.value = toPlace(shown === null ? spec.rest || spec.least : shown);
-    range.setAttribute("aria-valuetext", shown === null ? spec.placeholder || "not set" : `${readable(shown)} ${spec.unit || ""}`);
-    if (document.activeElement !== field || shown !== null) field.value = shown === null ? "" : Number(shown.toPrecision(12));
+    range.setAttribute(
+      "aria-valuetext",
+      shown === null ? spec.placeholder || "not set" : `${readable(shown)} ${spec.unit || ""}`,
+    );
+    if (document.activeElement !== field || shown !== null)
+      field.value = shown === null ? "" : Number(shown.toPrecision(12));
     field.setCustomValidity("");
   };
   element.limit = (most) => {

@@ -24,8 +24,11 @@ SUFFIXES = (".html", ".htm")
 #: Bytes; a page is to be mailed.
 LARGEST = 500_000
 
-#: In the order in which they build on each other; the last one is the kind's own.
-SCRIPTS = ("network.js", "plan.js", "chart.js", "page.js")
+#: Scripts of each kind of page, in the order in which they build on each other.
+SCRIPTS = {
+    "curve": ("chart", "page", "network", "plan", "settings", "figures", "curve"),
+    "comparison": ("chart", "page", "comparison"),
+}
 
 
 def report_page(
@@ -46,7 +49,7 @@ def report_page(
     parts = {
         "title": escape(data["title"]),
         "style": _filled("page.css", {"model": MODEL, "knee": KNEE}),
-        "script": "\n".join(_part(name) for name in (*SCRIPTS, f"{kind}.js")),
+        "script": "\n".join(_part(f"{name}.js") for name in SCRIPTS[kind]),
         "data": embedded(data | {"version": __version__, "look": {"colors": COLORS, "places": PLACES}}),
     }
     page = _filled("page.html", parts)

@@ -35,7 +35,10 @@ function least(costs) {
 function choose(curve, { goal, rule, openBelow = false }, measures) {
   const ends = [curve.steps_per_second, curve.upper, curve.lower];
   const [found, , slow] = ends.map(rule);
-  const known = ends.map(rule).filter((i) => i >= 0).map((i) => curve.workers[i]);
+  const known = ends
+    .map(rule)
+    .filter((i) => i >= 0)
+    .map((i) => curve.workers[i]);
   const choice = {
     goal,
     workers: found < 0 ? null : curve.workers[found],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ..checks import LARGEST, require_choice, require_count, require_number, require_share
 from ..results import Result
 from .job import MOST_EXAMPLES
+from .recipe import MOST_WORKERS
 from .timeline import timeline
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def curve_data(
     if curve.beyond_model:
         obstacle = f"the closed network does not know: {curve.beyond_model}"
     elif isinstance(model, Recomputed):
-        obstacle = model.obstacle()
+        many = f"more than {MOST_WORKERS} workers keep a reader waiting" if curve.workers[-1] > MOST_WORKERS else ""
+        obstacle = model.obstacle() or many
     network, shown = None, curve.method
     if isinstance(model, Recomputed) and not obstacle:
         network = model.recipe(workers=int(curve.workers[-1]), confidence=curve.confidence)

@@ -80,7 +80,7 @@ def drawn_settings(model, count):
             "price_per_node_hour": None if i % 4 == 2 else float(10 ** rng.uniform(-2, 2)),
             "min_efficiency": float(rng.uniform(0.05, 1)),
         }
-        yield changes, asked, int(rng.integers(1, 40))
+        yield changes, asked, int(rng.integers(1, 24))
 
 
 def difference(told, curve, plan):
@@ -113,7 +113,7 @@ def test_the_page_computes_what_python_computes(browser, folder, name):
     model = MODELS[name]()
     path = folder / f"{name}.html"
     model.throughput(range(1, 17)).report(path)
-    cases = list(drawn_settings(model, 60))
+    cases = list(drawn_settings(model, 40))
     settings = [changes | asked | {"workers": 1, "most_workers": most} for changes, asked, most in cases]
     browser.open(path)
     told = browser.run("return arguments[0].map(answer)", settings)

@@ -84,6 +84,14 @@ def test_a_curve_made_faster_is_not_recomputed_from_its_old_model(curve):
     assert (data["network"], data["obstacle"], data["parameters"]) == (None, "the curve has no model", [])
 
 
+def test_a_long_curve_is_shown_as_it_is():
+    model = qm.fit(example_profile("alexnet-60"))
+    for last, recomputed in ((256, True), (257, False)):
+        data = json.loads(re.search(r'id="data">(.*?)</script>', model.throughput([1, last]).report())[1])
+        assert (data["network"] is not None) == recomputed
+        assert ("256 workers" in data["obstacle"]) != recomputed
+
+
 def test_a_simulated_curve_stands_beside_the_network(tmp_path):
     profile = example_profile("alexnet-60")
     curve = qm.predict(profile, workers=[1, 2], method="trace")
