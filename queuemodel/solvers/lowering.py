@@ -35,6 +35,8 @@ class Chains(Lowered):
     @property
     def present(self) -> list[bool]:
         """Which classes have customers: all of a chain that has."""
+        if not self.network.classes:
+            return [True]
         there = {c for chain, n in zip(self.network.chains, self.N, strict=True) if n > 0 for c in chain}
         return [c in there for c in range(max(1, len(self.network.classes)))]
 

@@ -42,9 +42,13 @@ class ExactMVA:
             raise ModelError(f"exact MVA: population must be {wanted}, got {population!r}")
         chains = chains_of(network, population)
         refuse_without_product_form(chains, "exact MVA")
-        if network.classes:
+        return self.solved(chains)
+
+    def solved(self, chains: Chains) -> Solution:
+        """The same of a network that is lowered already and has product form."""
+        if chains.network.classes:
             return solve_classes(chains, self.memory)
-        return Convolution().solve(network, population) if chains.why_not_plain() else self._single(chains)  # type: ignore[arg-type]
+        return Convolution().solve(chains.network, int(chains.N[0])) if chains.why_not_plain() else self._single(chains)
 
     def _single(self, chains: Chains) -> Solution:
         K, N = len(chains.D), int(chains.N[0])

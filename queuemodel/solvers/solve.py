@@ -57,7 +57,8 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         if isinstance(solver, type) or not hasattr(solver, "solve"):
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
-    why = chains_of(network, N).why_not_product_form()
+    chains = chains_of(network, N)
+    why = chains.why_not_product_form()
     if why is None:
-        return ExactMVA().solve(network, N)
+        return ExactMVA().solved(chains)
     return ApproximateMVA(reason=f"{why}: no product form, so approximate").solve(network, N)
