@@ -1,0 +1,46 @@
+"""Many simulations at once: in threads as one after the other, and an end for all when one cannot go on."""
+
+import importlib
+import threading
+
+import numpy as np
+import pytest
+
+from queuemodel import ModelError
+from queuemodel.data import example_profile
+from queuemodel.traces import trace_runs
+from queuemodel.traces.simulate import INTERRUPTED
+
+RUNS = importlib.import_module("queuemodel.traces.runs")
+FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
+
+
+@pytest.mark.parametrize("congestion_control", ["bbr", "unknown"])
+def test_threads_give_what_one_after_the_other_gives(congestion_control):
+    settings = FEW | {"congestion_control": congestion_control}
+    at_once, in_turn = trace_runs(example_profile(), **settings), trace_runs(example_profile(), jobs=1, **settings)
+    for several, others in zip(at_once, in_turn, strict=True):
+        for one, other in zip(several, others, strict=True):
+            assert np.array_equal(one.times, other.times)
+    assert at_once[2][0].throughput != at_once[2][1].throughput
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ModelError])
+def test_what_ends_one_run_ends_all(monkeypatch, stop):
+    """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
+    begun, simulate = [], RUNS.simulate
+
+    def first_stops(*arguments, **settings):
+        begun.append(settings["seed"])
+        if len(begun) == 1:
+            raise stop("by the test")
+        return simulate(*arguments, **settings)
+
+    monkeypatch.setattr(RUNS, "simulate", first_stops)
+    with pytest.raises(stop):
+        trace_runs(example_profile(), workers=range(1, 65), steps=20_000, replications=20)
+    assert len(begun) < 640
+    assert not INTERRUPTED.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
+    monkeypatch.undo()
+    assert len(trace_runs(example_profile(), **FEW)) == 3
