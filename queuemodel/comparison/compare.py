@@ -114,6 +114,7 @@ def compare(
         own = range(seed, seed + seeds)
         rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar]
     at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
+    silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
     return Comparison(
         rows=tuple(rows),
         workers=n,
@@ -121,7 +122,7 @@ def compare(
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note=_note(timing, problem, convergence, noise, at_end),
+        note=_note(timing, problem, convergence, noise, at_end, silent),
         relative=noise is not None,
     )
 
@@ -137,6 +138,7 @@ def _note(
     convergence: Convergence | None,
     noise: NoiseScale | None,
     at_end: list[str],
+    silent: list[str],
 ) -> str:
     said = []
     if problem is not None:
@@ -148,6 +150,8 @@ def _note(
             "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
             "step, not to a loss"
         )
+    if silent and (noise is not None or convergence is not None):
+        said.append(f"no law tells the steps of {', '.join(silent)}")
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:

@@ -129,7 +129,8 @@ class Comparison(Result):
             }
             if self.price_per_node_hour is not None and not self.relative:
                 row["cost"] = _told(middle[i] * self.nodes * self.price_per_node_hour / 3600)
-            rows.append(row | {"probability_best": float(self.probability_best[i])})
+            chance = None if np.isnan(one.seconds_to).any() else float(self.probability_best[i])
+            rows.append(row | {"probability_best": chance})
         order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
         return [rows[i] for i in order]
 

@@ -115,6 +115,8 @@ def test_the_noise_in_the_profile_tells_what_updates_of_equal_parameters_need():
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
     assert "gradient noise scale" in result.caption()
+    assert "no law tells the steps of local-sgd" in result.caption()
+    assert {row["strategy"]: row["probability_best"] for row in result.to_rows()} == {"sync": 1.0, "local-sgd": None}
     louder = compare(noisy(RANKS, 5000.0), workers=8, strategies=["sync"]).to_rows()[0]
     assert louder["steps_vs_one"] < 0.9 * sync["steps_vs_one"]
     assert np.ptp(compare(noisy(RANKS, 500.0), workers=1, strategies=["sync"]).rows[0].steps_to) < 1e-3
