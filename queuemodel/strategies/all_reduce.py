@@ -15,6 +15,7 @@ from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
 from ..training.curve import ThroughputCurve, require_workers
+from ..training.exploring import Explorer
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
 from .fitted_rounds import FittedRounds
@@ -250,6 +251,11 @@ class AllReduceModel(Result):
         changed = replace(self, changes=self.changes.and_also(**changes))
         _ = changed.scheme  # refuses what the profile does not tell
         return changed
+
+    def explore(self, *, workers: int = 32) -> Explorer:
+        """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
+        bandwidth = self.changes.bandwidth or self.fitted.nominal
+        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     @property
     def note(self) -> str:

@@ -19,6 +19,7 @@ from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .ensemble import DOUBLING
+from .exploring import Explorer
 from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
@@ -331,6 +332,18 @@ class TrainingModel(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
+
+    def explore(self, *, workers: int = 32) -> Explorer:
+        """What-ifs as sliders in a notebook, the curve for 1 to ``workers`` workers redrawn as one drags.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without ipywidgets (``pip install 'queuemodel[notebook]'``).
+        """
+        recorded = self.fitted.recorded
+        bandwidth = self.changes.bandwidth or (recorded.bandwidth if recorded else None)
+        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the curve of this model; empty when it can."""

@@ -1,0 +1,92 @@
+"""Sliders ask the model what a user would ask it, and a notebook keeps what they said last."""
+
+import sys
+import warnings
+
+import pytest
+
+import queuemodel as qm
+from queuemodel.data import example_profile, example_throughputs
+
+pytest.importorskip("ipywidgets")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return qm.fit(example_profile("alexnet-60"))
+
+
+def test_a_slider_is_a_what_if(model):
+    explorer = model.explore(workers=8)
+    assert explorer.curve.to_json() == model.throughput(range(1, 9)).to_json()
+    explorer.controls["bandwidth"].value = 0.12
+    explorer.controls["workers"].value = 5
+    changed = model.what_if(bandwidth=0.12e9 / 8).throughput(range(1, 6))
+    assert explorer.curve.to_json() == changed.to_json()
+    explorer.controls["parameter_servers"].value = 2
+    explorer.controls["batch_size"].value = 64
+    asked = {"bandwidth": 0.12e9 / 8, "parameter_servers": 2, "batch_size": 64}
+    assert explorer.model.throughput([5]).at(5) == model.what_if(**asked).throughput([5]).at(5)
+    assert explorer.curve.at(5) != changed.at(5)
+
+
+def test_moved_back_is_as_given(model):
+    explorer = model.what_if(parameter_servers=2).explore(workers=4)
+    assert explorer.controls["parameter_servers"].value == 2
+    given = explorer.curve.to_json()
+    for name, value in {"accelerator_speed": 3.0, "parameter_servers": 1}.items():
+        before, explorer.controls[name].value = explorer.controls[name].value, value
+        assert explorer.curve.to_json() != given
+        explorer.controls[name].value = before
+    assert explorer.curve.to_json() == given
+
+
+def test_what_has_no_answer_is_said_and_the_last_answer_stays(model):
+    explorer = model.what_if(worker_speeds=[1, 1, 2]).explore(workers=3)
+    last = explorer.curve.to_json()
+    explorer.controls["workers"].value = 4
+    assert "workers must be at most 3" in explorer.message
+    assert explorer.curve.to_json() == last
+    explorer.controls["workers"].value = 2
+    assert not explorer.message
+
+
+def test_only_what_the_model_can_answer():
+    of_throughputs = qm.fit(example_throughputs("alexnet-60")).explore(workers=8)
+    assert set(of_throughputs.controls) == {"workers", "parameter_servers"}
+    of_rounds = qm.fit(example_profile("ddp-alexnet-40"), strategy="all-reduce").explore(workers=8)
+    assert set(of_rounds.controls) == {"workers", "bandwidth", "accelerator_speed", "batch_size", "accumulation"}
+    of_rounds.controls["accumulation"].value = 4
+    assert of_rounds.model.changes.accumulation == 4
+
+
+def test_no_workers_are_refused(model):
+    with pytest.raises(qm.ModelError, match="explore: workers"):
+        model.explore(workers=0)
+
+
+def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with pytest.raises(qm.MissingDependencyError, match=r"pip install 'queuemodel\[notebook\]'"):
+        model.explore()
+
+
+def test_a_notebook_and_its_export_keep_the_last_state():
+    nbformat, nbclient, nbconvert = map(pytest.importorskip, ("nbformat", "nbclient", "nbconvert"))
+    cells = [
+        "import queuemodel as qm\nfrom queuemodel.data import example_profile\n"
+        "explorer = qm.fit(example_profile('alexnet-60')).explore(workers=8)\nexplorer",
+        "explorer.controls['parameter_servers'].value = 2",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the kernel's own start-up and nbconvert's are not ours
+        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+        page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
+    sliders, curve = (output["data"] for output in notebook.cells[0].outputs)
+    assert "application/vnd.jupyter.widget-view+json" in sliders
+    for text in (curve["text/html"], page):
+        assert "what_if(parameter_servers=2)" in text
+        assert "throughput with 2 parameter server(s)" in text
+        assert "data:image/svg+xml;base64," in text
+        assert "throughput with 1 parameter server(s)" not in text
