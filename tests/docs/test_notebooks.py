@@ -79,15 +79,39 @@ def test_the_plan_names_a_number_of_workers(executed, name):
             assert re.search(CLAIMS[name][2] + r"\s+\d+", data["text/plain"])
 
 
-def test_strategies_are_compared():
-    notebook = run("03-which-strategy")
+def shown_without_complaint(name):
+    """What each code cell of a notebook showed, every one something."""
+    notebook = run(name)
     test_no_cell_fails_or_complains(notebook)
     shown = results(notebook)
     assert all(shown.values())
+    return shown
+
+
+def test_strategies_are_compared():
+    shown = shown_without_complaint("03-which-strategy")
     assert "<table>" in next(data for source, data in shown.items() if source.endswith("\nslow"))["text/html"]
     (fast,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("fast ="))
     assert max(fast.values()) < 1.2 * fast["sync"]
     assert sum("image/png" in data for data in shown.values()) == 2
+
+
+def test_a_cluster_is_shared():
+    shown = shown_without_complaint("04-a-clusters-schedule")
+    (hours,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("guesses"))
+    assert float(hours["RankPriced"].split()[0]) < float(hours["FIFO"].split()[0])
+    assert sum("image/png" in data for data in shown.values()) == 5
+
+
+def test_traces_are_looked_into():
+    shown = shown_without_complaint("05-traces")
+    (rates,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("rates"))
+    assert rates["tac"][0] > 1.03 * rates["tensorflow"][0]
+    assert rates["tac"][2] == pytest.approx(rates["tensorflow"][2], rel=0.03)
+    (orders,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("def arrivals"))
+    assert len({tuple(sorted(order)) for order in orders}) == 1 < len({tuple(order) for order in orders})
+    (measured,) = (eval(data["text/plain"]) for source, data in shown.items() if source.startswith("{point"))
+    assert rates["tensorflow"] == pytest.approx([measured[n] for n in (1, 2, 4)], rel=0.1)
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
