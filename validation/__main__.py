@@ -1,4 +1,4 @@
-"""Predict every measured series and write the table and the plot of predicted against measured into docs/.
+"""Predict every measured series and write the table and the plots of predicted and measured into docs/.
 
 python -m validation
 """
@@ -20,6 +20,7 @@ from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .intervals import intervals_section
+from .learned import SERIES, learned, learned_section, plot_learned
 from .left_out import prior_section
 from .measuring import advice, section
 from .model_errors import errors_of
@@ -89,7 +90,8 @@ def main() -> int:
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
         sections = [intervals_section(groups, errors), section(advice(profiles))]
-        sections += [prior_section(), placements_section(), convergence_section()]
+        ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
+        sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
         every = [c for comparisons in groups.values() for c in comparisons]
         rows = [
@@ -99,12 +101,13 @@ def main() -> int:
             for n, m, p in zip(c.workers, c.measured, c.predicted, strict=True)
         ]
         save_figure(plot_validation(rows), DOCS / "images" / "validation.png")
+        save_figure(plot_learned(ways), DOCS / "images" / "learned.png")
         write_atomically(DOCS / "validation.md", HEAD + body)
     except QueueModelError as error:
         print(f"validation: {error}", file=sys.stderr)
         return 1
     print(body)
-    print(f"{len(every)} comparisons; wrote {DOCS / 'validation.md'} and its picture")
+    print(f"{len(every)} comparisons; wrote {DOCS / 'validation.md'} and its pictures")
     return 0
 
 

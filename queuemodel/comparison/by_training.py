@@ -31,7 +31,7 @@ def by_training(
     """A strategy's run at its best learning rate, in predicted seconds."""
     pace = timing.pace(**one.asks) if one.asks else timing.together
     each = timing.workers if not isinstance(one.descent, ServerSGD) else 1
-    clock = Clock(1.0, timing.computation[1]) if one.asks else timing.clock(one.descent)
+    clock = Clock(1.0, timing.computation[1]) if one.asks else timing.clock(one.descent, one.compression)
     length = steps if each > 1 or timing.workers == 1 else steps * timing.workers
 
     def run(rate: float, seeds: Sequence[int]) -> Descent:
@@ -42,7 +42,7 @@ def by_training(
         tried = run(rate, TRIALS)
         return float(np.median(tried.steps_to(target))), float(tried.losses[:, -1].mean())
 
-    best = min(rates, key=merit)
+    best = rates[0] if len(rates) == 1 else min(rates, key=merit)
     done = run(best, seeds)
     if one.asks:  # its gradients come at the rate of its network
         done = replace(done, times=done.times * done.steps[-1] / pace.steps_per_second / done.times[:, -1:])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checks import require_choice
+from ..checks import require_choice, require_number
 from ..descent import (
     AdaComm,
     AdaQuantFL,
@@ -36,11 +36,22 @@ class Candidate:
     asks : dict
         Arguments of `predict` for the seconds of its gradients, without a barrier of all workers; empty: its workers
         step together, and meet for a transfer.
+    compression : float
+        Seconds that each worker computes at a meeting, to compress and to sum up; no profile tells them.
+
+    Raises
+    ------
+    ModelError
+        When these seconds are none.
     """
 
     name: str
     descent: Strategy
     asks: dict[str, Any] = field(default_factory=dict)
+    compression: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
 
 
 #: Strategies that need a parameter server, by number of workers.

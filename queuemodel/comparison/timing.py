@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..descent import Clock
+from ..collectives import Link
+from ..descent import Clock, SquarmSGD, SynchronousSGD
 from ..descent.compressors import WORD, Compressor
-from ..descent.gossip import SquarmSGD
+from ..descent.loop import Transfer
 from ..errors import ModelError
 from ..prediction import predict
 from ..strategies import AllReduceModel, fit_rounds
@@ -73,38 +74,56 @@ class Timing:
         return self.pace(strategy="sync-ps" if self.on_servers else "all-reduce")
 
     @cached_property
+    def rounds(self) -> AllReduceModel:
+        """The model of the profiled rounds."""
+        return AllReduceModel(fit_rounds(self.profile)).what_if(**self.asked)
+
+    @cached_property
     def computation(self) -> tuple[float, float]:
         """Mean seconds of a worker's step without transfers, and their coefficient of variation."""
         if self.on_servers:
             values = self.profile.values("compute")
+            mean = float(values.mean()) / self.asked.get("accelerator_speed", 1.0)
         else:
-            values = np.array([one.computed for one in self.profile.rounds])
-        mean = float(values.mean()) / self.asked.get("accelerator_speed", 1.0)
+            fitted = self.rounds.fitted
+            values = fitted.computed
+            mean = float(values.mean()) * self.rounds.slowness + fitted.tail
         if not mean > 0:
             raise ModelError("compare: the profile has no computation; profile a model that computes")
         return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05
 
     @cached_property
-    def meetings(self) -> np.ndarray:
-        """Seconds that a round takes beyond the slowest worker's computation, by `SHARES` of the bytes."""
-        nominal = nominal_bandwidth(self.profile)
-        clock = Clock(*self.computation)
-        slowest = clock.durations(np.random.default_rng(0), (DRAWS, self.workers)).max(axis=1).mean()
-        whole = self.workers / self.together.steps_per_second
-        seconds = np.full(len(SHARES), whole)
-        bandwidth = self.asked.get("bandwidth", nominal)
+    def slowest(self) -> float:
+        """Mean seconds of the slowest worker's step."""
+        each = Clock(*self.computation, paces=self.paces).steps(np.random.default_rng(0), (DRAWS, self.workers))
+        return float(each.max(axis=1).mean())
+
+    @property
+    def paces(self) -> tuple[float, ...]:
+        """How many times as long each recorded rank computes as those that were not; empty where all are alike."""
+        return () if self.on_servers else self.rounds.fitted.paces
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds that a round of all takes beyond the slowest worker's computation."""
+        return max(self.workers / self.together.steps_per_second - self.slowest, 0.0)
+
+    @cached_property
+    def on_server(self) -> np.ndarray:
+        """Seconds that a round on servers takes beyond the slowest worker's computation, by `SHARES` of the bytes."""
+        seconds = np.full(len(SHARES), self.overlapped)
+        bandwidth = self.asked.get("bandwidth", nominal_bandwidth(self.profile))
         if self.sized and bandwidth is not None:
-            strategy = "sync-ps" if self.on_servers else "all-reduce"
             for i, share in enumerate(SHARES[:-1]):
-                pace = self.pace(strategy=strategy, bandwidth=min(bandwidth / share, FASTEST))
-                seconds[i] = self.workers / pace.steps_per_second
-        return np.maximum(np.minimum.accumulate(seconds[::-1])[::-1] - slowest, 0.0)
+                pace = self.pace(strategy="sync-ps", bandwidth=min(bandwidth / share, FASTEST))
+                seconds[i] = max(self.workers / pace.steps_per_second - self.slowest, 0.0)
+        return np.minimum.accumulate(seconds[::-1])[::-1]
 
     @property
     def sized(self) -> bool:
         """Whether the profile says what fewer bytes would save: its links' bandwidth is known, and not infinite."""
         nominal = self.asked.get("bandwidth", nominal_bandwidth(self.profile))
-        return nominal is not None and math.isfinite(nominal)
+        return not self.on_servers or (nominal is not None and math.isfinite(nominal))
 
     def sizing(self, strategy: object) -> float:
         """Bits of a compressed message per parameter at the job's size, over those at the problem's."""
@@ -114,20 +133,41 @@ class Timing:
         job = round(self.scale * self.dimension)
         return (compressor.bits(job) / job) / (compressor.bits(self.dimension) / self.dimension)
 
-    def clock(self, strategy: object) -> Clock:
-        """What a step of workers that meet costs."""
-        size = self.sizing(strategy)
-        if isinstance(strategy, SquarmSGD):
-            network = AllReduceModel(fit_rounds(self.profile)).what_if(**self.asked).network
-            byte = size * self.scale / network.bandwidth
-            return Clock(*self.computation, lambda up, down: 2 * network.latency + up / 8 * byte)
-        return Clock(*self.computation, lambda up, down: self.transfer(size * up, size * down))
+    def clock(self, strategy: object, compression: float = 0.0) -> Clock:
+        """What a step of workers that meet costs, with so many seconds of computation at each meeting."""
+        meeting = (self._meeting_on_servers if self.on_servers else self._meeting_of_ranks)(strategy)
+        return Clock(*self.computation, lambda up, down: compression + meeting(up, down), self.paces)
 
-    def transfer(self, up: np.ndarray, down: np.ndarray) -> np.ndarray:
-        """Seconds of a meeting that sends so many bits each way."""
-        share = (up + down) / (2 * WORD * self.dimension)
-        inside = np.interp(share, SHARES, self.meetings)
-        return inside * np.maximum(share, 1.0)  # more than all of it: in proportion
+    def _meeting_on_servers(self, strategy: object) -> Transfer:
+        """In proportion to what a synchronous step takes by so many bytes."""
+        whole = 2 * WORD * self.dimension / self.sizing(strategy)
+
+        def seconds(up: np.ndarray, down: np.ndarray) -> np.ndarray:
+            share = (up + down) / whole
+            return np.interp(share, SHARES, self.on_server) * np.maximum(share, 1.0)  # more than all: in proportion
+
+        return seconds
+
+    def _meeting_of_ranks(self, strategy: object) -> Transfer:
+        """
+        Of synchronous SGD what its round takes; others meet when they have computed, and nothing hides the transfer.
+
+        They reduce in the job's own collective: dense values in parts, each summed, or decompressed and compressed
+        anew, by a rank of its own. Messages that name coordinates (`Compressor.names`) are no sums: everyone's go to
+        everyone, which takes half of what reducing n times as much does (exact for a ring, n - 1 messages), and every
+        rank then knows the answer.
+        """
+        model, n, compressor = self.rounds, self.workers, getattr(strategy, "compressor", None)
+        byte = self.sizing(strategy) * self.scale / 8
+        link = Link(model.network.bandwidth, latency=model.network.latency)
+        reduced = partial(model.collective.time, nodes=n, link=link)
+        if isinstance(strategy, SynchronousSGD):
+            return lambda up, down: np.full(up.shape, self.overlapped)
+        if isinstance(strategy, SquarmSGD):
+            return lambda up, down: 2 * link.latency + up * byte / link.bandwidth
+        if isinstance(compressor, Compressor) and compressor.names:
+            return lambda up, down: reduced(n * up * byte) / 2
+        return lambda up, down: reduced((up + down) / 2 * byte)
 
     @property
     def scale(self) -> float:

@@ -15,9 +15,13 @@ WORD = 32  # bits of a number that is sent as it is
 
 
 class Compressor(ABC):
-    """C(v) of vectors of shape (S, ..., d); ``unbiased`` when its expectation is v."""
+    """C(v) of vectors of shape (S, ..., d).
+
+    ``unbiased``: its expectation is v; ``names``: a message names the few coordinates that it holds.
+    """
 
     unbiased = False
+    names = False
 
     @abstractmethod
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
@@ -55,12 +59,19 @@ class Identity(Compressor):
 
 @dataclass(frozen=True)
 class TopK(Compressor):
-    """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018)."""
+    """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018).
+
+    An index has as many bits as it needs, unless ``index_bits`` are told: frameworks send 32 or 64.
+    """
 
     share: float = 0.01
+    index_bits: int | None = None
+    names = True
 
     def __post_init__(self) -> None:
         require_some(self.share, "TopK")
+        if self.index_bits is not None:
+            require_count(self.index_bits, "TopK: index_bits", least=1)
 
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
         k = kept(self.share, v.shape[-1])
@@ -70,7 +81,7 @@ class TopK(Compressor):
         return sent
 
     def bits(self, dimension: int) -> float:
-        return kept(self.share, dimension) * (WORD + math.ceil(math.log2(max(dimension, 2))))
+        return kept(self.share, dimension) * (WORD + (self.index_bits or math.ceil(math.log2(max(dimension, 2)))))
 
     def variance(self, dimension: int) -> float:
         return 1 - kept(self.share, dimension) / dimension
@@ -85,6 +96,7 @@ class RandomK(Compressor):
 
     share: float = 0.01
     unbiased: bool = False
+    names = True
 
     def __post_init__(self) -> None:
         require_some(self.share, "RandomK")

@@ -35,11 +35,14 @@ class Clock:
         Its coefficient of variation (gamma distributed); 1 is exponential.
     transfer : callable
         Bits up and down for each worker, arrays of shape (S,), to the seconds of a meeting.
+    paces : tuple of float
+        How many times as long the first workers take, of those that step together; the others take once as long.
     """
 
     step: float = 1.0
     cv: float = 0.0
     transfer: Transfer = no_time
+    paces: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
@@ -50,6 +53,12 @@ class Clock:
         if not self.cv:
             return np.full(shape, float(self.step))
         return self.step * self.cv**2 * rng.gamma(1 / self.cv**2, size=shape)
+
+    def steps(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        """Seconds of steps; workers along the last axis."""
+        seconds = self.durations(rng, shape)
+        seconds[..., : len(self.paces)] *= self.paces[: shape[-1]]
+        return seconds
 
 
 def descend(
@@ -186,7 +195,7 @@ class _Run:
             else:
                 gradients = self.problem.sampled_gradients(x, every, self.rngs)
             sent = self.strategy.update(self.state, gradients, moment)
-            clocks = clocks + np.stack([self.clock.durations(timer, (self.workers,)) for timer in self.timers])
+            clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,)) for timer in self.timers])
             if sent.met.any():
                 ready = clocks.max(axis=1)
                 takes = self.clock.transfer(sent.up, sent.down)

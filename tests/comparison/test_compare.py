@@ -1,17 +1,29 @@
 """The comparison against the models that it is made of, and against runs in which the answer is known."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 
 from queuemodel import ModelError
+from queuemodel.collectives import Link, Ring
 from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
 from queuemodel.comparison.timing import Timing
 from queuemodel.convergence import fit_convergence
 from queuemodel.data import example_profile
-from queuemodel.descent import Clock, LocalSGD, ServerSGD, SynchronousSGD, descend, make_problem
+from queuemodel.descent import (
+    BlockSign,
+    Clock,
+    DoubleCompression,
+    LocalSGD,
+    ServerSGD,
+    SynchronousSGD,
+    TopK,
+    descend,
+    make_problem,
+)
 from queuemodel.prediction import predict
 from queuemodel.training.gradient_norms import GradientNorms
 
@@ -48,12 +60,44 @@ def test_steps_are_those_of_training_itself():
 
 def test_fewer_bytes_take_less_time_and_a_fast_network_none():
     timing = Timing(SERVERS, 8, 100, {})
-    assert (np.diff(timing.meetings) >= 0).all()
-    assert timing.meetings[0] < 0.1 * timing.meetings[-1]
+    assert (np.diff(timing.on_server) >= 0).all()
+    assert timing.on_server[0] < 0.1 * timing.on_server[-1]
     fast = Timing(SERVERS, 8, 100, {"bandwidth": 1e12})
-    assert fast.meetings[-1] < 0.1 * timing.meetings[-1]
+    assert fast.on_server[-1] < 0.1 * timing.on_server[-1]
     bits = np.array([32.0 * 100])
-    assert timing.transfer(bits, bits)[0] == pytest.approx(timing.meetings[-1])
+    assert timing.clock(LocalSGD(8)).transfer(bits, bits)[0] == pytest.approx(timing.on_server[-1])
+
+
+def test_ranks_meet_when_they_have_computed():
+    timing = Timing(RANKS, 4, 100, {})
+    (bandwidth, latency), size = timing.rounds.network, timing.parameter_bytes
+    whole, none = np.array([32.0 * 100]), np.zeros(1)
+    link = Link(bandwidth, latency=latency)
+    ring = Ring().time(size, 4, link)
+    assert timing.clock(LocalSGD(8)).transfer(whole, whole) == pytest.approx(ring)
+    assert timing.clock(LocalSGD(8)).transfer(whole / 2, none) == pytest.approx(Ring().time(size / 4, 4, link))
+    assert timing.clock(SynchronousSGD()).transfer(whole, whole) == pytest.approx(timing.overlapped)
+    assert timing.clock(LocalSGD(8), 0.5).transfer(whole, whole) == pytest.approx(0.5 + ring)
+    assert 0.3 * ring < timing.overlapped < 0.95 * ring  # the backward pass hides some of it
+
+
+def test_named_coordinates_go_from_everyone_to_everyone():
+    timing, strategy = Timing(RANKS, 4, 100_000, {}), DoubleCompression(TopK(0.05))
+    (bandwidth, latency), size = timing.rounds.network, timing.parameter_bytes
+    bits = np.array([strategy.compressor.bits(100_000)])
+    message = strategy.compressor.bits(round(size / 4)) / 8
+    transfer = timing.clock(strategy).transfer(bits, bits)
+    assert transfer == pytest.approx(3 * (latency + message / bandwidth), rel=1e-4)
+    summed = timing.clock(DoubleCompression(BlockSign(1)))
+    assert summed.transfer(bits, bits) < 0.8 * transfer
+
+
+def test_a_slow_rank_is_slow_in_every_local_step():
+    slow = replace(Timing(RANKS, 4, 100, {}).clock(LocalSGD(8)), paces=(1.0, 1.5))
+    run = descend(PROBLEM, LocalSGD(8), workers=4, steps=800, learning_rate=0.01, seeds=2, clock=slow)
+    bits = np.full(1, 32.0 * PROBLEM.dimension)
+    expected = 1.5 * slow.step + slow.transfer(bits, bits)[0] / 8
+    assert run.times[:, -1].mean() / 800 == pytest.approx(expected, rel=0.02)
 
 
 def test_where_the_network_is_slow_compression_wins_and_where_it_is_fast_nothing_is_won():

@@ -43,6 +43,7 @@ def test_top_k_keeps_the_largest():
 def test_bits():
     assert Identity().bits(1000) == 32_000
     assert TopK(0.01).bits(1024) == 10 * (32 + 10)
+    assert TopK(0.01, index_bits=32).bits(1024) == 10 * (32 + 32)
     assert QSGD(3).bits(1000) == 2 * 1000 + 1000 + 32  # two bits for a level, one for a sign
     assert BlockSign(2).bits(1000) == 1000 + 2 * 32
 

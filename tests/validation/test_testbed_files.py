@@ -37,6 +37,22 @@ def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, change, word
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"learn": {"examples": 10}}, "batch_size"),
+        ({"mode": "async"}, "learn needs mode"),
+        ({"layers": [{"name": "one", "tensor_bytes": [4], "forward_s": 0, "backward_s": 0}]}, "perceptron"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused_in_one_line(tmp_path, change, word):
+    good = json.loads((TESTBED / "workloads" / "learn-tiny.json").read_text())
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(good | change))
+    with pytest.raises(TestbedError, match=word):
+        read_workload(file)
+
+
 @pytest.mark.parametrize("folder", SERIES, ids=lambda folder: folder.name)
 def test_every_recorded_series_is_whole(folder):
     workload = read_workload(folder / "workload.json")

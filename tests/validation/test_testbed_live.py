@@ -52,3 +52,27 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     assert recorded == ["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"]
     assert gzip.decompress((tmp_path / "trace_n2" / recorded[1]).read_bytes())
     assert network.namespaces() == []
+
+
+def test_two_ranks_learn_what_the_loop_says(tmp_path):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    if problem := network.why_not():
+        pytest.skip(problem)
+    from queuemodel.descent import descend
+    from validation.testbed.rounds.lesson import STRATEGIES, lesson_of
+    from validation.testbed.rounds.measure import measure
+    from validation.testbed.workload import read_workload
+
+    file = WORKLOADS / "learn-tiny.json"
+    measure(file, tmp_path, ranks=[2], seconds=1, trace_rounds=2, priority=-5)
+
+    lesson, learned = lesson_of(read_workload(file), 2), json.loads((tmp_path / "learned.json").read_text())
+    assert [row["strategy"] for row in learned] == list(STRATEGIES)
+    for row in learned:
+        told = {"steps": lesson.steps, "learning_rate": lesson.learning_rate, "record": len(row["looks"])}
+        loop = descend(lesson.problem, STRATEGIES[row["strategy"]], workers=2, seeds=1, **told)
+        if row["strategy"] != "adacomm":  # its steps depend on the time
+            assert row["losses"] == pytest.approx(loop.losses[0], rel=1e-3)
+        assert row["losses"][-1] < row["losses"][0]
+        assert min(row["step_s"]) > 0

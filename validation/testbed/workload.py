@@ -11,6 +11,9 @@ from typing import Any
 #: Modes without servers, and the framework of each.
 RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWorkerMirroredStrategy"}
 
+#: What a workload whose ranks learn says of it.
+LEARNT = {"examples", "batch_size", "learning_rate", "steps"}
+
 
 class TestbedError(Exception):
     """What stops a measurement, in one line for the person who started it."""
@@ -64,6 +67,9 @@ class Workload:
         What is reduced together: DDP's ``bucket_cap_mb`` (MiB), the mirrored strategy's ``bytes_per_pack`` (0: all).
     buffer_ms : float
         How long a packet waits at most before a link (milliseconds).
+    learn : dict
+        What the ranks of a "ddp" job of two layers learn for real besides, by every strategy: ``examples``,
+        ``batch_size``, ``learning_rate``, ``steps`` (see `rounds.lesson`); empty: nothing.
     note : str
         Where the sizes and times come from.
     """
@@ -81,6 +87,7 @@ class Workload:
     congestion_control: str | None = None
     bucket_mb: float = 0.0
     buffer_ms: float = 12.0
+    learn: dict[str, float] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -156,6 +163,14 @@ def read_workload(path: str | Path) -> Workload:
     return workload
 
 
+def _perceptron(layers: tuple[Layer, ...]) -> bool:
+    """Whether these are two layers of weights and biases, each eighth of all parameters signs of whole bytes."""
+    if [len(layer.tensor_bytes) for layer in layers] != [2, 2]:
+        return False
+    (first, hidden), (second, classes) = ([size // 4 for size in layer.tensor_bytes] for layer in layers)
+    return first % hidden == 0 and second == hidden * classes and (first + hidden + second + classes) % 64 == 0
+
+
 def _problems(w: Workload) -> list[str]:
     """Everything the testbed cannot do with this workload, as one line each."""
     rates = [w.bandwidth_mbit, *w.host_bandwidth_mbit.values()]
@@ -175,6 +190,11 @@ def _problems(w: Workload) -> list[str]:
         (0 <= w.bucket_mb <= 1000, f"bucket_mb must be in [0, 1000], got {w.bucket_mb}"),
         (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),
         (1 <= w.buffer_ms <= 200, f"buffer_ms must be in [1, 200], got {w.buffer_ms}"),
+        (
+            not w.learn or (w.mode == "ddp" and set(w.learn) == LEARNT and min(w.learn.values()) > 0),
+            f"learn needs mode 'ddp' and {', '.join(sorted(LEARNT))}, each > 0, got {w.learn}",
+        ),
+        (not w.learn or _perceptron(w.layers), "learn needs the layers of a perceptron (see README.md)"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
         (
             all(len(p) == len(la.tensor_bytes) for p, la in zip(w.servers(), w.layers, strict=True)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from .. import network
 from ..hosts import Host, begin_series, expect, write
 from ..probe import process_seconds, processor_seconds
 from ..workload import RANKS, TestbedError, Workload, read_workload
+from .lesson import STRATEGIES, Lesson, lesson_of
 
 START_LIMIT = 180.0  # seconds for all processes to start and to meet
 FIRST, LEAST = 5, 24  # rounds that tell how long one is, and that are measured at least
@@ -70,7 +73,9 @@ def measure(
         raise TestbedError(problem)
     if not ranks or not all(1 <= n <= 16 for n in ranks):
         raise TestbedError(f"ranks must be 1 to 16, got {list(ranks)}")
-    begin_series(workload_file, out, workload, "trace_n*")
+    if workload.learn and max(ranks) not in (1, 2, 4, 8):
+        raise TestbedError(f"{workload_file}: 2, 4 or 8 ranks can learn (8 blocks of signs), got {max(ranks)} at most")
+    begin_series(workload_file, out, workload, "trace_n*", "learned.json")
     rows = []
     for done, n in enumerate(ranks):
         progress(f"{n} rank(s)", done, len(ranks))
@@ -79,7 +84,18 @@ def measure(
             if n in TRACED:
                 trace = out / f"trace_n{n}"
                 trace.mkdir()
-                _train(hosts, trace_rounds, 60 + 20 * trace_rounds / rows[-1]["group_steps_per_s"], trace)
+                _train(
+                    hosts,
+                    trace_rounds,
+                    60 + 20 * trace_rounds / rows[-1]["group_steps_per_s"],
+                    trace=str(trace.resolve()),
+                )
+            if workload.learn and n == max(ranks) > 1:
+                learned = []
+                for name in STRATEGIES:
+                    progress(f"{n} ranks, {name}", done, len(ranks))
+                    learned.append(_learn(hosts, name, lesson_of(workload, n), out))
+                (out / "learned.json").write_text("[\n" + ",\n".join(map(json.dumps, learned)) + "\n]\n")
         write(out / "measured.json", rows)
     return rows
 
@@ -113,12 +129,34 @@ def _cluster(
     shutil.rmtree(logs)  # kept after an error
 
 
-def _train(hosts: dict[str, Host], rounds: int, limit: float, trace: Path | None = None) -> list[dict[str, Any]]:
+def _train(hosts: dict[str, Host], rounds: int, limit: float, **asked: Any) -> list[dict[str, Any]]:
     """Let every rank train so many rounds; what each answers."""
     for host in hosts.values():
-        host.send({"rounds": rounds, "trace": str(trace.resolve()) if trace else ""})
+        host.send({"rounds": rounds, "trace": ""} | asked)
     answers = expect(hosts, set(hosts), limit)
     return [answers[name] for name in hosts]
+
+
+def _learn(hosts: dict[str, Host], strategy: str, lesson: Lesson, out: Path) -> dict[str, Any]:
+    """Let every rank learn by a strategy; the loss of the ranks' mean model, and when steps and meetings were."""
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        told = {"strategy": strategy, "models": str(Path(folder).resolve())}
+        answers = _train(hosts, lesson.steps, 60 + 10 * lesson.steps, **told)
+        models = np.mean([np.load(file) for file in Path(folder).glob("*.npy")], axis=0)
+    times = np.array([answer["times"] for answer in answers])
+    begin = times[:, 0].min()
+    met = np.array([answer["meetings"] for answer in answers])  # ranks, meetings, and `met`'s
+    return {
+        "strategy": strategy,
+        "looks": lesson.looks.tolist(),
+        "losses": [round(float(lesson.problem.loss(model)), 6) for model in models],
+        "step_s": [round(float(t), 4) for t in np.diff(times.max(axis=0) - begin, prepend=0.0)[1:]],
+        "met": met[0, :, 0].astype(int).tolist() if met.size else [],
+        "meeting_s": (met[:, :, 2].max(axis=0) - met[:, :, 1].max(axis=0)).round(4).tolist() if met.size else [],
+        "clock_s": met[0, :, 3].round(4).tolist() if met.size else [],
+        "computed_s": round(float(met[:, :, 4].mean()), 6) if met.size else 0.0,
+        "late_mean_s": round(max(answer["late_mean_s"] for answer in answers), 6),
+    }
 
 
 def _run(hosts: dict[str, Host], seconds: float) -> dict[str, Any]:

@@ -30,12 +30,15 @@ def main(workload_file: str, rank: int, addresses: list[str], seed: int) -> None
     def wait(seconds: float) -> None:
         lateness.wait(rng.gamma(shape, factor * seconds / shape))
 
-    job = importlib.import_module(f"{__package__}.{JOBS[workload.mode]}").Job(workload, rank, addresses, wait)
+    module = "learning_job" if workload.learn else JOBS[workload.mode]
+    job = importlib.import_module(f"{__package__}.{module}").Job(workload, rank, addresses, wait)
     print(json.dumps({"ready": True}), file=channel, flush=True)
     commands: SimpleQueue[dict] = SimpleQueue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
     while command := commands.get():
         lateness.waits.clear()
+        if "strategy" in command:
+            job.begin(command["strategy"])
         times = [time.time()]
 
         def train(times: list[float] = times) -> None:
@@ -47,8 +50,10 @@ def main(workload_file: str, rank: int, addresses: list[str], seed: int) -> None
         else:
             for _ in range(command["rounds"]):
                 train()
-        late = float(np.mean(lateness.waits or [0.0]))
-        print(json.dumps({"times": times, "late_mean_s": late}), file=channel, flush=True)
+        answer = {"times": times, "late_mean_s": float(np.mean(lateness.waits or [0.0]))}
+        if "models" in command:
+            answer["meetings"] = job.keep(Path(command["models"]))
+        print(json.dumps(answer), file=channel, flush=True)
 
 
 def _listen(commands: SimpleQueue) -> None:

@@ -47,14 +47,11 @@ class Job:
     """One rank; alone it trains without `DistributedDataParallel`."""
 
     def __init__(self, workload: Workload, rank: int, addresses: list[str], wait: Callable[[float], None]) -> None:
-        os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-        torch.set_num_threads(1)
+        join(rank, addresses)
         self.rank = rank
         self.module: nn.Module = nn.Sequential(*(TimedLayer(layer, wait) for layer in workload.layers))
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=0.01)
         if len(addresses) > 1:
-            init = f"tcp://{addresses[0]}:29500"
-            distributed.init_process_group("gloo", init_method=init, rank=rank, world_size=len(addresses))
             self.module = nn.parallel.DistributedDataParallel(self.module, bucket_cap_mb=workload.bucket_mb)
 
     def round(self) -> None:
@@ -64,13 +61,26 @@ class Job:
 
     def traced(self, train: Callable[[], None], rounds: int, folder: Path) -> None:
         """Train so many rounds, and write what the profiler recorded of them."""
-        path = str(folder / f"rank{self.rank}.pt.trace.json.gz")
-        with profile(
-            activities=[ProfilerActivity.CPU],
-            record_shapes=True,
-            schedule=schedule(wait=0, warmup=WARMUP, active=rounds, repeat=1),
-            on_trace_ready=lambda recorded: recorded.export_chrome_trace(path),
-        ) as profiler:
-            for _ in range(WARMUP + rounds):
-                train()
-                profiler.step()
+        record(train, rounds, folder / f"rank{self.rank}.pt.trace.json.gz")
+
+
+def join(rank: int, addresses: list[str]) -> None:
+    """Meet the other ranks, over gloo; alone there is nobody to meet."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    torch.set_num_threads(1)
+    if len(addresses) > 1:
+        init = f"tcp://{addresses[0]}:29500"
+        distributed.init_process_group("gloo", init_method=init, rank=rank, world_size=len(addresses))
+
+
+def record(train: Callable[[], None], rounds: int, file: Path) -> None:
+    """Train so many rounds, and write what the profiler recorded of them."""
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=WARMUP, active=rounds, repeat=1),
+        on_trace_ready=lambda recorded: recorded.export_chrome_trace(str(file)),
+    ) as profiler:
+        for _ in range(WARMUP + rounds):
+            train()
+            profiler.step()
