@@ -117,7 +117,9 @@ computed; messages of top-k name their coordinates, are no sums, and go from eve
 in every local step; and the bandwidth is what the rounds tell. What remains under BBR: two ranks' rounds fill 80 % of
 their links, four ranks' more.
 
-![Loss against time, measured and predicted](images/learned.png)
+![Loss against time: measured (dots) and predicted (lines)](images/learned.png)
+
+Dots are measured, lines predicted until all runs have reached the target.
 
 """
 
