@@ -41,15 +41,15 @@ class PacedNetwork(nn.Module):
         self.layers, self.wait = layers, wait
         sizes = [[size // 4 for size in layer.tensor_bytes] for layer in layers]
         self.tensors = nn.ParameterList(
-            nn.Parameter(torch.zeros(shape)) for size, width in sizes for shape in ((size // width, width), (width,))
+            nn.Parameter(torch.zeros(shape)) for size, width in sizes for shape in ((width, size // width), (width,))
         )
         start = lesson.problem.start(np.random.default_rng([SEED, 2]))
         vector_to_parameters(torch.from_numpy(start), self.parameters())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first, bias, second, last = self.tensors
-        x = torch.tanh(Paced.apply(x @ first + bias, self.layers[0], self.wait))
-        return Paced.apply(x @ second + last, self.layers[1], self.wait)
+        x = torch.tanh(Paced.apply(nn.functional.linear(x, first, bias), self.layers[0], self.wait))
+        return Paced.apply(nn.functional.linear(x, second, last), self.layers[1], self.wait)
 
 
 class Job:
