@@ -12,11 +12,14 @@ from ..collectives import (
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
+    Hoplite,
     InRacks,
     Link,
     OnNodes,
+    ParameterServers,
     RecursiveDoubling,
     Ring,
+    SplitServers,
 )
 from ..errors import ModelError
 from ..training.bandwidth import transfer_time
@@ -30,6 +33,9 @@ COLLECTIVES: dict[str, Algorithm] = {
     "recursive-doubling": RecursiveDoubling(),
     "halving-doubling": HalvingDoubling(),
     "double-binary-tree": DoubleBinaryTree(),
+    "hoplite": Hoplite(),
+    "parameter-servers": ParameterServers(),
+    "split-servers": SplitServers(),
 }
 
 #: What only data-parallel training has.

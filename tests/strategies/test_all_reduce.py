@@ -10,8 +10,10 @@ import pytest
 import queuemodel as qm
 from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
+from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time
+from queuemodel.strategies.round_changes import COLLECTIVES
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"
@@ -85,6 +87,16 @@ def test_what_ifs_go_the_right_way(job):
     assert at(bucket_bytes=1e9) < at()  # one bucket overlaps nothing
     assert at(collective=HalvingDoubling(), latency=2e-2) > at(latency=2e-2)
     assert at(workers=1, bandwidth=1e6) == pytest.approx(at(workers=1))
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_a_named_collective_takes_its_own_time_where_the_network_is_all(name):
+    fitted = fit_rounds(example_profile("ddp-alexnet-40"))
+    slow = AllReduceModel(fitted).what_if(collective=name, bandwidth=1e3, latency=0.0)
+    link = Link(slow.network.bandwidth)
+    for n in (2, 5, 8):
+        buckets = sum(COLLECTIVES[name].time(size, n, link) for size in fitted.bucket_bytes)
+        assert 1 / slow.throughput([n]).rounds_per_second[0] == pytest.approx(buckets, rel=0.01)
 
 
 SIZES = np.array([1e6, 4e6, 2e6, 3e5])
