@@ -43,14 +43,16 @@ class Contention:
         """The arguments of `simulate` that it comes down to."""
         return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness, "window_kept": self.window_kept}
 
-    def mechanisms(self) -> tuple[Contention, ...]:
+    def mechanisms(self, *, barrier: bool = False) -> tuple[Contention, ...]:
         """
         Ways of sharing to be averaged over, none of which is right alone.
 
         Windows, as plain connections have them, put a job's transfers into more of an order than is measured, and
-        connections that share at once, without a history, into less: their errors have opposite signs.
+        connections that share at once, without a history, into less: their errors have opposite signs. At a barrier all
+        begin together, round by round, so that no order builds up.
         """
-        return (self, replace(self, loaded_trip=0.0, window_kept=0.0)) if self.window_kept else (self,)
+        at_once = replace(self, loaded_trip=0.0, window_kept=0.0)
+        return (self, at_once) if self.window_kept and not barrier else (self,)
 
 
 def contentions(

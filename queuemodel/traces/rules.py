@@ -48,6 +48,7 @@ def cluster_rules(
         if value and synchronization not in where:
             which = " or ".join(map(repr, where))
             raise ModelError(f"simulate: {name} must be 0 unless synchronization is {which}, got {value!r}")
+    weights = require_number(unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
         chunk=float(chunk_bytes(policy)),
@@ -58,7 +59,7 @@ def cluster_rules(
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
         loaded_trip=require_number(loaded_trip, "simulate: loaded_trip", unit="seconds"),
-        unfairness=require_number(unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS),
+        unfairness=0.0 if window_kept else weights,  # windows alone are as unequal as plain connections
         kept=require_share(window_kept, "simulate: window_kept"),
         resumed=RESUMED if window_kept <= 0.5 else 1.0,
     )

@@ -50,7 +50,7 @@ def trace_runs(
     Simulate every number of workers several times, each time with other phases and steps.
 
     Under control by losses every second time connections share links at once instead of by their windows: none of both
-    is right alone (`Contention.mechanisms`).
+    is right alone (`Contention.mechanisms`), but at a barrier windows are.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def trace_runs(
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
     kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
-    networks = [mechanism.settings for mechanism in kind.mechanisms()]
+    networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") == "sync")]
     settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
     tasks = [
         partial(

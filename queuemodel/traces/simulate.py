@@ -107,7 +107,7 @@ def simulate(
         Without, it follows from these two (`queuemodel.traces.contention`).
     unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
-        every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally, or by their windows.
+        every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally. Windows have no other weights.
     window_kept : float, optional
         Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
         with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.

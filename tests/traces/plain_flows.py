@@ -17,16 +17,19 @@ def rules_of(*, window_kept=0.7, buffer=0.025, resumed=1.0):
 
 
 class Flows:
-    """One server and five workers, whose flows start and stop as told."""
+    """One server and its workers, whose flows start and stop as told."""
 
-    def __init__(self, rules, rate, seed=0):
+    def __init__(self, rules, rate, seed=0, workers=5):
         graphs = prepare(profile_of(serial()), links=LINKS)
         self.rules, self.rate, self.now, self.rng = rules, rate, 0.0, np.random.default_rng(seed)
-        self.state = new_state(graphs.steps, links=np.full((2, 6), rate), starts=np.zeros(5), rules=rules)
+        self.state = new_state(
+            graphs.steps, links=np.full((2, 1 + workers), rate), starts=np.zeros(workers), rules=rules
+        )
 
     def start(self, d, w):
         s = self.state
-        windows.restart(s, self.rules, self.now, d, w, 0)
+        if self.rules.kept:
+            windows.restart(s, self.rules, self.now, d, w, 0)
         s.serving[d, w, 0], s.chunk_left[d, w, 0], s.since[d, w, 0] = 0, 1e15, self.now
 
     def stop(self, d, w):
@@ -34,7 +37,7 @@ class Flows:
         s.serving[d, w, 0], s.idle_since[d, w, 0], s.finish[d, w, 0] = -1, self.now, np.inf
 
     def go(self, seconds=STEP):
-        """Bytes that each flow carries, shape (2, 5), in so short a time that rates hardly change."""
+        """Bytes that each flow carries, shape (2, workers), in so short a time that rates hardly change."""
         for d in range(2):
             self.state.dirty[d] = FLOWS
             sharing.reshare(self.state, self.rules, self.now, d, self.rng)

@@ -26,7 +26,7 @@ ACCIDENTS, FEWEST = 12.0, 10.0  # per second and other connection, over the buff
 AGAIN = 0.05  # share of packets sent again that are lost
 POLICED = 48.0  # round trips for which a link is taken for policed
 FLIGHT = 6 * PACKET  # a round trip lasts until so much is sent
-MISTAKEN, LEAST, MOST = 0.02, 0.05, 0.4  # share of policed rates that were taken while silent, and what they come to
+MISTAKEN, LEAST, MOST = 0.05, 0.05, 0.4  # share of far links' rates that were taken while silent, and what they come to
 
 
 @fast
@@ -76,9 +76,12 @@ def suffer(s, rules, now, seconds, d, w, k, rng):
     spared = np.exp(-ACCIDENTS * (s.flows[d, link] - 1) * seconds / packets)
     if s.policed[d, w, k] <= 0.0 and rng.random() > spared:
         s.policed[d, w, k] = POLICED
-        mistaken = rng.random() < MISTAKEN
-        share = LEAST + (MOST - LEAST) * rng.random() if mistaken else 1.0
-        s.estimate[d, w, k] = max(FLIGHT / TIMEOUT, share * s.rate[d, w, k])
+        if link == (k if d == 0 else far):
+            rate = max(s.rate[d, w, k], s.links[d, link] / s.flows[d, link])
+        else:
+            mistaken = rng.random() < MISTAKEN
+            rate = s.rate[d, w, k] * (LEAST + (MOST - LEAST) * rng.random() if mistaken else 1.0)
+        s.estimate[d, w, k] = max(FLIGHT / TIMEOUT, rate)
     if rng.random() > spared:
         timeout = TIMEOUT + rules.loaded_trip
         s.silent[d, w, k] = now + timeout

@@ -41,17 +41,26 @@ def grow(s, rules, now, seconds, d, rng):
     """
     Move the windows of direction ``d``, after `seconds` at their present rates.
 
-    Where a buffer is full, a connection loses what its window grows by, in bursts. Where a burst was the whole window,
-    only the timeout brings the news; but at its own host's link a connection is told at once that there is no room.
+    Where a buffer is full, what windows grow by is lost, in bursts. Far from the sender whoever grows loses: where a
+    burst was the whole window, only the timeout brings the news. At a host's own link a connection is told at once that
+    there is no room, and large ones more often: each loses in proportion to its window, so that they stay alike.
     """
     _, W, K = s.serving.shape
+    s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
+    for w in range(W):
+        for k in range(K):
+            own = k if d == 0 else K + w
+            if s.rate[d, w, k] > 0.0 and s.held[d, w, k] == own:
+                s.left_over[own] += growth(s, rules, seconds, d, w, k)
+                s.wanted[own] += s.estimate[d, w, k]
     for w in range(W):
         for k in range(K):
             if s.rate[d, w, k] > 0.0:
                 link, more = s.held[d, w, k], growth(s, rules, seconds, d, w, k)
+                far = link != (k if d == 0 else K + w)
+                lost = more if far else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
                 full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.calm[d, w, k]
-                if full and rng.random() < 1 - np.exp(-more / PACKET / BURST):
-                    far = link != (k if d == 0 else K + w)
+                if full and rng.random() < 1 - np.exp(-lost / PACKET / BURST):
                     whole = far and rng.random() < np.exp(-s.estimate[d, w, k] / PACKET / BURST)
                     lose(s, rules, now, d, w, k, whole)
                 else:
@@ -99,12 +108,31 @@ def queue_up(s, rules, d):
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
 
 
+@fast
+def crowded(s, rules, now, d, w, k):
+    """Whether the first packets of others that have begun just now fill the buffer at the sender's own link."""
+    _, W, K = s.serving.shape
+    first = PACKET
+    for other in range(W if d == 0 else K):
+        v, j = (other, k) if d == 0 else (w, other)
+        if s.serving[d, v, j] >= 0 and now - s.idle_since[d, v, j] < rules.loaded_trip:
+            first += s.estimate[d, v, j]
+    return first > rules.loaded_trip * s.links[d, k if d == 0 else K + w]
+
+
 @entry
 def restart(s, rules, now, d, w, k):
-    """Slow start after idleness; the request, if there is one, and the first packets wait in the queues."""
+    """
+    Slow start after idleness; the request, if there is one, and the first packets wait in the queues.
+
+    Who finds no room for any of them, and has no acknowledgement to come, tries again after a timeout.
+    """
     s.silent[d, w, k] = now + standing(s, 1, w, k) + (standing(s, 0, w, k) if d == 0 else 0.0)
     timeout = TIMEOUT + SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
+    if crowded(s, rules, now, d, w, k):
+        s.silent[d, w, k] += timeout
     halvings = np.floor((now - s.idle_since[d, w, k]) / timeout)
     if halvings >= 1:
         s.threshold[d, w, k] = max(s.threshold[d, w, k], rules.resumed * s.estimate[d, w, k])
         s.estimate[d, w, k] = max(min(FIRST, s.estimate[d, w, k]), s.estimate[d, w, k] * 0.5**halvings)
+    s.idle_since[d, w, k] = now  # it is idle no more: since when it sends
