@@ -1,6 +1,7 @@
 """A headless Chromium that opens reports, and what it may not do meanwhile."""
 
 import base64
+import importlib.util
 import json
 import os
 import shutil
@@ -37,6 +38,22 @@ class Browser:
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
+    def press(self, selector, *keys):
+        """Keys by their names in selenium, one after the other, on one element."""
+        from selenium.webdriver.common.keys import Keys
+
+        element = self.driver.find_element("css selector", selector)
+        for key in keys:
+            element.send_keys(getattr(Keys, key))
+
+    def enter(self, name, value):
+        """Write a number over what stands in a field."""
+        from selenium.webdriver.common.keys import Keys
+
+        field = self.driver.find_element("id", name)
+        field.send_keys(Keys.CONTROL + "a")
+        field.send_keys(str(value) + Keys.ENTER)
+
     def complaints(self):
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
@@ -56,12 +73,11 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    pytest.importorskip("selenium")
     programs = shutil.which("chromium"), shutil.which("chromedriver")
-    if not all(programs):
+    if not all(programs) or importlib.util.find_spec("selenium") is None:
         if os.environ.get("CI"):
-            pytest.fail("CI needs Debian's chromium and chromium-driver")
-        pytest.skip("no Chromium with its driver here")
+            pytest.fail("CI needs Debian's chromium and chromium-driver, and selenium")
+        pytest.skip("no Chromium with its driver here, or no selenium")
     before = socket.getdefaulttimeout()
     found = Browser(*programs, tmp_path_factory.mktemp("chromium"))
     yield found

@@ -5,8 +5,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 from queuemodel.comparison import compare
 from queuemodel.convergence import fit_convergence
@@ -52,9 +50,7 @@ def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, tmp_pat
         assert shown | {"cost": None} == row | {"cost": None}
     assert numbers(page) == pytest.approx(numbers(trained.to_rows()), rel=1e-12)
     dearer = replace(trained, price_per_node_hour=7.0)
-    field = browser.driver.find_element(By.ID, "price_per_node_hour")
-    field.send_keys(Keys.CONTROL + "a")
-    field.send_keys("7" + Keys.ENTER)
+    browser.enter("price_per_node_hour", 7)
     page = browser.run("return answer(settings)")
     assert numbers(page) == pytest.approx(numbers(dearer.to_rows()), rel=1e-12)
     assert numbers(page) != pytest.approx(numbers(trained.to_rows()), rel=1e-3)
@@ -105,5 +101,5 @@ def test_a_strategy_can_be_hidden_by_keyboard(browser, trained, tmp_path):
     browser.open(path)
     drawn = "return document.querySelectorAll('#losses polyline').length"
     before = browser.run(drawn)
-    browser.driver.find_element(By.CSS_SELECTOR, "input[type=checkbox]").send_keys(Keys.SPACE)
+    browser.press("input[type=checkbox]", "SPACE")
     assert browser.run(drawn) == before - 1 == 2

@@ -5,8 +5,6 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
@@ -167,21 +165,15 @@ def test_a_slider_moves_what_is_said(browser, whole):
         return f"{value:.4g}"
 
     assert said("steps_per_second") == shown(curve.at(4))
-    workers = browser.driver.find_element(By.NAME, "workers")
-    assert workers.get_attribute("type") == "range"
-    workers.send_keys(Keys.ARROW_RIGHT)
+    browser.press("input[type=range][name=workers]", "ARROW_RIGHT")
     assert said("steps_per_second") == shown(curve.at(5))
     hours = 90 * 50_000 / (curve.at(5) * 32) / 3600
     assert said("cost") == shown(hours * 2.5 * 6)
-    field = browser.driver.find_element(By.ID, "parameter_servers")
-    field.clear()
-    field.send_keys("2" + Keys.ENTER)
+    browser.enter("parameter_servers", 2)
     two = curve.model.what_if(parameter_servers=2).throughput([5])
     assert said("steps_per_second") == shown(two.at(5))
-    price = browser.driver.find_element(By.ID, "price_per_node_hour")
     before = said("cost")
-    price.send_keys(Keys.CONTROL + "a")
-    price.send_keys("-3" + Keys.ENTER)
+    browser.enter("price_per_node_hour", -3)
     assert not browser.run("return document.getElementById('price_per_node_hour').validity.valid")
     assert said("cost") == before != "-"
     link = browser.run("return location.hash")
@@ -276,5 +268,5 @@ def test_what_a_page_cannot_recompute_is_shown_as_it_is(browser, folder, name):
         assert one["workers"] == choice.workers
         if choice.workers is not None:
             assert [one["time"], one["cost"]] == pytest.approx([choice.time, choice.cost], rel=1e-12)
-    browser.driver.find_element(By.NAME, "workers").send_keys(Keys.END)
+    browser.press("[name=workers]", "END")
     assert browser.run("return settings.workers") == curve.workers[-1]
