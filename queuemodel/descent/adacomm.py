@@ -8,7 +8,7 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from .compressors import WORD
-from .strategy import Moment, Sent, State, Strategy, over_workers, per_worker, sent
+from .strategy import Moment, Sent, State, Strategy, move, over_workers, per_worker, sent
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class AdaComm(Strategy):
         x = state["x"]
         if moment.number == 0:
             state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
-        gradients *= moment.rate
-        x -= gradients
+        move(x, gradients, moment.rate)
         state["since"] += 1
         meet = state["since"] >= state["local_steps"]
         x[meet] = over_workers(x[meet])

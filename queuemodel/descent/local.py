@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import require_count
-from .strategy import Moment, Sent, State, Strategy, nothing, over_workers, per_worker, whole
+from .strategy import Moment, Sent, State, Strategy, move, nothing, over_workers, per_worker, whole
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class LocalSGD(Strategy):
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x = state["x"]
-        gradients *= moment.rate
         if (moment.number + 1) % self.local_steps:
-            x -= gradients
+            move(x, gradients, moment.rate)
             return nothing(len(gradients))
+        gradients *= moment.rate
         apart = moment.number % self.local_steps  # else all are where the first is
         x[:] = (over_workers(x) if apart else x[:, :1]) - over_workers(gradients)
         return whole(len(gradients), gradients.shape[-1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import require_count, require_share
-from .strategy import Moment, Sent, State, Strategy, nothing, per_worker, whole
+from .strategy import Moment, Sent, State, Strategy, move, nothing, per_worker, whole
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OverlapLocalSGD(Strategy):
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x, z = state["x"], state["z"]
-        x -= moment.rate * gradients
+        move(x, gradients, moment.rate)
         if (moment.number + 1) % self.local_steps:
             return nothing(len(gradients))
         x += self.pull * (z - x)

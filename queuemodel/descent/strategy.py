@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import get_blas_funcs
 
 from .compressors import WORD
 
@@ -65,6 +66,12 @@ class Strategy(ABC):
 def per_worker(start: np.ndarray, workers: int) -> np.ndarray:
     """A copy of the start for each worker, shape (S, n, d)."""
     return np.repeat(start[:, None], workers, axis=1)
+
+
+def move(x: np.ndarray, gradients: np.ndarray, rate: float) -> None:
+    """``x -= rate * gradients`` of contiguous arrays of one shape, in one pass over memory."""
+    axpy = get_blas_funcs("axpy", (x,))
+    axpy(gradients.reshape(-1), x.reshape(-1), a=-rate)
 
 
 def over_workers(values: np.ndarray) -> np.ndarray:
