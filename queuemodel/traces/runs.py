@@ -22,7 +22,7 @@ from .policies import Policy
 from .prepare import prepare
 from .result import SimulatedRun
 from .sharding import Sharding
-from .simulate import INTERRUPTED, simulate
+from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate
 
 #: Operations simulated per number of workers; and steps of all workers, at least and at most.
 OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
@@ -120,14 +120,15 @@ def trace_runs(
         for n, row, own in zip(counts, seeds, settings_of, strict=True)
         for i, s in enumerate(row)
     ]
-    runs = _in_threads(tasks) if jobs is None else _in_processes(tasks, jobs)
+    held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
+    runs = _in_threads(tasks, MOST_OPERATIONS // held) if jobs is None else _in_processes(tasks, jobs)
     flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress))
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
 
 
-def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]]) -> Iterator[SimulatedRun]:
-    """Results in order; the loop, which takes nearly all of the time, lets go of Python's lock."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> Iterator[SimulatedRun]:
+    """Results in order, so many at once as fit; the loop, nearly all of the time, lets go of Python's lock."""
+    with ThreadPoolExecutor(max(1, min(fitting, os.cpu_count() or 1))) as pool:
         try:
             yield from pool.map(operator.call, tasks)
         except BaseException:  # an error, or an interruption
