@@ -28,6 +28,12 @@ CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergenc
 NOISE = 0.04
 
 
+def front() -> Axes:
+    """What the ten lines of the front page draw."""
+    curve = qm.predict(example_profile("alexnet-60"), workers=range(1, 13), method="mva")
+    return curve.plot(measured=[(p.workers, p.steps_per_second) for p in example_throughputs("alexnet-60")])
+
+
 def readme() -> Axes:
     """The recorded example, predicted from one worker, and what was measured with more."""
     measured = [
@@ -144,6 +150,7 @@ FIGURES = {
     "all-reduce": all_reduce,
     "all-reduce-curve": all_reduce_curve,
     "all-reduce-round": all_reduce_round,
+    "front": front,
     "readme": readme,
     "step-time": step_time,
     "efficiency": efficiency,

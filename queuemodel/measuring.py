@@ -124,6 +124,7 @@ def next_measurement(
     confidence: float = 0.9,
     seed: int = 0,
     source: str = "profile.json",
+    progress: bool = False,
     **changes: Any,
 ) -> NextMeasurement:
     """
@@ -152,6 +153,8 @@ def next_measurement(
     seed : int
     source : str
         The file that the commands name.
+    progress : bool
+        Show progress bars of simulations on standard error.
     **changes
         What-ifs of the machines asked about, as for `predict`; runs are on the profiled ones.
 
@@ -199,7 +202,14 @@ def next_measurement(
         from .traces.calibration import calibrate
 
         found = calibrate(
-            model, [*model.throughputs, *measured], workers=asked, runs=places, seed=seed, **told, **changes
+            model,
+            [*model.throughputs, *measured],
+            workers=asked,
+            runs=places,
+            seed=seed,
+            progress=progress,
+            **told,
+            **changes,
         )
         thought: Ensemble = found.after
         at_runs, at_asked = [found.at_run(*place) for place in places], [found.at_asked(n) for n in asked]

@@ -22,7 +22,7 @@ from .variants import Site, Variant, ensemble, variants
 KNOTS = 7
 
 #: Arguments that say how to simulate, whatever the machines.
-MANNER = ("policy", "sharding", "links", "seed", "steps", "replications")
+MANNER = ("policy", "sharding", "links", "seed", "steps", "replications", "progress")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

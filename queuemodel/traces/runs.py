@@ -122,7 +122,7 @@ def trace_runs(
     ]
     held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
     runs = _in_threads(tasks, MOST_OPERATIONS // held) if jobs is None else _in_processes(tasks, jobs)
-    flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress))
+    flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False))
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
 
 

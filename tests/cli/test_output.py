@@ -7,10 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from queuemodel.cli import COMMANDS, main
+from queuemodel.data import copy_examples
 
 NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
@@ -65,6 +67,49 @@ def test_every_format_holds_the_same(command, capsys):
     told = set(re.findall(r"-?\d+\.\d{6,}(?:e-?\d+)?", json.dumps(document)))
     assert rows
     assert {cell for row in rows for cell in row.values() if re.fullmatch(r"-?\d+\.\d{6,}(?:e-?\d+)?", cell)} <= told
+
+
+@pytest.fixture(scope="module")
+def promised():
+    """The keys that the reference page promises of each command's JSON."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "command-line.md").read_text()
+    rows = page.split("## What JSON holds")[1].split("\n## ")[0].splitlines()
+    cells = [row.strip("| ").split(" | ") for row in rows if row.startswith("| `")]
+    return {
+        command: set(re.findall(r"`([^`]+)`", keys))
+        for commands, keys in cells
+        for command in re.findall(r"`([^`]+)`", commands)
+    }
+
+
+def keys_of(document):
+    """Of an object and of the first object in each of its lists; ``*`` stands for stations."""
+    rows = [value[0] for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    names = [name for row in [document, *rows] for name in row if not name.endswith("_half_width")]
+    return {re.sub(r"\[.*\]", "[*]", re.sub(r"^utilization_.*", "utilization_*", name)) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments"),
+    [
+        *((name, [name, *arguments]) for name, arguments in WORK.items()),
+        ("predict", ["predict", "alexnet-60.json", "--method", "mva", "--workers", "2", "--strategy", "sync-ps"]),
+        (
+            "plan --instances",
+            ["plan", "alexnet-60.json", "--method", "mva", "--throughput", "30", "--instances", "i.csv"],
+        ),
+        ("simulate", ["simulate", "ddp-alexnet-40.json", "--workers", "2", "--steps", "5"]),
+        ("simulate", ["simulate", "alexnet-60.json", "--workers", "2", "--steps", "5"]),
+        ("compare", ["compare", "ddp-alexnet-40.json", "--strategy", "sync"]),
+    ],
+)
+def test_json_holds_what_the_reference_promises(row, arguments, promised, capsys, tmp_path):
+    copy_examples(tmp_path)
+    (tmp_path / "i.csv").write_text("name,price\na,1\n")
+    document = json.loads(printed(capsys, *arguments, "--format", "json"), parse_constant=no_number)
+    assert keys_of(document) <= promised[row]
+    if row in ("fit", "plan", "plan --instances", "next-measurement", "solve"):  # others have keys for some questions
+        assert keys_of(document) == promised[row]
 
 
 def no_number(name):

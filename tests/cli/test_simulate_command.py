@@ -9,6 +9,7 @@ import queuemodel as qm
 from queuemodel.cli import cli
 from queuemodel.data import copy_examples, example_profile
 from queuemodel.strategies import simulate
+from queuemodel.traces import simulate as simulate_operations
 
 
 @pytest.fixture
@@ -32,6 +33,43 @@ def test_operations_of_workers(run, tmp_path):
     assert "sync" in run(*words).stdout
     kinds = {event.get("cat") for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]}
     assert {"fetch", "compute", "push"} <= kinds
+
+
+def test_every_question_reaches_the_simulation(run):
+    words = ["--workers", "3", "--steps", "10", "--seed", "4", "--format", "json", "--accelerator-speed", "2"]
+    # fmt: off
+    done = run("alexnet-60.json", *words, "--policy", "tic", "--worker-speeds", "1*2,0.5", "--straggler-slowdown", "3",
+               "--worker-bandwidth", "7MB/s,5MB/s", "--straggler-probability", "0.2", "--parameter-servers", "2",
+               "--sharding", "greedy", "--congestion-control", "cubic", "--buffer", "5ms", "--bandwidth", "70Mbit/s")
+    truth = simulate_operations(
+        example_profile("alexnet-60"), workers=3, steps=10, seed=4, policy="tic", slowdown=[0.5, 0.5, 1.0],
+        worker_bandwidth=[7e6, 5e6, 5e6], straggler_probability=0.2, straggler_slowdown=3.0, parameter_servers=2,
+        sharding="greedy", congestion_control="cubic", buffer=5e-3, bandwidth=70e6 / 8,
+    )
+    # fmt: on
+    told = json.loads(done.stdout)
+    assert (told["throughput"], told["policy"]) == (truth.throughput, "tic")
+    assert told["staleness_distribution"] == truth.staleness.tolist()
+
+
+def test_slow_links_and_stragglers_of_a_curve(tmp_path):
+    """A slow link costs at most its worker; the curve takes the first workers of the list."""
+    profile = example_profile("alexnet-60")
+    ask = {"workers": [1, 2], "method": "trace", "seed": 1}
+    fair, slow, late = (
+        qm.predict(profile, **ask, **more)
+        for more in (
+            {"worker_bandwidth": [7.2e6, 7.2e6]},
+            {"worker_bandwidth": [7.2e6, 1e6]},
+            {"straggler_probability": 0.5, "straggler_slowdown": 5.0},
+        )
+    )
+    assert slow.single == fair.single
+    assert fair.single < slow.at(2) < 0.95 * fair.at(2)
+    assert late.single < 0.8 * fair.single
+    assert (slow.steps_per_second <= slow.bound_upper).all()
+    with pytest.raises(qm.ModelError, match="worker_bandwidth must be 2 or more numbers"):
+        qm.predict(profile, **ask, worker_bandwidth=[1e6])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""What people mistype, forget and interrupt: one line that says what to do, and the right exit status."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import queuemodel.cli.predict
+from queuemodel.cli import COMMANDS, main
+from queuemodel.data import copy_examples
+
+#: Commands that read a file, with what they need besides.
+READERS = {
+    "predict": [],
+    "plan": ["--min-efficiency", "0.5"],
+    "fit": [],
+    "next-measurement": [],
+    "simulate": ["--workers", "2"],
+    "compare": [],
+    "solve": ["--population", "2"],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    copy_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return call
+
+
+def refused(result, *parts, status=None):
+    code, out, err = result
+    assert code in ((1, 2) if status is None else (status,))
+    assert out == ""
+    assert err.startswith("queuemodel: error: ")
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["predit", "alexnet-60.json"], "did you mean 'predict'"),
+        (["next-measurment"], "did you mean 'next-measurement'"),
+        (["frobnicate"], "see queuemodel --help"),
+        (["predict", "alexnet-60.json", "--strateg", "sync-ps"], "Did you mean '--strategy'"),
+        (["simulate", "alexnet-60.json", "--workers", "2", "--trace", "t.json"], "'--chrome-trace'"),
+        (["predict", "alexnet-60.json", "--method", "simulaton"], "did you mean 'trace'"),
+        (["predict", "alexnet-60.json", "--strategy", "synch-ps"], "did you mean 'sync-ps'"),
+        (["predict", "alexnet-60.json", "--format", "jsn"], "did you mean 'json'"),
+        (["simulate", "alexnet-60.json", "--workers", "2", "--policy", "inorder"], "did you mean 'in-order'"),
+        (["simulate", "ddp-alexnet-40.json", "--workers", "2", "--scheme", "hovorod"], "did you mean 'horovod'"),
+        (["compare", "ddp-alexnet-40.json", "--strategy", "localsgd"], "did you mean 'local-sgd'"),
+        (["schedule", "--workload", "jobs.csv", "--nodes", "4", "--policy", "fiffo"], "did you mean 'fifo'"),
+        (["schedule", "--workload", "jobs.csv", "--nodes", "4", "--policy", "greedy:flor=1"], "did you mean 'floor'"),
+    ],
+)
+def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):
+    refused(run(*typed), meant)
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_files_that_are_not_there_or_no_files(run, folder, command):
+    (folder / "empty.json").write_text("")
+    (folder / "folder").mkdir()
+    refused(run(command, "nowhere.json", *READERS[command]), "nowhere.json", "No such file", status=1)
+    refused(run(command, "empty.json", *READERS[command]), "empty.json", status=1)
+    refused(run(command, "folder", *READERS[command]), "folder", "directory")
+    refused(run(command, *READERS[command]), "Missing argument", status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "alexnet-60.json", "--instances", "nowhere.csv", "--throughput", "1"], "nowhere.csv"),
+        (["plan", "alexnet-60.json", "--instances", "alexnet-60.json", "--throughput", "1"], "alexnet-60.json: line 1"),
+        (["plan", "alexnet-60.json", "--instances", "a.csv", "--price", "1"], "goes with --deadline"),
+        (["plan", "alexnet-60.json", "--method", "mva", "--deadline", "12", "--epochs", "0"], "epochs"),
+        (["plan", "alexnet-60.json", "--deadline", "12 parsecs", "--epochs", "1"], "unknown unit"),
+        (["plan", "alexnet-60.json", "--throughput", "0"], "> 0"),
+        (["predict", "alexnet-60.json", "--bandwidth", "10Gbit"], "write it like 10Gbit/s"),
+        (["predict", "alexnet-60.json", "--bandwidth", "10MB"], "write it like 10Gbit/s"),
+        (["predict", "alexnet-60.json", "--worker-speeds", "1,0"], "> 0"),
+        (["predict", "alexnet-60.json", "--worker-speeds", "1*0"], "count must be a whole number of at least 1"),
+        (["predict", "alexnet-60.json", "--method", "mva", "--worker-bandwidth", "5"], "method 'trace'"),
+        (["predict", "alexnet-60.json", "--method", "mva", "--policy", "tic"], "policy is for the simulation only"),
+        (["predict", "ddp-alexnet-40.json", "--policy", "tic"], "policy is a question for strategy 'async-ps'"),
+        (["simulate", "alexnet-60.json", "--workers", "0"], "at least 1"),
+        (["simulate", "alexnet-60.json", "--workers", "2", "--straggler-probability", "0.1"], "go together"),
+        (["simulate", "alexnet-60.json", "--workers", "2", "--chrome-trace", "no/t.json"], "there is no folder"),
+        (["simulate", "ddp-alexnet-40.json", "--workers", "2", "--worker-speeds", "1,2"], "worker_speeds"),
+        (["fit", "resnet50-t4-placements.csv", "--measured", "4=1"], "fitted alone"),
+        (["fit", "shakesmall-p100-throughputs.csv", "--strategy", "k-sync"], "needs"),
+        (["schedule", "--workload", "nowhere.csv", "--nodes", "4", "--policy", "fifo"], "nowhere.csv"),
+        (["schedule", "--workload", ".", "--nodes", "4", "--policy", "fifo"], "directory"),
+        (["schedule-study", "--policy", "fifo", "--spread-speed", "2"], "spread_speed must be at most 1"),
+        (["schedule-study", "--policy", "fifo", "--mean-time-to-failure", "0"], "must be a number > 0"),
+        (["schedule-study", "--policy", "fifo", "--nodes-per-machine", "65"], "nodes_per_machine must be at most 64"),
+    ],
+)
+def test_what_makes_no_sense(run, arguments, message):
+    refused(run(*arguments), message)
+
+
+def test_an_interruption_is_one_line_and_its_own_status(run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queuemodel.cli.predict, "predict_curve", interrupted)
+    code, out, err = run("predict", "alexnet-60.json")
+    assert (code, out, err.strip()) == (130, "", "queuemodel: interrupted")  # below the terminal's ^C
+
+
+def completions(words):
+    """What a shell is offered after these words."""
+    program = "import sys; sys.argv[0] = 'queuemodel'; from queuemodel.cli import main; main()"
+    asked = {"_QUEUEMODEL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | asked, check=True
+    )
+    assert done.stderr == ""
+    return {line.removeprefix("plain,") for line in done.stdout.splitlines()}
+
+
+def test_shells_complete_commands_options_and_choices():
+    assert completions("queuemodel s") == {name for name in COMMANDS if name.startswith("s")}
+    assert completions("queuemodel predict --strat") == {"--strategy"}
+    assert completions("queuemodel predict --strategy k-b") == {"k-batch-sync", "k-batch-async"}

@@ -1,0 +1,43 @@
+"""The gallery shows every figure with the code that draws it, and that code runs."""
+
+import importlib.util
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+GALLERY = (DOCS / "gallery.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def figures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS))
+        spec = importlib.util.spec_from_file_location("docs_figures", DOCS / "figures.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        patch.setattr(module, "compare", partial(module.compare, steps=60, seeds=2))  # the same code, sooner
+        yield module
+    plt.close("all")
+
+
+def test_every_figure_is_shown_with_its_own_code(figures):
+    shown = re.findall(
+        r"!\[[^\]]+\]\(images/([\w-]+)\.png\)\n\n```\{literalinclude\} (\S+)\n.*?:pyobject: (\w+)", GALLERY, re.S
+    )
+    assert {name: (file, code) for name, file, code in shown} == {
+        name: ("figures.py", draw.__name__) for name, draw in figures.FIGURES.items() if name != "front"
+    }
+    assert "(images/front.png)" in (DOCS / "index.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["front", *re.findall(r"\(images/([\w-]+)\.png\)", GALLERY)])
+def test_the_code_of_every_figure_draws_it(figures, name):
+    ax = figures.FIGURES[name]()
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+    assert ax.has_data()
+    plt.close(ax.figure)
