@@ -13,6 +13,8 @@ import pytest
 
 from queuemodel.cli import COMMANDS, main
 from queuemodel.data import copy_examples
+from queuemodel.scheduling import Cluster, EqualShare, simulate
+from queuemodel.scheduling.workloads import read_workload
 
 NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
@@ -67,6 +69,20 @@ def test_every_format_holds_the_same(command, capsys):
     told = set(re.findall(r"-?\d+\.\d{6,}(?:e-?\d+)?", json.dumps(document)))
     assert rows
     assert {cell for row in rows for cell in row.values() if re.fullmatch(r"-?\d+\.\d{6,}(?:e-?\d+)?", cell)} <= told
+
+
+def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
+    (tmp_path / "many.csv").write_text(JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)))
+    options = ["--restart-seconds", "20s", "--start-seconds", "5", "--interval", "1min", "--mean-time-to-failure", "2h",
+               "--checkpoint-seconds", "5min", "--nodes-per-machine", "4", "--spread-speed", "0.7"]  # fmt: skip
+    text = printed(capsys, "schedule", "--workload", "many.csv", "--nodes", "8", "--policy", "equi", "--format", "json",
+                   *options, "--records", "--seed", "3")  # fmt: skip
+    cluster = Cluster(8, restart_seconds=20.0, start_seconds=5.0, decision_interval=60.0, mean_time_to_failure=7200.0,
+                      checkpoint_seconds=300.0, nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
+    truth = simulate(read_workload("many.csv", nodes=8), EqualShare(), cluster=cluster, seed=3)
+    told = json.loads(text)["policies"]["equi"]
+    assert told["mean_response_time"] == truth.mean_response_time
+    assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0
 
 
 @pytest.fixture(scope="module")
