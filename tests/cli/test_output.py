@@ -1,5 +1,6 @@
 """Where the output goes: a reader that left, a disk that is full, and numbers that no command takes."""
 
+import contextlib
 import csv
 import io
 import json
@@ -83,6 +84,23 @@ def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
     told = json.loads(text)["policies"]["equi"]
     assert told["mean_response_time"] == truth.mean_response_time
     assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0
+
+
+def test_a_bar_with_a_rate_is_for_terminals_only():
+    command = [sys.executable, "-m", "queuemodel", "schedule-study", *WORK["schedule-study"]]
+    termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as run:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # how a terminal ends
+            while more := os.read(ours, 4096):
+                seen += more
+    os.close(ours)
+    assert run.returncode == 0
+    assert re.search(rb"1/1 .*run/s|1/1 .*s/run", seen)
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
 @pytest.fixture(scope="module")
