@@ -10,7 +10,8 @@ then takes all that it gets.
 
 How often was measured with plain sockets (validation/testbed: accidents): each kind befalls a connection `ACCIDENTS`
 times a second for each other one on its link, over the packets that the buffer holds, whatever the link's rate. Of
-packets sent again one in twenty is lost, and one rate in fifty was taken while silent, so that it is too low.
+packets sent again one in twenty is lost. A rate taken for policed at the sender's own link is no less than the fair
+one; far from it one in twenty was taken while silent, so that it is too low.
 """
 
 from __future__ import annotations
