@@ -9,7 +9,7 @@ from typing import Any
 
 from ..checks import require_count, require_seed
 from ..errors import ModelError
-from ..extras import extra
+from ..parallel import run_tasks
 from .cluster import Cluster
 from .jobs import Workload
 from .policies.base import Policy
@@ -70,7 +70,7 @@ def sweep(
     seed : int
         Of the first replication; the others follow.
     n_jobs, backend : int, str
-        As joblib takes them (``"loky"``, ``"dask"``, ``"ray"``, ...); -1: all cores.
+        As joblib takes them (``"loky"``, ``"dask"``, ``"ray"``, ...; `queuemodel.parallel`); -1: all cores.
     progress : bool, default False
         Show a bar on stderr.
 
@@ -112,23 +112,13 @@ def run_all(
         require_count(n_jobs, "study: processes (-1: all cores)", most=MOST_PROCESSES)
     from tqdm import tqdm
 
-    joblib = extra("joblib", "parallel", what="a study")
-
-    try:
-        parallel = joblib.Parallel(n_jobs=n_jobs, backend=backend, return_as="generator_unordered")
-    except (ValueError, ImportError) as error:
-        raise ModelError(f"study: backend {backend!r} cannot be used: {' '.join(str(error).split())}") from None
     done: dict[int, dict[str, Any]] = {}
     complete = True
     try:
-        results = parallel(joblib.delayed(_numbered)(number, run) for number, run in enumerate(runs))
+        results = run_tasks(runs, jobs=n_jobs, backend=backend, what="study")
         for number, figures in tqdm(results, total=len(runs), disable=not progress, unit="run"):
             done[number] = figures
     except KeyboardInterrupt:
         complete = False
     varied = tuple(getattr(runs[0], "varied", {"policy": ""}))
     return Study(tuple(done[number] for number in sorted(done)), varied, complete)
-
-
-def _numbered(number: int, run: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, Any]]:
-    return number, run()

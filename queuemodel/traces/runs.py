@@ -13,7 +13,7 @@ import numpy as np
 
 from ..checks import require_count, require_number, require_seed
 from ..errors import ModelError
-from ..extras import extra
+from ..parallel import run_tasks
 from ..training.curve import require_workers
 from ..training.profile import Profile
 from .contention import NETWORK, contentions
@@ -62,7 +62,8 @@ def trace_runs(
         Of all workers together, per number of workers; without, as many as keep a curve to seconds.
     seed : int
     jobs : int, optional
-        Processes (joblib); -1: one per core. Without, threads of this process, one per core.
+        Processes (joblib, on the engine of ``joblib.parallel_config``); -1: one per core. Without, threads of this
+        process, one per core.
     progress : bool
         Show a progress bar on standard error.
     worker_speeds : iterable of float, optional
@@ -121,8 +122,11 @@ def trace_runs(
         for i, s in enumerate(row)
     ]
     held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
-    runs = _in_threads(tasks, MOST_OPERATIONS // held) if jobs is None else _in_processes(tasks, jobs)
-    flat = list(tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False))
+    threads = enumerate(_in_threads(tasks, MOST_OPERATIONS // held))
+    runs = threads if jobs is None else run_tasks(tasks, jobs=jobs, what="simulation")
+    bar = tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False)
+    done = dict(bar)
+    flat = [done[i] for i in range(len(tasks))]
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
 
 
@@ -137,11 +141,6 @@ def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> It
             raise
         finally:
             INTERRUPTED.clear()
-
-
-def _in_processes(tasks: Sequence[Callable[[], SimulatedRun]], jobs: int) -> Iterator[SimulatedRun]:
-    joblib = extra("joblib", "parallel", what="a simulation in several processes")
-    return joblib.Parallel(n_jobs=jobs, return_as="generator")(joblib.delayed(task)() for task in tasks)
 
 
 def slowdowns(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:
