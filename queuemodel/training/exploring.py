@@ -9,7 +9,8 @@ from typing import Any
 
 from ..checks import require_count
 from ..drawing import svg_image
-from ..errors import MissingDependencyError, ModelError, QueueModelWarning
+from ..errors import ModelError, QueueModelWarning
+from ..extras import extra
 from ..tables import tabulate
 from .figures import plot_comparison
 
@@ -55,10 +56,7 @@ class Explorer:
     """
 
     def __init__(self, model: Any, *, workers: int, batch_size: int, bandwidth: float | None) -> None:
-        try:
-            import ipywidgets
-        except ImportError:
-            raise MissingDependencyError("explore needs ipywidgets: pip install 'queuemodel[notebook]'") from None
+        ipywidgets = extra("ipywidgets", "notebook", what="explore")
         require_count(workers, "explore: workers")
         self._given, self._handle = model, None
         batches = sorted({max(1, round(batch_size * 2.0**k)) for k in range(-4, 5)})
