@@ -24,6 +24,8 @@ def gradient_norms(module: Any, train: Callable[[Any], object], steps: int) -> l
     from torch import distributed
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
+    ranks = distributed.group.WORLD
+    assert ranks is not None  # they have met
     own: list[list[float]] = []
     mean: list[list[float]] = []
 
@@ -38,7 +40,7 @@ def gradient_norms(module: Any, train: Callable[[Any], object], steps: int) -> l
             mean[-1].append(norm(future.value()))
             return future.value()
 
-        return allreduce_hook(None, bucket).then(reduced)
+        return allreduce_hook(ranks, bucket).then(reduced)
 
     wrapped = torch.nn.parallel.DistributedDataParallel(module)
     wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
