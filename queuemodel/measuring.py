@@ -9,7 +9,7 @@ from typing import Any
 
 from .checks import require_choice, require_count, require_number, require_seed, require_share
 from .errors import ModelError
-from .prediction import METHODS, SIMULATED, UNTRACED, Method
+from .prediction import METHODS, SIMULATED, UNTRACED, Method, really_changed
 from .results import Result
 from .training import Profile, Throughput, TrainingModel, fit
 from .training.curve import require_workers
@@ -189,6 +189,8 @@ def next_measurement(
         raise ModelError(f"{where}: throughputs belong to the fit; give them to `fit`, or the profile itself here")
     measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
     changes = {name: value for name, value in changes.items() if value is not None}
+    if isinstance(model, Profile):
+        changes = really_changed(model, changes)
     simulated = isinstance(model, Profile) and _simulated(model) and set(changes) <= SIMULATED
     if method == "trace" and not simulated:
         raise ModelError(f"{where}: method 'trace' {UNTRACED}, of one worker alone, and changes that it knows")
@@ -197,7 +199,9 @@ def next_measurement(
     choice = _runs(network, asked) if runs is None else list(dict.fromkeys(runs))
     if not choice:
         raise ModelError(f"{where}: runs must name at least one run to choose from, got none")
-    places = [(run.workers, run.bandwidth) for run in choice]
+    recorded = network.fitted.recorded
+    own = recorded.bandwidth if recorded else None
+    places = [(run.workers, None if run.bandwidth == own else run.bandwidth) for run in choice]
     if isinstance(model, Profile) and simulated and method != "mva":
         from .traces.calibration import calibrate
 

@@ -95,7 +95,8 @@ def predict(
     gpus_per_node : int, optional
         Of a job measured by placement (`fit_placements`), which needs ``batch_size`` too where several were measured.
     **changes
-        What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`; for the simulation also ``policy``,
+        What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`; ``batch_size`` of throughputs alone is that
+        which they had, 1 unless given; for the simulation also ``policy``,
         ``sharding``, ``straggler_probability``, ``straggler_slowdown`` and ``worker_bandwidth`` of
         `queuemodel.traces.simulate`, the last one as a list for the largest number of workers or more.
 
@@ -134,11 +135,12 @@ def predict(
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
     _require_fitting(strategy, changes, numbers, in_rounds=in_rounds)
+    had = {} if isinstance(data, Profile) else {"batch_size": changes.pop("batch_size", None)}
     asked: dict[str, Any] = {"workers": counts, "confidence": confidence}
     if in_rounds:
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
-        model = fit(data, strategy=strategy, throughputs=measured).what_if(**changes)
+        model = fit(data, strategy=strategy, throughputs=measured, **had).what_if(**changes)
         return model.throughput(**asked, **({"seed": seed} if isinstance(model, AllReduceModel) else {}))
     half = None
     if strategy != "async-ps":
@@ -148,6 +150,7 @@ def predict(
         half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
         half.require_workers(counts)
     if isinstance(data, Profile):
+        changes = really_changed(data, changes)
         run = {"seed": seed, "progress": progress}
         curve = _simulated(data, measured, method, form, changes, asked | run, half)
         if curve is not None:
@@ -156,7 +159,7 @@ def predict(
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
     if told := [name for name in ONLY_SIMULATED if name in changes]:
         raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
-    fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **numbers)
+    fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **had, **numbers)
     return fitted.what_if(**changes).throughput(**asked)
 
 
@@ -169,6 +172,18 @@ def _require_fitting(
             where = "all-reduce" if name in OWN else "async-ps"
             raise ModelError(f"predict: {name} is a question for strategy {where!r}, not {strategy!r}")
     require_numbers(strategy, numbers, "predict")
+
+
+def really_changed(profile: Profile, changes: dict[str, Any]) -> dict[str, Any]:
+    """Those of the changes that are none of what the profile has: naming its own machines asks for no others."""
+    own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
+    if "sharding" not in changes:
+        own["parameter_servers"] = profile.cluster.parameter_servers
+    return {
+        name: value
+        for name, value in changes.items()
+        if name not in own or isinstance(value, bool) or value != own[name]
+    }
 
 
 UNTRACED = "needs a profile with recorded operations; import one from traces"

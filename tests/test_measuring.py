@@ -80,6 +80,14 @@ def test_slower_links_tell_of_links(tmp_path):
     assert curve.at(4) != predict(profile, **asked).at(4)
 
 
+def test_a_run_on_links_as_profiled_is_a_run_on_the_profiled_ones():
+    profile = example_profile("alexnet-60")
+    for method in ("mva", "trace"):
+        runs = [Run(4), Run(4, profile.cluster.bandwidth)]
+        found = next_measurement(profile, 16, runs=runs, method=method, bandwidth=profile.cluster.bandwidth)
+        assert found.expected[0] == found.expected[1]
+
+
 def test_the_command_line_says_the_same(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("workers,steps_per_second\n1,10\n2,19\n")

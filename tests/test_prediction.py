@@ -47,6 +47,27 @@ def test_throughputs_of_several_workers_calibrate_either_method(method):
     assert curve.lower[2] <= 3.8 <= curve.upper[2]
 
 
+@pytest.mark.parametrize("method", ["auto", "mva"])
+@pytest.mark.parametrize("own", [{"bandwidth": 1e7}, {"parameter_servers": 1}, {"batch_size": 4}])
+def test_naming_what_the_profile_has_changes_nothing(method, own):
+    profile, asked = traced(bandwidth=1e7), {"workers": [1, 4], "method": method}
+    on_own_links = qm.Throughput(workers=4, steps_per_second=3.8, bandwidth=own.get("bandwidth"))
+    plain = predict(profile, **asked, throughputs=[qm.Throughput(workers=4, steps_per_second=3.8)])
+    curve = predict(profile, **asked, throughputs=[on_own_links], **own)
+    assert curve.to_rows() == plain.to_rows()
+    assert (curve.method, curve.profiled_workers) == (plain.method, 4)
+    other = predict(profile, **asked, throughputs=[on_own_links], bandwidth=1.2e7)
+    assert other.at(4) > plain.at(4)
+
+
+@pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
+def test_throughputs_may_say_which_batch_size_they_had(strategy):
+    points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]
+    curve = predict(points, workers=[4], strategy=strategy, batch_size=32)
+    assert curve.batch_size == 32
+    assert curve.at(4) == predict(points, workers=[4], strategy=strategy).at(4)
+
+
 @pytest.mark.parametrize("method", ["mva", "trace"])
 def test_one_worker_takes_the_measured_step(method):
     curve = predict(traced(), workers=[1, 2, 8, 30], method=method)

@@ -10,7 +10,7 @@ from ..checks import require_writable
 from ..instances import plan_instances, read_instances
 from ..prediction import load, measured_besides
 from ..prediction import predict as predict_curve
-from ..training import ThroughputCurve
+from ..training import Throughput, ThroughputCurve
 from ..training import plan as plan_workers
 from .options import DATASET_SIZE, DURATION, PICTURES, POSITIVE, format_option
 from .output import show, watched
@@ -32,6 +32,12 @@ def _question(
 def predicted(profile: str, **options: Any) -> ThroughputCurve:
     """The curve that the options of `PREDICTION` ask for."""
     return predict_curve(**_question(profile, **options))
+
+
+def require_batch_size(data: object, batch_size: int | None) -> None:
+    """Refuse to count examples where nobody told how many a step has."""
+    if batch_size is None and isinstance(data, list) and isinstance(data[0], Throughput):
+        raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
 
 
 @click.command()
@@ -105,9 +111,12 @@ def plan(
         "min_efficiency": min_efficiency,
         "min_marginal_speedup": min_marginal_speedup,
     }
-    if instances is None:
-        show(plan_workers(predicted(**options), **goal, **others), output_format)
-        return
-    if any(value is not None for value in others.values()):
+    if instances is not None and any(value is not None for value in others.values()):
         raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
-    show(plan_instances(instances=read_instances(instances), **_question(**options), **goal), output_format)
+    question = _question(**options)
+    if epochs is not None or throughput is not None:
+        require_batch_size(question["data"], options["batch_size"])
+    if instances is None:
+        show(plan_workers(predict_curve(**question), **goal, **others), output_format)
+    else:
+        show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)

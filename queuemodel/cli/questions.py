@@ -80,7 +80,7 @@ MACHINES = together(
     click.option("--bandwidth", type=BANDWIDTH, help="Another link of every host, like 10Gbit/s."),
     click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),
     click.option("--worker-speeds", type=SPEEDS, help="Each worker's: 1*4,0.5 is half of the others' from the 5th on."),
-    click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker."),
+    click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker; of throughputs alone, theirs."),
 )
 
 #: Data-parallel training on other networks, and sent in other ways.

@@ -13,7 +13,7 @@ from ..reporting import SUFFIXES
 from ..training import Profile, TrainingModel
 from .next_measurement import told
 from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE
-from .predict import predicted
+from .predict import predicted, require_batch_size
 from .questions import PREDICTION
 
 
@@ -49,6 +49,8 @@ def report(
     """
     require_writable(output, suffixes=SUFFIXES)
     data = load(profile)
+    if dataset_size is not None:
+        require_batch_size(data, options["batch_size"])
     stepped = isinstance(data, Profile) and bool(data.steps)
     if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
         options["method"] = "mva"

@@ -15,6 +15,7 @@ from ..training.ensemble import Ensemble
 from ..training.job import Throughput
 from ..training.parameters import Parameter
 from ..training.profile import Profile
+from ..training.throughputs import on_profiled_links
 from .contention import NETWORK, Contention, contentions
 from .variants import Site, Variant, ensemble, variants
 
@@ -191,6 +192,7 @@ def calibrate(
     >>> max(chances, key=chances.get)  # as it was
     'probability of bbr'
     """
+    measured = on_profiled_links(measured, profile)
     told = {name: settings.pop(name, None) for name in NETWORK}
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers

@@ -15,6 +15,7 @@ from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
 from ..training.job import TOLD, Throughput
 from ..training.profile import Profile
+from ..training.throughputs import on_profiled_links
 from .bounds import busy_bounds
 from .calibration import calibrate, knots, untraced_share
 from .contention import NETWORK, Contention, contentions
@@ -93,6 +94,7 @@ def trace_curve(
     """
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     counts = require_workers(workers)
+    measured = on_profiled_links(measured, profile)
     speeds = None if worker_speeds is None else list(worker_speeds)
     model = fit(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
         bandwidth=bandwidth,

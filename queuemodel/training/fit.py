@@ -17,6 +17,7 @@ from .profile import Profile
 from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
+from .throughputs import on_profiled_links
 
 
 @overload
@@ -110,6 +111,7 @@ def fit(
             tensors=0,
         )
         return _from_throughputs(measured, job, strategy)
+    measured = on_profiled_links(measured, data)
     if data.rounds and not (data.steps or measured):
         raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:

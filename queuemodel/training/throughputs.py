@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from ..errors import DataError, QueueModelError
 from ..rows import Row, read_rows
@@ -74,6 +76,12 @@ def traced_throughput(profile: Profile) -> Throughput:
         parameter_servers=cluster.parameter_servers,
         standard_error=min(1.0, STEP_ERROR / len(times) ** 0.5) * speed,
     )
+
+
+def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:
+    """The same, of which those on links as fast as the profile's have no bandwidth of their own."""
+    own = profile.cluster.bandwidth
+    return [msgspec.structs.replace(p, bandwidth=None) if p.bandwidth == own else p for p in points]
 
 
 def doubt(points: Iterable[Throughput], against: str) -> str:

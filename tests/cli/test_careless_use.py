@@ -89,6 +89,8 @@ def test_files_that_are_not_there_or_no_files(run, folder, command):
         (["plan", "alexnet-60.json", "--instances", "alexnet-60.json", "--throughput", "1"], "alexnet-60.json: line 1"),
         (["plan", "alexnet-60.json", "--instances", "a.csv", "--price", "1"], "goes with --deadline"),
         (["plan", "alexnet-60.json", "--method", "mva", "--deadline", "12", "--epochs", "0"], "epochs"),
+        (["plan", "shakesmall-p100-throughputs.csv", "--throughput", "9"], "--batch-size: throughputs alone"),
+        (["report", "shakesmall-p100-throughputs.csv", "-o", "r.html", "--dataset-size", "9"], "--batch-size"),
         (["plan", "alexnet-60.json", "--deadline", "12 parsecs", "--epochs", "1"], "unknown unit"),
         (["plan", "alexnet-60.json", "--throughput", "0"], "> 0"),
         (["predict", "alexnet-60.json", "--bandwidth", "10Gbit"], "write it like 10Gbit/s"),
