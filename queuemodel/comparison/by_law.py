@@ -42,13 +42,13 @@ class Law:
 
 def absolute(convergence: Convergence, timing: Timing) -> Law:
     """The job's own law, in steps and seconds."""
-    return Law(convergence, timing.profile.job.batch_size)
+    return Law(convergence, timing.batch_size)
 
 
 def relative(noise: NoiseScale, timing: Timing) -> Law:
     """The law of the gradients' noise, in steps and seconds of one worker alone."""
     alone = replace(timing, workers=1).together.steps_per_second
-    return Law(relative_convergence(timing.profile.job.batch_size, noise), 1.0, alone)
+    return Law(relative_convergence(timing.batch_size, noise), 1.0, alone)
 
 
 def by_law(one: Candidate, timing: Timing, law: Law | None) -> Compared:
@@ -63,7 +63,7 @@ def by_law(one: Candidate, timing: Timing, law: Law | None) -> Compared:
         steps_per_second, sent = run.steps_per_second, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:
-        steps = law.steps(averaged * timing.profile.job.batch_size)
+        steps = law.steps(averaged * timing.batch_size)
     return Compared(
         name=one.name,
         steps_per_second=steps_per_second,

@@ -109,7 +109,7 @@ def candidates(asked: Sequence[str | Candidate] | None, workers: int, *, servers
     if asked is None:
         return [make(workers) for make in known.values()]
     chosen = []
-    for one in asked:
+    for one in [asked] if isinstance(asked, str) else asked:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:
             needs = "a profile with a parameter server" if one in ON_SERVERS else "a profile of data-parallel rounds"
             raise ModelError(f"compare: strategy {one!r} needs {needs}; leave it out")

@@ -77,7 +77,7 @@ def compare(
     seed : int
     progress : bool
     **changes
-        What-ifs for `predict`.
+        What-ifs for `predict`; not ``accumulation``, and ``batch_size`` only without a problem.
 
     Raises
     ------
@@ -90,8 +90,17 @@ def compare(
     require_share(confidence, "compare: confidence", open_ended=True)
     require_seed(seed, "compare: seed")
     rates = [require_number(rate, "compare: learning_rates", positive=True) for rate in learning_rates]
+    if not rates:
+        raise ModelError("compare: at least one of learning_rates is needed, got none")
     if problem is not None and convergence is not None:
         raise ModelError("compare: give a problem or a convergence law, not both")
+    if convergence is not None and not isinstance(convergence, Convergence):
+        raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
+    if target is not None and problem is None:
+        raise ModelError("compare: target is a loss of a problem; give one")
+    if "accumulation" in changes or (problem is not None and "batch_size" in changes):
+        told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
+        raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")
     if not isinstance(profile, Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     if isinstance(problem, str):
@@ -108,6 +117,8 @@ def compare(
         target = require_number(goal, "compare: target")
         if not problem.minimum < target:
             raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {target!r}")
+        if not target < first:
+            raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {target!r}")
         from tqdm import tqdm
 
         bar = tqdm(chosen, desc="compare", disable=not progress, leave=False)
@@ -115,14 +126,16 @@ def compare(
         rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar]
     at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
     silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
+    late = [one.name for one in rows if np.isinf(np.median(one.seconds_to))]
     return Comparison(
         rows=tuple(rows),
         workers=n,
-        nodes=n + (profile.cluster.parameter_servers if timing.on_servers else 0),
+        nodes=timing.nodes,
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note=_note(timing, problem, convergence, noise, at_end, silent),
+        note=_note(timing, problem, convergence, noise, at_end, silent)
+        + (f"; {', '.join(late)} did not reach it in {steps} steps of each worker" if late else ""),
         relative=noise is not None,
     )
 

@@ -133,7 +133,7 @@ def plan_strategies(
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if deadline is not None and way.probability(deadline) >= chance]
-    unit, seconds = ("h", 3600) if (deadline or 0) >= 3600 else ("min", 60)
+    unit, seconds = next((u for u in (("h", 3600), ("min", 60)) if (deadline or 0) >= u[1]), ("s", 1))
     within = f"within {(deadline or 0) / seconds:.4g} {unit}"
     asked: list[tuple[str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
         ("fastest", ways, lambda way: (way.median, way.nodes))

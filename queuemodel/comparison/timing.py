@@ -61,6 +61,19 @@ class Timing:
         """Whether the job was profiled on a parameter server."""
         return bool(self.profile.steps)
 
+    @property
+    def batch_size(self) -> int:
+        """Examples of a worker's step."""
+        return int(self.asked.get("batch_size") or self.profile.job.batch_size)
+
+    @property
+    def nodes(self) -> int:
+        """Machines: those of the workers, and the parameter servers."""
+        if not self.on_servers:
+            return -(-self.workers // (self.asked.get("ranks_per_node") or 1))
+        servers = len(self.asked.get("shards") or ()) or self.profile.cluster.parameter_servers
+        return self.workers + int(self.asked.get("parameter_servers") or servers)
+
     def pace(self, **asked: Any) -> Pace:
         """What `predict` says."""
         method = {"method": "mva"} if self.on_servers else {}
@@ -83,7 +96,8 @@ class Timing:
         """Mean seconds of a worker's step without transfers, and their coefficient of variation."""
         if self.on_servers:
             values = self.profile.values("compute")
-            mean = float(values.mean()) / self.asked.get("accelerator_speed", 1.0)
+            longer = self.batch_size / self.profile.job.batch_size / self.asked.get("accelerator_speed", 1.0)
+            mean = float(values.mean()) * longer
         else:
             fitted = self.rounds.fitted
             values = fitted.computed

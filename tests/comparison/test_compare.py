@@ -138,6 +138,27 @@ def test_a_law_of_convergence_tells_synchronous_steps_only():
     assert row["seconds_low"] < row["seconds"] < row["seconds_high"]
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
+    larger = compare(RANKS, workers=4, convergence=law, strategies="sync", batch_size=64).rows[0]  # more to a step
+    assert np.median(larger.steps_to) == pytest.approx(1000 / 64 + 50 * 4, rel=0.05)
+
+
+def test_larger_batches_take_longer_to_compute():
+    once, twice = (Timing(SERVERS, 4, 100, {"batch_size": 32 * factor}) for factor in (1, 2))
+    assert twice.computation == pytest.approx((2 * once.computation[0], once.computation[1]))
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes"),
+    [
+        (SERVERS, {}),
+        (SERVERS, {"parameter_servers": 3}),
+        (SERVERS, {"shards": [2, 1]}),
+        (RANKS, {"ranks_per_node": 4, "inside_bandwidth": 1e9}),
+    ],
+)
+def test_machines_are_those_of_the_prediction(profile, changes):
+    predicted = predict(profile, workers=[6], strategy="sync-ps" if profile is SERVERS else "all-reduce", **changes)
+    assert compare(profile, workers=6, strategies=["sync"], **changes).nodes == predicted.nodes[0]
 
 
 def noisy(profile, scale, *, steps=400):
@@ -203,7 +224,13 @@ def test_own_candidates():
         (SERVERS, {"strategies": ["fastest"]}, "strategy must be"),
         (SERVERS, {"problem": "imagenet"}, "problem must be"),
         (SERVERS, {"problem": PROBLEM, "target": 0.0}, "above the least loss"),
+        (SERVERS, {"problem": PROBLEM, "target": 1e6}, "below the loss at the start"),
+        (SERVERS, {"target": 0.5}, "target is a loss of a problem"),
         (SERVERS, {"problem": PROBLEM, "convergence": fit_convergence([(32, [100.0])])}, "not both"),
+        (SERVERS, {"convergence": 100.0}, "what fit_convergence gives, got float"),
+        (SERVERS, {"problem": PROBLEM, "batch_size": 64}, "batch_size of a problem"),
+        (RANKS, {"accumulation": 4}, "accumulation would change"),
+        (SERVERS, {"problem": PROBLEM, "learning_rates": ()}, "learning_rates is needed"),
         (SERVERS, {"workers": 0}, "workers"),
         (SERVERS, {"problem": PROBLEM, "learning_rates": (-1.0,)}, "learning_rates"),
         ("profile.json", {}, "needs a profile"),
@@ -218,6 +245,7 @@ def test_a_target_that_is_not_reached_is_never():
     result = compare(RANKS, workers=2, strategies=["sync"], **(FEW | {"steps": 5, "learning_rates": (1e-6,)}))
     assert np.isinf(result.rows[0].seconds_to).all()
     assert result.best is None
+    assert "sync did not reach it in 5 steps of each worker" in result.caption()
 
 
 def test_descent_stops_when_all_have_arrived():

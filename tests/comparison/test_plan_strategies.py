@@ -80,6 +80,8 @@ def test_the_command_plans_over_workers(tmp_path, monkeypatch):
     assert "fewest" in table
     rows = CliRunner().invoke(command, [*asked, "--format", "csv"]).output.splitlines()
     assert [row.split(",")[0] for row in rows] == ["workers", "1", "4"]
+    alone = CliRunner().invoke(command, [*asked, "--chance", "0.6"])
+    assert "--chance is to meet a --deadline with" in str(alone.exception)
     refused = CliRunner().invoke(command, [*asked[:5], "--deadline", "4min"])
     assert refused.exit_code
     assert "no time to a loss is known" in str(refused.exception)

@@ -262,6 +262,9 @@ def test_elasticflow(tmp_path):
         path.write_text(rows + row + "\n")
         with pytest.raises(DataError, match=message):
             read_elasticflow(path, tmp_path)
+    (tmp_path / "vgg.csv").write_text(f"global_batch_size,1,{'9' * 5000}\n256,10.0,18.0\n")
+    with pytest.raises(DataError, match="speed table: node counts"):
+        read_elasticflow(path, tmp_path)
 
 
 def test_alibaba_in_unix_time(tmp_path):

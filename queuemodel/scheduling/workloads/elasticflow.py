@@ -53,7 +53,7 @@ def _curves(asking: Row, folder: Path, model: str) -> dict[int, TableCurve]:
     curves = {}
     for row in read_rows(folder / f"{model}.csv", required=("global_batch_size",), others=True):
         points = {
-            int(column): row.number(column, positive=True)
+            float(column): row.number(column, positive=True)
             for column, text in row.values.items()
             if column.isdecimal() and text.strip().lower() not in _NOT_MEASURED
         }
