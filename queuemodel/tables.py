@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: Columns of text are not made narrower than their longest word, nor because of longer ones than this.
-LONGEST_WORD = 16
+LONGEST_WORD = 24
 
 Rows = Sequence[dict[str, Any]]
 
@@ -32,11 +32,13 @@ def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
     if width is None or _widest(wide.splitlines()) <= width:
         return wide
     columns = [_Column.of(name, [row.get(name) for row in rows], digits) for name in rows[0]]
+    whole = list(columns)
     while _together(columns) > width:
         long = max((c for c in columns if c.text and c.width > c.least), key=lambda c: c.width, default=None)
         if long is None:
             break
-        columns[columns.index(long)] = long.wrapped(long.width - 1)
+        at = columns.index(long)
+        columns[at] = whole[at].wrapped(long.width - 1)
     named = 2 if len(columns) > 1 and columns[1].text and not columns[0].text else 1
     blocks = [columns[:named]]
     for column in columns[named:]:

@@ -74,3 +74,10 @@ def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, 
         assert [block.splitlines()[-1].split()[k] for k in range(len(repeated))] == [
             f"{rows[0][name]:.4g}" if isinstance(rows[0][name], float) else rows[0][name] for name in repeated
         ]
+
+
+def test_words_longer_than_a_column_are_broken_but_not_spaced_out():
+    text = "GreedyGain(floor=0.9,power=1.25,interval=300)"
+    rows = [{"policy": text, "load": 0.5, "mean_response_time": 12.0}, {"policy": "x", "load": 0.5}]
+    lines = text_table(rows, width=40).splitlines()[-3:]
+    assert "".join(line.split()[0] for line in lines[:2]) == text

@@ -43,7 +43,7 @@ from .output import Table, show, watched
 @click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
 @click.option("--accelerator-speed", type=POSITIVE, help="How many times as fast as the profiled one.")
 @click.option("--deadline", type=DURATION, help="Like 90min: which strategy and number of workers to take for it.")
-@click.option("--chance", type=INNER_SHARE, show_default="0.5", help="To meet the deadline with.")
+@click.option("--chance", type=INNER_SHARE, help="To meet the deadline with; 0.5 unless given.")
 @click.option("--price-per-node-hour", type=POSITIVE, help="For costs, and which is the cheapest.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False), help="Loss against time, or time against workers (.png, .svg, .pdf)."
@@ -106,7 +106,9 @@ def compare(
     ]
     plan = None
     if deadline is not None or (len(results) > 1 and price_per_node_hour is not None):
-        plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price_per_node_hour, chance=chance or 0.5)
+        plan = plan_strategies(
+            results, deadline=deadline, price_per_node_hour=price_per_node_hour, chance=chance or 0.5
+        )
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
     told = [result.to_dict() for result in results]

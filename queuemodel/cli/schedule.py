@@ -24,6 +24,12 @@ from .options import (
 from .output import Table, show, watched
 
 POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
+#: What says nothing without another.
+NEEDS = {
+    "checkpoint_seconds": "mean_time_to_failure",
+    "nodes_per_machine": "spread_speed",
+    "spread_speed": "nodes_per_machine",
+}
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
@@ -207,4 +213,9 @@ def schedule_study(
 
 
 def _given(machines: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in machines.items() if value is not None}
+    given = {name: value for name, value in machines.items() if value is not None}
+    for name, needed in NEEDS.items():
+        if name in given and needed not in given:
+            option, other = (f"--{text.replace('_', '-')}" for text in (name, needed))
+            raise click.UsageError(f"{option} is without effect unless {other} is given too")
+    return given

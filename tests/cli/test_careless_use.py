@@ -10,6 +10,7 @@ import queuemodel.cli.predict
 from queuemodel.cli import COMMANDS, main
 from queuemodel.data import copy_examples
 
+STUDY = ["schedule-study", "--policy", "fifo"]
 #: Commands that read a file, with what they need besides.
 READERS = {
     "predict": [],
@@ -108,9 +109,11 @@ def test_files_that_are_not_there_or_no_files(run, folder, command):
         (["fit", "shakesmall-p100-throughputs.csv", "--strategy", "k-sync"], "needs"),
         (["schedule", "--workload", "nowhere.csv", "--nodes", "4", "--policy", "fifo"], "nowhere.csv"),
         (["schedule", "--workload", ".", "--nodes", "4", "--policy", "fifo"], "directory"),
-        (["schedule-study", "--policy", "fifo", "--spread-speed", "2"], "spread_speed must be at most 1"),
-        (["schedule-study", "--policy", "fifo", "--mean-time-to-failure", "0"], "must be a number > 0"),
-        (["schedule-study", "--policy", "fifo", "--nodes-per-machine", "65"], "nodes_per_machine must be at most 64"),
+        ([*STUDY, "--nodes-per-machine", "4", "--spread-speed", "2"], "spread_speed must be at most 1"),
+        ([*STUDY, "--spread-speed", "0.5"], "without effect unless --nodes-per-machine"),
+        ([*STUDY, "--checkpoint-seconds", "5min"], "without effect unless --mean-time-to-failure"),
+        ([*STUDY, "--mean-time-to-failure", "0"], "must be a number > 0"),
+        ([*STUDY, "--nodes-per-machine", "65", "--spread-speed", "0.5"], "nodes_per_machine must be at most 64"),
     ],
 )
 def test_what_makes_no_sense(run, arguments, message):
