@@ -63,8 +63,11 @@ def test_what_contradicts_itself_widens_the_interval_and_is_said():
     before = trace_curve(profile, **settings)
     x = before.at(4)
     agree, differ = (trace_curve(profile, measured=[of(4, x), of(4, y * x)], **settings) for y in (1.02, 1.5))
-    wide, narrow, wider = (float((one.upper / one.lower)[1]) for one in (before, agree, differ))
-    assert narrow < wide < wider
+    wide, narrow, wider = (one.upper / one.lower for one in (before, agree, differ))
+    assert (
+        narrow[0] < wide[0] < wider[0]
+    )  # with so many as were measured; of others they tell at least on which network
+    assert narrow[1] < min(wide[1], wider[1])
     assert "unlikely" in differ.note
     assert "unlikely" not in agree.note
 
