@@ -213,6 +213,10 @@ def plan_instances(
     goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
     offers = []
     for one in instances:
+        if not isinstance(one, Instance):
+            raise ModelError(
+                f"plan_instances: expected Instances, got {type(one).__name__}; `read_instances` reads them"
+            )
         machine = {"bandwidth": one.bandwidth, "latency": one.latency}
         if one.accelerator_speed != 1.0:
             machine["accelerator_speed"] = one.accelerator_speed

@@ -163,3 +163,8 @@ def test_a_wrong_file_names_line_and_column(tmp_path, text, match):
 def test_instances_are_checked(values):
     with pytest.raises(qm.ModelError, match="instance 'a'"):
         qm.Instance("a", **values)
+
+
+def test_instances_are_no_path():
+    with pytest.raises(qm.ModelError, match="expected Instances, got str; `read_instances` reads them"):
+        qm.plan_instances(example_profile("alexnet-60"), "types.csv", throughput=60.0)

@@ -60,6 +60,12 @@ def test_naming_what_the_profile_has_changes_nothing(method, own):
     assert other.at(4) > plain.at(4)
 
 
+@pytest.mark.parametrize("method", ["auto", "mva"])
+def test_what_are_no_throughputs_is_refused(method):
+    with pytest.raises(qm.ModelError, match="expected a Profile or Throughputs, got tuple"):
+        predict(traced(), workers=[1, 2], throughputs=[(4, 3.8)], method=method)
+
+
 @pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
 def test_throughputs_may_say_which_batch_size_they_had(strategy):
     points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]

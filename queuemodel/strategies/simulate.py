@@ -90,6 +90,9 @@ def simulate(
         raise ModelError(f"simulate: no simulation has strategy {strategy!r}; ask `predict`, or for one of {known}")
     if wrong := sorted(OWN & set(settings)):
         raise ModelError(f"simulate: {wrong[0]} is a question for strategy 'all-reduce', not {strategy!r}")
+    if settings.pop("batch_size", profile.job.batch_size) != profile.job.batch_size:
+        own = profile.job.batch_size
+        raise ModelError(f"simulate: batch_size is {own}, as recorded; ask `predict` with method 'mva' for another")
     if {"accelerator_speed", "worker_speeds"} & set(settings):
         speed, speeds = settings.pop("accelerator_speed", 1.0), settings.pop("worker_speeds", None)
         settings["slowdown"] = slowdowns(require_count(workers, "simulate: workers"), speeds, speed)[:workers]

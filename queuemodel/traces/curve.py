@@ -94,13 +94,13 @@ def trace_curve(
     """
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     counts = require_workers(workers)
-    measured = on_profiled_links(measured, profile)
     speeds = None if worker_speeds is None else list(worker_speeds)
     model = fit(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
         bandwidth=bandwidth,
         parameter_servers=parameter_servers,
         accelerator_speed=accelerator_speed,
     )
+    measured = on_profiled_links(measured, profile)
     fitted = model.throughput(counts, confidence=confidence)  # names and sizes; every number is replaced
     every = np.union1d(counts, 1)
     machines = {
