@@ -92,6 +92,12 @@ class AllReduceModel(Result):
         return self.changes.slowness(self.fitted)
 
     @property
+    def beyond(self) -> float:
+        """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
+        seconds = self.fitted.alone - float(self.fitted.computed.mean())
+        return seconds if seconds > 0 else seconds * self.slowness
+
+    @property
     def steps_per_round(self) -> int:
         """Of each rank, between two reductions."""
         return self.changes.accumulation or 1
@@ -195,8 +201,7 @@ class AllReduceModel(Result):
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
             group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, self.scheme, fitted.tail)
             if n == 1:
-                alone = fitted.alone + compute - float(fitted.computed.mean())
-                found.append(Parts(alone, 0.0, 0.0, 0.0, 0.0, 0.0))
+                found.append(Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0))
             else:
                 found.append(group.parts(self.network, compute))
             if n in sure:

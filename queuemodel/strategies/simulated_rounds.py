@@ -178,8 +178,7 @@ def simulate_rounds(
     ready, computed = drawn[..., :-1], drawn[..., -1]
     slowest = drawn.max(axis=1)
     if ranks == 1:
-        alone = model.fitted.alone - float(model.fitted.computed.mean())
-        begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + alone
+        begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + model.beyond
     else:
         group = Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], model.collective, model.scheme, model.fitted.tail)
         begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.network))

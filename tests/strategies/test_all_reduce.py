@@ -84,6 +84,7 @@ def test_what_ifs_go_the_right_way(job):
     assert at(latency=0.0) > at(latency=2e-3) > at(latency=2e-2)
     assert at(accelerator_speed=2.0) > at() > at(accelerator_speed=0.5)
     assert at(accelerator_speed=0.5) == pytest.approx(at(batch_size=64))
+    assert 0 < at(workers=1, accelerator_speed=1e6) <= 1e6 * at(workers=1) * (1 + 1e-9)
     assert at(bucket_bytes=1e9) < at()  # one bucket overlaps nothing
     assert at(collective=HalvingDoubling(), latency=2e-2) > at(latency=2e-2)
     assert at(workers=1, bandwidth=1e6) == pytest.approx(at(workers=1))
