@@ -152,6 +152,7 @@ class PlacementModel(Result):
             single=float(1.0 / compute),
             batch_size=size,
             parameter_servers=0,
+            workers_per_node=g,
             confidence=confidence,
             profiled_workers=max(point.gpus for point in self.measured),
             measured=tuple(

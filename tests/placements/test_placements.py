@@ -175,6 +175,13 @@ def test_a_curve_says_what_it_is_of():
     assert curve.to_json() == predict(table(), workers=[1, 2, 4, 8], batch_size=8).to_json()
 
 
+def test_a_node_costs_as_much_with_one_gpu_as_with_all():
+    curve = qm.fit_placements(table()).throughput([1, 4, 5, 8], batch_size=8, gpus_per_node=4)
+    assert curve.nodes.tolist() == [1, 1, 2, 2]
+    (cheapest,) = qm.plan(curve, epochs=1, dataset_size=8000, price_per_node_hour=3600.0).choices
+    assert cheapest.cost == pytest.approx(min(curve.nodes * 1000 / curve.steps_per_second))
+
+
 def test_a_table_is_read_or_refused_in_one_line(tmp_path):
     path = tmp_path / "placements.csv"
     path.write_text("nodes,gpus,batch_size,step_time,gpus_per_node\n1,1,8,0.1,\n2,5,8,0.4,4\n")
