@@ -60,7 +60,8 @@ def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch
     Parameters
     ----------
     worker_norms : array, shape (steps, workers)
-        Squared norm of each worker's gradient before it is reduced; two workers or more.
+        Squared norm of each worker's gradient before it is reduced; two workers or more, and two steps: they tell the
+        error by how they differ.
     mean_norms : array, shape (steps,)
         Squared norm of the mean of the workers' gradients.
     batch_size : int
@@ -79,9 +80,9 @@ def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch
     """
     b = require_count(batch_size, "noise_scale: batch_size")
     own, mean = np.asarray(worker_norms, dtype=float), np.asarray(mean_norms, dtype=float)
-    if own.ndim != 2 or own.shape[1] < 2 or mean.shape != own.shape[:1] or not len(mean):
+    if own.ndim != 2 or own.shape[1] < 2 or mean.shape != own.shape[:1] or len(mean) < 2:
         raise ModelError(
-            "noise_scale: worker_norms must be of shape (steps, workers) with two workers or more and mean_norms of "
+            "noise_scale: worker_norms must be of shape (steps, workers) with two or more of each and mean_norms of "
             f"shape (steps,), got {own.shape} and {mean.shape}"
         )
     if not (np.isfinite(own).all() and np.isfinite(mean).all() and own.min() >= 0 and mean.min() >= 0):

@@ -132,8 +132,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return np.array([getattr(step, field) for step in self.steps], dtype=float)
 
     def noise_scale(self) -> NoiseScale | None:
-        """The gradient noise scale in examples, with what is known of its error; None where no noise was recorded."""
-        if not self.gradient_norms or all(one.alike for one in self.gradient_norms):
+        """The gradient noise scale in examples, with its error; None unless two steps recorded noise."""
+        if len(self.gradient_norms) < 2 or all(one.alike for one in self.gradient_norms):
             return None
         own = [one.workers for one in self.gradient_norms]
         return noise_scale(own, [one.mean for one in self.gradient_norms], batch_size=self.job.batch_size)

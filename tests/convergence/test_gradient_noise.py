@@ -69,8 +69,10 @@ def test_alone_it_tells_other_batch_sizes_by_one():
 def test_what_are_no_norms_is_refused():
     with pytest.raises(qm.ModelError, match=r"got \(3,\) and \(3,\)"):
         qm.noise_scale([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], batch_size=8)
+    with pytest.raises(qm.ModelError, match="two or more of each"):
+        qm.noise_scale([[1.0, 2.0]], [1.0], batch_size=8)  # one step tells no error
     with pytest.raises(qm.ModelError, match="squared norms must be finite and >= 0"):
-        qm.noise_scale([[1.0, -2.0]], [1.0], batch_size=8)
+        qm.noise_scale([[1.0, -2.0]] * 2, [1.0] * 2, batch_size=8)
     with pytest.raises(qm.ModelError, match="noise_scale must be finite and > 0 examples, got inf"):
         qm.fit_convergence([(8, [1.0])], noise_scale=np.inf)
     with pytest.raises(qm.ModelError, match="batch_size must be a whole number"):
