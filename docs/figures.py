@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from closed_fcfs import simulate_fcfs
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
 from PIL import Image
 
 import queuemodel as qm
@@ -126,6 +128,41 @@ def strategies() -> Axes:
     return compare(example_profile("ddp-alexnet-40"), workers=8, problem="logistic").plot()
 
 
+def strategies_by_network() -> Axes:
+    """Each strategy beside synchronous SGD, on the profiled network and on one of 10 Gbit/s."""
+    rates = {  # each strategy's best of 0.03, 0.1, 0.3 and 1
+        0.1: ["sync", "local-sgd", "adacomm", "top-k", "block-sign", "block-sign-local", "adaquant", "backup-worker",
+              "k-sync", "k-batch-sync", "k-async", "k-batch-async", "ordered-gradient"],
+        0.3: ["overlap-local-sgd"],
+        0.03: ["async-ps", "bounded-staleness"],
+    }  # fmt: skip
+    _, panels = plt.subplots(4, 4, figsize=(10, 9), sharex=True, sharey=True, layout="constrained")
+    for changes, line, network in (({}, "-", "60 Mbit/s"), ({"bandwidth": 10e9 / 8}, "--", "10 Gbit/s")):
+        rows = [
+            row
+            for rate, names in rates.items()
+            for row in compare(
+                example_profile("alexnet-60"), workers=8, problem="logistic", strategies=names, seeds=2,
+                learning_rates=[rate], **changes,
+            ).rows
+        ]  # fmt: skip
+        for ax, row in zip(panels.flat, rows, strict=True):
+            for one, color in ((rows[0], "0.6"), (row, COLORS[0])):
+                assert one.descent is not None
+                time, loss = one.descent.times.mean(axis=0), one.descent.losses.mean(axis=0)
+                ax.plot(time[1:], loss[1:], line, color=color, label=f"{one.name}, {network}")
+            ax.set(title=row.name, xscale="log", yscale="log", ylim=(0.23, 0.7))
+            ax.yaxis.set(
+                major_locator=FixedLocator([0.25, 0.4, 0.6]), major_formatter="{x}", minor_locator=NullLocator()
+            )
+            finish(ax, legend=None)
+    for ax in panels[-1]:
+        ax.set_xlabel("seconds")
+    for ax in panels[:, 0]:
+        ax.set_ylabel("loss")
+    return panels[-1, 0]
+
+
 def all_reduce_curve() -> Axes:
     """Data-parallel training predicted from two ranks, its limits, and what was measured with more."""
     measured = [
@@ -146,6 +183,7 @@ def all_reduce_round() -> Axes:
 
 FIGURES = {
     "strategies": strategies,
+    "strategies-by-network": strategies_by_network,
     "convergence": convergence,
     "all-reduce": all_reduce,
     "all-reduce-curve": all_reduce_curve,
