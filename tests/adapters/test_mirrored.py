@@ -135,11 +135,21 @@ def test_the_command_reads_both_runs(tmp_path, capsys):
     assert "--workers: traces of data-parallel training tell that" in capsys.readouterr().err
 
 
-@pytest.mark.live
-def test_one_rank_and_two_on_this_machine(family, tmp_path):
+def profiled(*model, **settings):
+    """A live profile; once more where TensorFlow itself crashed, as 2.21 does now and then when a recording ends."""
     from queuemodel.adapters.tensorflow.mirrored import profile_live
 
-    profile = profile_live("mlp", steps=4, warmup=2, batch_size=16, output=tmp_path / "p.json", time_limit=120)
+    try:
+        return profile_live(*model, **settings)
+    except qm.ProfilingError as error:
+        if "SIGSEGV" not in str(error):
+            raise
+        return profile_live(*model, **settings)
+
+
+@pytest.mark.live
+def test_one_rank_and_two_on_this_machine(family, tmp_path):
+    profile = profiled("mlp", steps=4, warmup=2, batch_size=16, output=tmp_path / "p.json", time_limit=120)
     assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * 4)
     assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
     assert {bucket.bytes for one in two(profile) for bucket in one.buckets} == {MLP_BYTES}
@@ -153,10 +163,8 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
 
 @pytest.mark.live
 def test_the_noise_scale_is_that_of_the_gradients(family):
-    from queuemodel.adapters.tensorflow.mirrored import profile_live
-
     settings = {"steps": 2, "warmup": 2, "untraced_steps": 0, "noise_steps": 200, "time_limit": 120}
-    found = profile_live("live_jobs:regression", **settings).noise_scale()
+    found = profiled("live_jobs:regression", **settings).noise_scale()
     rows, missed = live_jobs.regression_examples()
     each = rows * (rows.sum(axis=1, keepdims=True) / 10 - missed)
     batches = each.reshape(-1, 30, live_jobs.LENGTH).mean(axis=1)[4:404].reshape(200, 2, -1)

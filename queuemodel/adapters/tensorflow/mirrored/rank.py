@@ -21,7 +21,7 @@ from ..reading.xplane_rounds import beside
 from .gradient_noise import gradient_norms
 
 FILE = "rank{}.xplane.pb"
-IDLE = 0.5  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
+IDLE = 1.0  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
