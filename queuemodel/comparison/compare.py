@@ -71,6 +71,7 @@ def compare(
     seeds : int
     learning_rates : sequence of float
     price_per_node_hour : float, optional
+        Of every node, servers included; with a problem or a convergence law, whose target takes a time to pay for.
     confidence : float
         Of the intervals: over seeds, and the error of the predicted times. That error is taken to be the same for all
         strategies, each in proportion to its own standard error: they come from one profile.
@@ -98,6 +99,8 @@ def compare(
         raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
     if target is not None and problem is None:
         raise ModelError("compare: target is a loss of a problem; give one")
+    if price_per_node_hour is not None and problem is None and convergence is None:
+        raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
     if "accumulation" in changes or (problem is not None and "batch_size" in changes):
         told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
         raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")

@@ -4,16 +4,7 @@ const time = data.relative ? "time_vs_one" : "seconds";
 const start = { price_per_node_hour: data.price_per_node_hour, deadline: null };
 const timed = data.rows.filter((row) => row[time] !== null);
 const specs = [
-  {
-    name: "price_per_node_hour",
-    label: "price of a node and hour",
-    least: 0.01,
-    most: 100,
-    limit: 1e9,
-    log: true,
-    optional: true,
-    placeholder: "none",
-  },
+  PRICE,
   {
     name: "deadline",
     label: "deadline",
@@ -164,14 +155,7 @@ function layOut() {
     "Times are those that the profile predicts; steps to the target are those of what was trained.",
   ];
   parts.push(section("What this cannot know", h("ul", {}, ...said.filter(Boolean).map((one) => h("li", {}, one)))));
-  parts.push(
-    h(
-      "footer",
-      {},
-      `queuemodel ${data.version}. The address of this page carries its settings: copy it to share them.`,
-    ),
-  );
-  page.replaceChildren(...parts);
+  page.replaceChildren(...parts, footer());
 }
 
 layOut();

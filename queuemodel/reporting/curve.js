@@ -163,14 +163,7 @@ function layOut() {
       section("What to measure next", h("p", {}, data.next.caption), table("Runs of a minute", data.next.rows, show)),
     );
   }
-  parts.push(
-    h(
-      "footer",
-      {},
-      `queuemodel ${data.version}. The address of this page carries its settings: copy it to share them.`,
-    ),
-  );
-  page.replaceChildren(...parts);
+  page.replaceChildren(...parts, footer());
 }
 
 layOut();

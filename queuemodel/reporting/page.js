@@ -65,6 +65,11 @@ function section(title, ...children) {
   return h("section", {}, h("h2", {}, title), ...children);
 }
 
+function footer() {
+  const told = "The address of this page carries its settings: copy it to share them.";
+  return h("footer", {}, `queuemodel ${data.version}. ${told}`);
+}
+
 /** What opens on demand, and on paper. */
 function folded(title, ...children) {
   return h("details", {}, h("summary", {}, title), ...children);
@@ -132,6 +137,17 @@ function control(spec, changed) {
   };
   return element;
 }
+
+const PRICE = {
+  name: "price_per_node_hour",
+  label: "price of a node and hour",
+  least: 0.01,
+  most: 100,
+  limit: 1e9,
+  log: true,
+  optional: true,
+  placeholder: "none",
+};
 
 /** Whether a number in the field's unit may be set. */
 function accepts(spec, value) {

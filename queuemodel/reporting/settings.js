@@ -48,16 +48,7 @@ const specs = [
     optional: true,
     placeholder: "none",
   },
-  {
-    name: "price_per_node_hour",
-    label: "price of a node and hour",
-    least: 0.01,
-    most: 100,
-    limit: 1e9,
-    log: true,
-    optional: true,
-    placeholder: "none",
-  },
+  PRICE,
   { name: "min_efficiency", label: "least efficiency", least: 0.01, most: 1, limit: 1, log: true, optional: true },
 ];
 

@@ -45,7 +45,9 @@ class ParallelServers:
     @property
     def method(self) -> str:
         """Name of the method, and whether it is exact."""
-        return f"mva (approximate, {'servers in parallel' if self.servers > 1 else 'settled phases'})"
+        if self.servers > 1:
+            return "mva (approximate, servers in parallel)"
+        return f"mva (approximate, {'settled phases' if self.settled else 'links that few do not fill'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""

@@ -226,6 +226,7 @@ def test_own_candidates():
         (SERVERS, {"problem": PROBLEM, "target": 0.0}, "above the least loss"),
         (SERVERS, {"problem": PROBLEM, "target": 1e6}, "below the loss at the start"),
         (SERVERS, {"target": 0.5}, "target is a loss of a problem"),
+        (SERVERS, {"price_per_node_hour": 2.0}, "needs a time to pay for"),
         (SERVERS, {"problem": PROBLEM, "convergence": fit_convergence([(32, [100.0])])}, "not both"),
         (SERVERS, {"convergence": 100.0}, "what fit_convergence gives, got float"),
         (SERVERS, {"problem": PROBLEM, "batch_size": 64}, "batch_size of a problem"),
