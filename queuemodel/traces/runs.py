@@ -47,7 +47,7 @@ def trace_runs(
     **settings: Any,
 ) -> list[list[SimulatedRun]]:
     """
-    Simulate every number of workers several times, each time with other phases and steps.
+    Simulate every number of workers several times, each time with other phases and steps, whatever else is asked for.
 
     Under control by losses every second time connections share links at once instead of by their windows: none of both
     is right alone (`Contention.mechanisms`), but at a barrier windows are.
@@ -98,7 +98,7 @@ def trace_runs(
     )
     operations = len(graphs.steps.kind) / len(profile.steps)
     total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
-    seeds = np.random.SeedSequence(seed).generate_state(len(counts) * replications).reshape(len(counts), replications)
+    seeds = [np.random.SeedSequence(seed, spawn_key=(n,)).generate_state(replications) for n in counts]
     links_of = settings.pop("worker_bandwidth", None)
     if links_of is not None and len(links_of) < counts[-1]:
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")

@@ -136,8 +136,8 @@ def simulation_error(profile: Profile, runs: Sequence[Sequence[SimulatedRun]]) -
     """Relative standard error of the simulation itself at the runs' numbers of workers (n,)."""
     workers = np.array([replications[0].workers for replications in runs])
     X = np.array([throughput(replications) for replications in runs])
-    last = [{**run.utilization, "compute": 0.0} for run in runs[-1]]
-    busiest = max(np.mean([list(one.values()) for one in last], axis=0)) / X[-1]  # seconds per step
+    links = [[[busy for name, busy in run.utilization.items() if name != "compute"] for run in one] for one in runs]
+    busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
     alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
     return np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
 

@@ -5,10 +5,12 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from queuemodel import ModelError
 from queuemodel.data import example_profile
-from queuemodel.traces import trace_runs
+from queuemodel.traces import trace_curve, trace_runs
 from queuemodel.traces.simulate import INTERRUPTED
 
 RUNS = importlib.import_module("queuemodel.traces.runs")
@@ -23,6 +25,24 @@ def test_threads_give_what_one_after_the_other_gives(congestion_control):
         for one, other in zip(several, others, strict=True):
             assert np.array_equal(one.times, other.times)
     assert at_once[2][0].throughput != at_once[2][1].throughput
+
+
+@given(
+    others=st.sets(st.integers(1, 8)),
+    congestion_control=st.sampled_from(["bbr", "unknown"]),
+    seed=st.integers(0, 2**64 - 1),
+)
+@settings(max_examples=5)
+def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_control, seed):
+    asked = {"congestion_control": congestion_control, "seed": seed, "steps": 60, "replications": 2}
+    alone = trace_curve(example_profile(), workers=[3], **asked)
+    workers = sorted(others | {3})
+    among = trace_curve(example_profile(), workers=workers, **asked)
+    at = workers.index(3)
+    for name in ("steps_per_second", "lower", "upper", "utilization", "residence_time"):
+        assert np.array_equal(getattr(among, name)[at], getattr(alone, name)[0]), name
+    other_seed = trace_curve(example_profile(), workers=[3], **asked | {"seed": seed ^ 1})
+    assert other_seed.steps_per_second != alone.steps_per_second
 
 
 @pytest.mark.parametrize(("fitting", "threads"), [(10**9, 5), (0, 1)])
