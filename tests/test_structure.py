@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from queuemodel.compiled import ready
+
 PACKAGE = Path(__file__).parent.parent / "queuemodel"
 
 #: Each layer may import itself and those before it.
@@ -98,6 +100,30 @@ def test_import_is_light():
     heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
     code = f"import sys, queuemodel; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_prediction_from_a_profile_loads_no_scipy():
+    """SciPy's part that it would need takes longer to load than all else."""
+    if type(ready("queuemodel.traces.kernel.loop", "run")).__name__ != "builtin_function_or_method":
+        pytest.skip("numba, which compiles the simulation's loop here, loads SciPy")
+    profile = str(PACKAGE / "data" / "alexnet-60.json")
+    goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
+    commands = [
+        ["--help"],
+        ["predict", profile, "--workers", "1:2"],
+        ["predict", profile, "--method", "mva"],
+        ["plan", profile, "--workers", "1:2", *goal],
+        ["fit", profile],
+    ]
+    code = (
+        "import sys, contextlib; from queuemodel.cli import main\n"
+        f"for command in {commands!r}:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): main(command)\n"
+        "print([m for m in ('scipy', 'numba', 'pandas', 'matplotlib', 'joblib') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+    assert "error:" not in result.stderr
 
 
 def test_each_test_file_has_a_name_of_its_own():

@@ -14,6 +14,7 @@ from ..training.calibration import goes_further, untraced_throughput
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
 from ..training.job import TOLD, Throughput
+from ..training.parameters import normal_quantile
 from ..training.profile import Profile
 from ..training.throughputs import on_profiled_links
 from .bounds import busy_bounds
@@ -60,15 +61,13 @@ def _ensemble(
 
 
 def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confidence: float) -> np.ndarray:
-    from scipy.special import ndtri  # scipy.stats takes a third of a second to import
-
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     rows = []
     for replications, error in zip(runs, simulation_error(profile, runs), strict=True):
         X = np.array([run.throughput for run in replications])
         own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
         share = sampling_error(profile) * sampled_share(profile, replications)
-        width = ndtri((1 + confidence) / 2) * np.sqrt(own**2 + share**2 + error**2)
+        width = normal_quantile(confidence) * np.sqrt(own**2 + share**2 + error**2)
         rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
     return np.array(rows)
 

@@ -67,8 +67,6 @@ class SimulatedRun(Result):
     """
 
     throughput: float
-    lower: float
-    upper: float
     _: KW_ONLY
     workers: int
     parameter_servers: int
@@ -99,7 +97,7 @@ class SimulatedRun(Result):
         W, K = len(state.step), len(state.server_free)
         durations = np.diff(totals[:, TIME], prepend=0.0)
         cut = mser5(durations)
-        rate, lower, upper = batch_means(durations[cut:], confidence=confidence)
+        steady = durations[cut:]
         stride = int(state.count[STRIDE])
         w, slot, i = np.nonzero(state.log_times[..., END] >= 0)
         log = np.stack([w, state.log_step[w, slot], state.log_record[w, slot], i], axis=1)
@@ -115,9 +113,7 @@ class SimulatedRun(Result):
             utilization[f"receive[{k}]"] = float(received / seconds / state.links[1, k])
             utilization[f"update[{k}]"] = float(updating / seconds)
         return cls(
-            float(stride * rate),
-            float(stride * lower),
-            float(stride * upper),
+            float(stride * (len(steady) / steady.sum())),
             workers=W,
             parameter_servers=K,
             settings=settings,
@@ -138,6 +134,22 @@ class SimulatedRun(Result):
             log=log[by_end],
             log_times=log_times[by_end],
         )
+
+    @property
+    def lower(self) -> float:
+        """Lower end of the throughput's interval."""
+        return self._interval()[0]
+
+    @property
+    def upper(self) -> float:
+        """Upper end of the throughput's interval."""
+        return self._interval()[1]
+
+    def _interval(self) -> tuple[float, float]:
+        steady = np.diff(self.times, prepend=0.0)[self.times > self.warmup]
+        rate, lower, upper = batch_means(steady, confidence=self.confidence)
+        stride = self.throughput / rate
+        return stride * lower, stride * upper
 
     @property
     def mean_staleness(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -56,6 +57,4 @@ def spread(draws: np.ndarray) -> float:
 
 def normal_quantile(confidence: float) -> float:
     """How many standard errors a two-sided interval reaches."""
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + confidence / 2))
+    return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)

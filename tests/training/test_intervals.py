@@ -1,5 +1,7 @@
 """What intervals promise is counted: how often they hold the truth of jobs that are made up, steps and all."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from jobs_by_hand import profile
 import queuemodel as qm
 from queuemodel.training import model as training_model
 from queuemodel.training.model_error import model_error, regions
+from queuemodel.training.parameters import normal_quantile
 
 WORKERS = [1, 2, 4, 8]
 JOBS = 600
@@ -80,3 +83,8 @@ def test_errors_change_from_region_to_region_without_steps(ratio):
 def test_one_step_is_taken_to_vary():
     """An assumed spread cannot hold its promise for every job; where steps vary as much as assumed it does."""
     assert np.all(share(*counted(steps=1)) >= 0.87)
+
+
+@given(st.floats(1e-6, 1 - 1e-16))
+def test_a_normal_interval_holds_what_it_says(confidence):
+    assert math.erfc(normal_quantile(confidence) / math.sqrt(2)) == pytest.approx(1 - confidence, rel=1e-9)
