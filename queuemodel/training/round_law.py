@@ -29,7 +29,7 @@ _DENSITY = COSTS[1:] ** -1.5 * np.gradient(COSTS[1:])
 COST_PRIOR = np.concatenate([[0.1], 0.9 * _DENSITY / _DENSITY.sum()])
 #: Relative error of a measured throughput; that of a mistaken one, and how often a point is one (all assumed).
 ERROR = 0.03
-MISTAKE = 0.25
+MISTAKE = 0.3
 MISTAKES = 0.02
 #: With more points than this none is suspected: there is no need for a prior then.
 MOST_SUSPECTED = 40

@@ -55,7 +55,7 @@ def test_synchronous_servers_from_two_groups_on_unseen_sources(judged):
     assert len(found) == 24
     assert np.median([one.error for one in found]) < 0.07
     assert mean_error(found) < min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
-    assert coverage(found) > 0.75
+    assert 0.85 < coverage(found) < 0.95
 
 
 def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
