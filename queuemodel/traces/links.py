@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Link:
     start_time : float
         Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once.
     rate_error, tensor_time_error : float
-        Standard errors (jackknife over steps); NaN with a single step.
+        Standard errors (jackknife over steps); NaN with a single step, or where nobody asked for them.
     transfers : int
         How many transfers these rest on.
     """
@@ -90,14 +91,15 @@ def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
     return Links(*changed)
 
 
-def estimate_links(profile: Profile) -> Links:
+def estimate_links(profile: Profile, *, errors: bool = True) -> Links:
     """
     Recover the transmission itself from recorded transfers.
 
     A recorded interval starts when the tensor is asked for, so it contains waiting for the others. Within a busy period
     of the link, the ``i``-th tensor to arrive does so after ``start_time + i * tensor_time + bytes so far / rate``.
     These three are fitted to all arrivals at once, robustly (Huber), because a packet that is lost and sent again holds
-    up what came after it without costing capacity.
+    up what came after it without costing capacity. Without ``errors``, the standard errors are NaN: they take nearly
+    all of the time.
 
     Raises
     ------
@@ -115,7 +117,7 @@ def estimate_links(profile: Profile) -> Links:
     >>> round(estimate_links(Profile(source=Source(framework="by hand"), job=job, steps=[step])).transmit.rate)
     10000000
     """
-    fit = _fit if profile.cluster.parameter_servers == 1 else _best_periods
+    fit = partial(_fit, errors=errors) if profile.cluster.parameter_servers == 1 else _best_periods
     found = {}
     for kind in ("fetch", "push"):
         steps = [[o for o in step.operations if o.kind == kind and o.bytes > 0] for step in profile.steps]
@@ -144,7 +146,7 @@ def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
         yield period
 
 
-def _fit(steps: list[list[Operation]]) -> Link:
+def _fit(steps: list[list[Operation]], *, errors: bool) -> Link:
     rows = []  # step, 1, tensors so far, bytes so far, seconds since the period's start, weight
     for number, transfers in enumerate(steps):
         for period in busy_periods(transfers):
@@ -155,12 +157,10 @@ def _fit(steps: list[list[Operation]]) -> Link:
     table = np.array(rows)
     start, tensor, byte = _robust_line(table)
     numbers = np.unique(table[:, 0])
-    without = np.array([_robust_line(table[table[:, 0] != n]) for n in numbers]) if len(numbers) > 1 else None
-    spread = (
-        np.sqrt((len(numbers) - 1) / len(numbers) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-        if without is not None
-        else np.full(3, np.nan)
-    )
+    spread = np.full(3, np.nan)
+    if errors and len(numbers) > 1:
+        without = np.array([_robust_line(table[table[:, 0] != n]) for n in numbers])
+        spread = np.sqrt((len(numbers) - 1) / len(numbers) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
     return Link(
         rate=1 / byte,
         tensor_time=tensor,

@@ -46,7 +46,7 @@ def prepare(
         if parameter_servers is None
         else require_count(parameter_servers, "simulate: parameter_servers", most=1000)
     )
-    links = links or estimate_links(profile)
+    links = links or estimate_links(profile, errors=False)
     if bandwidth is not None:
         what = "simulate: bandwidth"
         require_number(bandwidth, what, unit="bytes per second", positive=True, largest=LARGEST_RATE)

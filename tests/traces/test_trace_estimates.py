@@ -68,6 +68,9 @@ def test_the_standard_error_is_the_jackknifes():
     assert 1 / link.rate == pytest.approx(np.mean([1 / r for r in rates]), rel=0.02)
     assert link.rate_error == pytest.approx(error * link.rate**2, rel=0.3)
     assert np.isnan(estimate_links(profile_of(steps[0])).transmit.rate_error)
+    unasked = estimate_links(profile_of(*steps), errors=False).transmit
+    assert (unasked.rate, unasked.start_time) == (link.rate, link.start_time)
+    assert np.isnan(unasked.rate_error)
 
 
 def test_with_several_servers_the_best_periods_tell():
