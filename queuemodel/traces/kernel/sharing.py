@@ -18,26 +18,46 @@ PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks
 
 
 @fast
-def insistence(s, d, w, k):
-    """What a flow's weight is, over its estimate: one that believes itself policed does not give way."""
-    return s.luck[d, w, k] * (INSISTENT if s.policed[d, w, k] > 0.0 else 1.0)
-
-
-@fast
-def settle(s, d, w, k, rate):
-    """Give a flow its rate, and take it off what its links have left."""
+def settle(s, d, i, rate):
+    """Give the ``i``-th of those that send its rate, and take it off what its links have left."""
+    w, k = s.sending[i, 0], s.sending[i, 1]
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
     for link in (k, s.serving.shape[2] + w):
         s.left_over[link] -= rate
-        weight = s.estimate[d, w, k] * insistence(s, d, w, k)
-        s.wanted[link] = max(1e-9 * weight, s.wanted[link] - weight)
+        s.wanted[link] = max(1e-9 * s.weight[i], s.wanted[link] - s.weight[i])
         s.unsettled[link] -= 1
 
 
 @fast
-def sends(s, d, w, k):
-    """Whether a flow has something to send, and is not silent."""
-    return s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]
+def open_links(s, d):
+    """Nobody has a rate yet: note who has something to send and is not silent, and what links have to share."""
+    _, W, K = s.serving.shape
+    for link in range(K + W):
+        s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
+        s.flows[d, link] = s.unsettled[link] = 0
+    n = 0
+    for w in range(W):
+        for k in range(K):
+            s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
+            if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
+                s.sending[n, 0], s.sending[n, 1] = w, k
+                s.insistence[n] = s.luck[d, w, k] * (INSISTENT if s.policed[d, w, k] > 0.0 else 1.0)
+                s.weight[n] = s.estimate[d, w, k] * s.insistence[n]
+                alone = s.estimate[d, w, k] / s.trip[d, w, k]
+                for link in (k, K + w):
+                    s.wanted[link] += s.weight[n]
+                    s.load[d, link] += alone / s.links[d, link]
+                    s.flows[d, link] += 1
+                    s.unsettled[link] += 1
+                n += 1
+    return n
+
+
+@fast
+def keep(s, i, n):
+    """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
+    s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
+    s.insistence[n], s.weight[n] = s.insistence[i], s.weight[i]
 
 
 @fast
@@ -45,43 +65,37 @@ def share(s, d, capped):
     """
     Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
 
-    A flow's weight is its estimate times its luck; when `capped`, it gets no more than its estimate per `trip`. Notes
-    each link's number of flows and its load, what they would send together over its capacity, and which link holds each
-    flow back.
+    A flow's weight is its estimate times its insistence: its luck, and more when it believes itself policed and does
+    not give way. When `capped`, it gets no more than its estimate per `trip`. Notes each link's number of flows and its
+    load, what they would send together over its capacity, and which link holds each flow back.
     """
     _, W, K = s.serving.shape
-    for link in range(K + W):
-        s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
-        s.flows[d, link] = s.unsettled[link] = 0
-    for w in range(W):
-        for k in range(K):
-            s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
-            if sends(s, d, w, k):
-                for link in (k, K + w):
-                    s.wanted[link] += s.estimate[d, w, k] * insistence(s, d, w, k)
-                    s.load[d, link] += s.estimate[d, w, k] / s.trip[d, w, k] / s.links[d, link]
-                    s.flows[d, link] += 1
-                    s.unsettled[link] += 1
-    while True:
+    n = open_links(s, d)
+    while n:
         tightest, level = -1, np.inf
         for i in range(K + W):
             link = i if d == 0 else K + W - 1 - i  # of equal ones a sender's own holds its flow back, so it comes first
             if s.unsettled[link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
                 tightest, level = link, s.left_over[link] / s.wanted[link]
-        if tightest < 0:
-            return
-        below = False
-        for w in range(W if capped else 0):
-            for k in range(K):
-                own = sends(s, d, w, k) and s.rate[d, w, k] == 0.0
-                if own and level * insistence(s, d, w, k) * s.trip[d, w, k] >= 1.0:
-                    below = True
-                    settle(s, d, w, k, s.estimate[d, w, k] / s.trip[d, w, k])
-        for w in range(0 if below else W):
-            for k in range(K):
-                if sends(s, d, w, k) and s.rate[d, w, k] == 0.0 and tightest in (k, K + w):
+        left = 0
+        for i in range(n if capped else 0):
+            w, k = s.sending[i, 0], s.sending[i, 1]
+            if level * s.insistence[i] * s.trip[d, w, k] >= 1.0:
+                settle(s, d, i, s.estimate[d, w, k] / s.trip[d, w, k])
+            else:
+                keep(s, i, left)
+                left += 1
+        if not capped or left == n:
+            left = 0
+            for i in range(n):
+                w, k = s.sending[i, 0], s.sending[i, 1]
+                if tightest in (k, K + w):
                     s.held[d, w, k] = tightest
-                    settle(s, d, w, k, level * s.estimate[d, w, k] * insistence(s, d, w, k))
+                    settle(s, d, i, level * s.estimate[d, w, k] * s.insistence[i])
+                else:
+                    keep(s, i, left)
+                    left += 1
+        n = left
 
 
 @entry

@@ -26,7 +26,7 @@ State = namedtuple(
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
     "estimate luck trip threshold calm silent idle_since held standing "
-    "links load flows unsettled left_over wanted dirty tick same_since shared "
+    "links load flows unsettled left_over wanted sending insistence weight dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
 #: Why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow.
@@ -117,6 +117,9 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         unsettled=integers(K + W),
         left_over=floats(K + W),
         wanted=floats(K + W),
+        sending=integers(W * K, 2),
+        insistence=floats(W * K),
+        weight=floats(W * K),
         dirty=integers(2),
         tick=np.full(2, np.inf),
         same_since=floats(2),
