@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import Any
 
-from .errors import ModelError
+from .errors import ModelError, QueueModelError
 from .extras import extra
 
 
 def run_tasks(
     tasks: Sequence[Callable[[], Any]], *, jobs: int, backend: str | None = None, what: str
 ) -> Iterator[tuple[int, Any]]:
-    """Each task's number and result, as they end; all at the end from engines that cannot do otherwise (Ray).
+    """Each task's number and result, as they end; all at the end from engines that cannot do otherwise.
 
     Parameters
     ----------
     tasks : sequence of function
         That can be pickled.
     jobs : int
-        As joblib's ``n_jobs``; -1: all cores.
+        As joblib's ``n_jobs``; -1: all cores. Dask and Ray use all that they have.
     backend : str, optional
-        joblib's: ``"loky"``, ``"threading"``, ``"dask"``, ``"ray"``, ...; that of the surrounding
+        joblib's: ``"loky"``, ``"threading"``, ``"dask"``, ...; or ``"ray"`` (`ray_tasks`); that of the surrounding
         ``joblib.parallel_config`` unless given.
     what : str
         Is run; begins the message when it cannot be.
@@ -33,21 +34,29 @@ def run_tasks(
         For a backend that joblib does not know or that is not there.
     MissingDependencyError
         Without joblib.
+    QueueModelError
+        When a process of this machine is killed; Dask and Ray run its task again.
     """
     joblib = extra("joblib", "parallel", what=what)
     try:
+        engine: Any = backend
         if backend == "ray":
-            from ray.util.joblib import register_ray
+            from .ray_tasks import RayTasks
 
-            register_ray()
-        with joblib.parallel_config(backend=backend) if backend else contextlib.nullcontext():
+            engine = RayTasks()
+        with joblib.parallel_config(backend=engine) if engine else contextlib.nullcontext():
             try:
                 parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
             except ValueError:
                 parallel = joblib.Parallel(n_jobs=jobs)
-    except (ValueError, ImportError) as error:
+    except Exception as error:  # Ray has nothing narrower for a cluster that does not answer
         raise ModelError(f"{what}: backend {backend!r} cannot be used: {' '.join(str(error).split())}") from None
-    yield from parallel(joblib.delayed(_numbered)(number, task) for number, task in enumerate(tasks))
+    try:
+        yield from parallel(joblib.delayed(_numbered)(number, task) for number, task in enumerate(tasks))
+    except BrokenExecutor:
+        raise QueueModelError(
+            f"{what}: a process ended before its task (killed, or out of memory?); try again, with fewer at once"
+        ) from None
 
 
 def _numbered(number: int, task: Callable[[], Any]) -> tuple[int, Any]:

@@ -2,8 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 import warnings
+from concurrent.futures import BrokenExecutor, Future
+from functools import partial
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -14,7 +19,7 @@ from queuemodel.data import example_profile
 from queuemodel.parallel import run_tasks
 from queuemodel.scheduling import FIFO, Cluster, EqualShare
 from queuemodel.scheduling.streams import JobKind, Stream
-from queuemodel.scheduling.study import sweep
+from queuemodel.scheduling.study import run_all, sweep
 from queuemodel.solvers import solve_batch
 from queuemodel.traces import trace_runs
 
@@ -65,24 +70,79 @@ def test_dask_gives_the_same_numbers_though_a_worker_is_killed(dask):
     assert first not in dask.run(os.getpid).values()
 
 
-@pytest.mark.live
-def test_ray_gives_the_same_numbers():
+@pytest.fixture(scope="module")
+def ray():
     ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
-        try:
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
-        except Exception as error:  # Ray gives up where the machine is too busy to start its own servers
-            pytest.skip(f"Ray does not start here: {error}")
-        try:
-            assert study(n_jobs=2, backend="ray") == study()
-        finally:
-            ray.shutdown()
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))  # of its workers
+        for last in (False, True):
+            try:
+                ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+                break
+            except Exception as error:  # Ray gives up where the machine is too busy to start its own servers
+                ray.shutdown()
+                if last:
+                    pytest.skip(f"Ray does not start here: {error}")
+        yield ray
+        ray.shutdown()
+
+
+def waits(number):
+    time.sleep(0.2)
+    return number, os.getpid()
+
+
+def dies():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails():
+    raise qm.ModelError("no such load")
+
+
+@pytest.mark.live
+def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray):
+    results = run_tasks([partial(waits, number) for number in range(8)], jobs=2, backend="ray", what="test")
+    number, (same, process) = next(results)  # as they end: a batch would hand over nothing yet
+    os.kill(process, signal.SIGKILL)  # that has the next task by now
+    others = dict(results)
+    assert {number: same} | {n: own for n, (own, _) in others.items()} == {n: n for n in range(8)}
+    assert process not in {by for own, by in others.values() if own > 3}
+    assert study(n_jobs=2, backend="ray") == study()
+    from queuemodel.ray_tasks import RayTasks
+
+    with joblib.parallel_config(RayTasks()):
+        assert simulated(jobs=2) == simulated()
+        assert solved() == part(slice(None)).tolist()
+
+
+@pytest.mark.live
+def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
+    main = threading.main_thread().ident
+    tasks = [partial(waits, number) for number in range(100)]
+    threading.Timer(1.0, signal.pthread_kill, (main, signal.SIGINT)).start()
+    done = run_all(tasks, backend="ray")
+    assert not done.complete
+    assert 0 < len(done.runs) < 100
+    with pytest.raises(qm.ModelError, match=r"\Ano such load\Z"):
+        run_all([fails, fails], backend="ray")
+    from queuemodel.ray_tasks import RayTasks
+
+    dead = Future()
+    dead.set_exception(ray.exceptions.WorkerCrashedError())  # what is left of a task that kills every worker
+    with pytest.raises(BrokenExecutor, match="worker died"):
+        RayTasks().retrieve_result_callback(dead)
 
 
 def test_local_processes_give_the_same_numbers():
     assert study(n_jobs=2) == study()
     assert simulated(jobs=2) == simulated()
+
+
+def test_a_local_process_that_is_killed_is_one_line():
+    with pytest.raises(qm.QueueModelError, match="study: a process ended before its task"):
+        run_all([dies, dies], n_jobs=2)
 
 
 def test_results_carry_their_numbers():
