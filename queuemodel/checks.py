@@ -27,6 +27,9 @@ SMALLEST_POSITIVE = 1e-15
 #: Seeds fit 64 bits, as NumPy's bit generators take them.
 LARGEST_SEED = 2**64 - 1
 
+#: What the name of a JSON file may end in; in "": in nothing, as /dev/stdout does.
+JSON = (".json", ".json.gz", "")
+
 T = TypeVar("T")
 
 
@@ -140,8 +143,9 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
         return
     target = Path(path)
     folder = target.parent
-    if suffixes and target.suffix.lower() not in suffixes:
-        raise DataError(f"{path}: the file name must end in one of {', '.join(suffixes)}")
+    named = tuple(filter(None, suffixes))
+    if named and not target.name.lower().endswith(named) and (target.suffix or "" not in suffixes):
+        raise DataError(f"{path}: the file name must end in one of {', '.join(named)}")
     if target.is_dir():
         raise DataError(f"{path}: cannot be written: is a folder")
     if not folder.is_dir():

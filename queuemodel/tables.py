@@ -14,10 +14,10 @@ Rows = Sequence[dict[str, Any]]
 
 
 def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
-    """Rows in a format of the tabulate library, as wide as they are."""
+    """Rows in a format of the tabulate library, as wide as they are; what is not known (None, NaN) is a dash."""
     import tabulate as library  # a quarter of the package's import time, and only needed to print
 
-    readable = [{_readable(name): value for name, value in row.items()} for row in rows]
+    readable = [{_readable(name): None if value != value else value for name, value in row.items()} for row in rows]
     return library.tabulate(readable, headers="keys", floatfmt=f".{digits}g", missingval="-", tablefmt=form)
 
 

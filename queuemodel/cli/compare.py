@@ -38,8 +38,8 @@ from .output import Table, show, watched
     help="CSV with batch_size,examples: what the job itself took to its target, a row for each seed.",
 )
 @click.option("--target-loss", type=POSITIVE, show_default="98 % of the way to the least")
-@click.option("--steps", type=COUNT, default=1000, show_default=True, help="Of each worker, at most.")
-@click.option("--seeds", type=COUNT, default=8, show_default=True, help="Runs of each strategy.")
+@click.option("--steps", type=COUNT, help="Of each worker on --problem, at most.  [default: 1000]")
+@click.option("--seeds", type=COUNT, help="Runs of each strategy on --problem.  [default: 8]")
 @click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
 @click.option("--accelerator-speed", type=POSITIVE, help="How many times as fast as the profiled one.")
 @click.option("--deadline", type=DURATION, help="Like 90min: which strategy and number of workers to take for it.")
@@ -48,7 +48,7 @@ from .output import Table, show, watched
 @click.option(
     "--plot", type=click.Path(dir_okay=False), help="Loss against time, or time against workers (.png, .svg, .pdf)."
 )
-@click.option("--seed", type=SEED, default=0, show_default=True)
+@click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
 @format_option
 def compare(
     profile: str,
@@ -57,15 +57,15 @@ def compare(
     problem: str | None,
     convergence: str | None,
     target_loss: float | None,
-    steps: int,
-    seeds: int,
+    steps: int | None,
+    seeds: int | None,
     bandwidth: float | None,
     accelerator_speed: float | None,
     deadline: float | None,
     chance: float | None,
     price_per_node_hour: float | None,
     plot: str | None,
-    seed: int,
+    seed: int | None,
     output_format: str,
 ) -> None:
     """Compare ways of training by the time in which they reach a loss.
@@ -77,8 +77,9 @@ def compare(
     """
     if plot and not problem:
         raise ModelError("compare: --plot draws losses, which need --problem")
-    if target_loss is not None and not problem:
-        raise ModelError("compare: --target-loss is a loss of --problem; give one")
+    trained = {"target_loss": target_loss, "steps": steps, "seeds": seeds, "seed": seed}
+    if not problem and (idle := [name for name, value in trained.items() if value is not None]):
+        raise ModelError(f"compare: --{idle[0].replace('_', '-')} is for training a --problem; give one")
     if chance is not None and deadline is None:
         raise ModelError("compare: --chance is to meet a --deadline with; give one")
     require_writable(plot, suffixes=PICTURES)
@@ -86,7 +87,8 @@ def compare(
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
-    changes: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
+    given: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
+    given |= {"steps": steps, "seeds": seeds, "seed": seed}
     results = [
         compare_strategies(
             data,
@@ -95,12 +97,9 @@ def compare(
             target=target_loss,
             problem=problem,
             convergence=law,
-            steps=steps,
-            seeds=seeds,
             price_per_node_hour=price_per_node_hour,
-            seed=seed,
             progress=watched(),
-            **{name: value for name, value in changes.items() if value is not None},
+            **{name: value for name, value in given.items() if value is not None},
         )
         for count in workers
     ]

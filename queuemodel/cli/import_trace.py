@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..adapters import pytorch, tensorflow
-from ..checks import require_writable
+from ..checks import JSON, require_writable
 from ..errors import DataError
 from ..training.job import TOLD
 from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE, format_option
@@ -46,7 +46,7 @@ def import_trace(
       queuemodel import-trace traces/ --batch-size 32 --bandwidth 1GB/s -o p.json
       queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o p.json
     """
-    require_writable(output)
+    require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
     servers = {"--workers": workers, **{f"--{name.replace('_', '-')}": job[name] for name in TOLD}}
     of_ranks = {name: value for name, value in job.items() if name not in TOLD}

@@ -21,12 +21,16 @@ COLUMNS = 80
 
 @dataclass(frozen=True, repr=False)
 class Table(Result):
-    """Rows that a command puts together itself; what its JSON holds and its table shows, where that is not they."""
+    """Rows that a command puts together itself; what its JSON holds and its table shows, where that is not they.
+
+    ``says`` stands above the table.
+    """
 
     rows: Rows
     document: dict[str, Any] | None = None
     shown: Rows | None = None
     digits: int = 4
+    says: str = ""
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows."""
@@ -39,6 +43,10 @@ class Table(Result):
     def shown_rows(self) -> list[dict[str, Any]]:
         """What the table shows."""
         return list(self.rows if self.shown is None else self.shown)
+
+    def caption(self) -> str:
+        """What it says."""
+        return self.says
 
 
 def show(result: Result, output_format: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import click
 
-from ..checks import require_writable
+from ..checks import JSON, require_writable
 from .options import (
     COUNT,
     DURATION,
@@ -178,7 +178,7 @@ def schedule_study(
       queuemodel schedule-study --policy equi --policy rank-priced --load 0.8
     """
     require_writable(plot, suffixes=PICTURES)
-    require_writable(output)
+    require_writable(output, suffixes=JSON)
     from ..scheduling import Cluster, policy_named
     from ..scheduling.streams import Stream, example_kinds, measured_kinds
     from ..scheduling.study import sweep
@@ -206,7 +206,7 @@ def schedule_study(
 
         save_figure(plot_sweep(study), plot)
     shown = study.table("mean_response_time", "efficiency", "mean_restarts")
-    show(Table(study.to_rows(), study.to_dict(), shown), output_format)
+    show(Table(study.to_rows(), study.to_dict(), shown, says=study.caption()), output_format)
     if not study.complete:
         click.echo(f"queuemodel: interrupted; {len(study.runs)} runs had ended", err=True)
         raise click.exceptions.Exit(130)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..checks import require_writable
+from ..checks import JSON, require_writable
 from ..errors import DataError
 from ..prediction import load
 from ..strategies import SimulatedRounds
@@ -45,7 +45,7 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
       queuemodel simulate ddp.json --workers 8 --scheme horovod --plot round.png
     """
     require_writable(plot, suffixes=PICTURES)
-    require_writable(trace)
+    require_writable(trace, suffixes=JSON)
     given = asked(options, options["workers"])
     recorded = load(profile)
     if not isinstance(recorded, Profile):

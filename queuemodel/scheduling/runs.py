@@ -87,8 +87,10 @@ class Study(Result):
         return self.table()
 
     def caption(self) -> str:
-        """How many runs, and whether they are all."""
-        return f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
+        """How many runs, whether they are all, and where they are too few for intervals."""
+        said = f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
+        alone = any(len(members) == 1 for _, members in self._groups(self.runs))
+        return f"{said}; one replication does not tell how far it is off: run several" if alone else said
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the table (intervals of one replication are None) and the runs."""

@@ -20,7 +20,7 @@ from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
 from .fitted_rounds import FittedRounds
 from .group import Group, Network, Parts
-from .round_changes import RoundChanges
+from .round_changes import COLLECTIVES, RoundChanges
 from .rounds import slowest_of
 from .schemes import Buckets, Scheme
 
@@ -182,7 +182,8 @@ class AllReduceModel(Result):
 
     @property
     def _algorithm(self) -> str:
-        return type(self.changes.collective or Ring()).__name__.lower()
+        own = self.changes.collective or Ring()
+        return next((name for name, one in COLLECTIVES.items() if type(one) is type(own)), type(own).__name__)
 
     def _first(self, compute: float) -> float:
         """Seconds of a round before the network can have anything to do."""

@@ -131,8 +131,13 @@ def plan(
     Raises
     ------
     ModelError
-        When a value is out of range, nothing is asked, or a question lacks ``epochs`` or the data set's size.
+        When a value is out of range, nothing is asked, a question lacks ``epochs`` or the data set's size, or the curve
+        is something else, such as the profile to predict it from.
     """
+    if not isinstance(curve, ThroughputCurve):
+        raise ModelError(
+            f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
+        )
     for name, value, largest in (
         ("epochs", epochs, LARGEST),
         ("deadline", deadline, LARGEST),

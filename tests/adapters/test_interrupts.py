@@ -5,13 +5,17 @@ import importlib.util
 import os
 import signal
 import tempfile
+import time
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from queuemodel import Profile, ProfilingError
 from queuemodel.adapters.live.interrupts import Interrupts
+from queuemodel.adapters.live.ranks import RanksRun
+from queuemodel.adapters.live.run import LiveRun, ground
 from queuemodel.adapters.tensorflow.children.worker import _Writer
 from queuemodel.adapters.tensorflow.live import Interrupted, profile_live, profiling
 from queuemodel.cli import main
@@ -105,6 +109,32 @@ def test_processes_that_cannot_be_started_are_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
         profile_live("mlp")
+    assert list(tmp_path.iterdir()) == []
+
+
+def train_ranks(model, *, on_step):
+    with ground(3, traces=None, progress=False, on_step=on_step) as prepared:
+        RanksRun(model, {"until": time.monotonic() + 9}, prepared).train([0, 1], {})
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TimeoutError("timed out")], ids=repr)
+@pytest.mark.parametrize("style", ["servers", "ranks"])
+def test_what_the_callers_own_function_raises_is_theirs(monkeypatch, tmp_path, style, error):
+    def start(run, *_):
+        child = Mock()
+        run.children.append(child)
+        run.inbox.put((child, {"step": "warmup"}))
+        return child
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(LiveRun, "start", start)
+    monkeypatch.setattr(profiling, "require_installed", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(type(error)) as caught:
+        (profile_live if style == "servers" else train_ranks)("mlp", on_step=failing)
+    assert caught.value is error
     assert list(tmp_path.iterdir()) == []
 
 

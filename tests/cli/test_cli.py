@@ -250,6 +250,20 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
     refused(run("import-trace", empty, "--batch-size", 1, "-o", tmp_path / "no" / "p.json"), "there is no folder")
     assert target.read_text() == "earlier"
+    table = tmp_path / "p.csv"
+    refused(run("import-trace", empty, "--batch-size", 1, "-o", table), "p.csv", "must end in one of .json, .json.gz")
+    assert not table.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("profile", "mlp", "-o"), ("profile", "mlp", "--strategy", "all-reduce", "-o"),
+     ("profile", "--framework", "torch", "queuemodel.adapters.pytorch.examples:mlp", "-o"),
+     ("schedule-study", "--policy", "fifo", "--output"),
+     ("simulate", "profile.json", "--workers", 2, "--chrome-trace")],
+)  # fmt: skip
+def test_json_is_not_written_under_another_name(run, tmp_path, arguments):
+    refused(run(*arguments, tmp_path / "out.csv"), "out.csv", "must end in one of .json, .json.gz")
 
 
 def test_contention_is_an_option(run, tmp_path):

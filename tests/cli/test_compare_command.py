@@ -65,7 +65,9 @@ def test_the_noise_in_the_profile_is_used_with_and_without_a_run(folder):
     [
         (["alexnet-60-throughputs.csv"], "throughputs"),
         (["alexnet-60.json", "--plot", "losses.png"], "--problem"),
-        (["alexnet-60.json", "--target-loss", "0.1"], "--problem"),
+        (["alexnet-60.json", "--target-loss", "0.1"], "--target-loss is for training a --problem"),
+        (["alexnet-60.json", "--convergence", "nowhere.csv", "--seeds", "3"], "--seeds is for training a --problem"),
+        (["alexnet-60.json", "--seed", "0"], "--seed is for training a --problem"),
         (["ddp-alexnet-40.json", "--strategy", "async-ps"], "parameter server"),
         (["alexnet-60.json", "--problem", "logistic", "--plot", "losses.txt"], "must end in"),
     ],

@@ -359,6 +359,14 @@ def test_intervals_of_a_study_are_students():
     assert row["mean_response_time_half_width"] == pytest.approx(2.91999 * math.sqrt(7 / 3), rel=1e-5)
 
 
+def test_a_study_of_one_replication_says_what_it_does_not_tell():
+    stream = Stream(example_kinds(most=4), jobs=5, nodes=4)
+    alone, several = (sweep(stream, [FIFO()], replications=n) for n in (1, 2))
+    assert "one replication does not tell" in repr(alone)
+    assert "nan" not in repr(alone)
+    assert "one replication" not in repr(several)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -94,6 +94,7 @@ def test_what_ifs_go_the_right_way(job):
 def test_a_named_collective_takes_its_own_time_where_the_network_is_all(name):
     fitted = fit_rounds(example_profile("ddp-alexnet-40"))
     slow = AllReduceModel(fitted).what_if(collective=name, bandwidth=1e3, latency=0.0)
+    assert f"({name}, " in slow.throughput([2]).method
     link = Link(slow.network.bandwidth)
     for n in (2, 5, 8):
         buckets = sum(COLLECTIVES[name].time(size, n, link) for size in fitted.bucket_bytes)

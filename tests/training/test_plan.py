@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 
 
 def curve(x, *, spread=0.1, servers=1, batch_size=10, dataset_size=36_000):
@@ -166,3 +167,8 @@ def test_curve_measures():
         curve([1.0], dataset_size=None).epoch_time()
     with pytest.raises(ValueError, match="read-only"):
         SATURATING.steps_per_second[0] = 2.0
+
+
+def test_a_profile_is_no_curve():
+    with pytest.raises(qm.ModelError, match="curve must be a ThroughputCurve, got Profile; predict gives one"):
+        qm.plan(example_profile("alexnet-60"), throughput=1)

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import ProfilingError
 from .interrupts import Interrupted
 from .processes import Child
-from .run import Ground, LiveRun, cannot_start
+from .run import Ground, LiveRun, starting
 
 NEWS = 1.0  # seconds to wait for the cause, where one rank's failure may be due to the other's end
 
@@ -39,12 +39,11 @@ class RanksRun(LiveRun):
         """Start the processes, follow them to the end, and leave none behind (raises ProfilingError, Interrupted)."""
         try:
             self.progress.say(self.doing)
-            for rank in ranks:
-                settings = {**self.settings, "rank": rank, "traces": str(self.traces.resolve())}
-                self.start(f"rank {rank}", self.rank, [json.dumps(settings)], environment)
+            with starting():
+                for rank in ranks:
+                    settings = {**self.settings, "rank": rank, "traces": str(self.traces.resolve())}
+                    self.start(f"rank {rank}", self.rank, [json.dumps(settings)], environment)
             self._follow()
-        except OSError as error:
-            raise cannot_start(error) from None
         except KeyboardInterrupt:
             signals = self.interrupts.received
             status = 128 + signals[0] if signals else 130

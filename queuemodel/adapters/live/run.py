@@ -47,6 +47,15 @@ def ground(
         yield Ground(Path(folder), kept, inbox, bar, interrupts)
 
 
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Within its block an OSError is no room for logs, or no memory for processes (raises ProfilingError)."""
+    try:
+        yield
+    except OSError as error:
+        raise ProfilingError(f"{error.filename or 'a process'}: cannot be started: {error.strerror or error}") from None
+
+
 class LiveRun:
     """Child processes of one run; to be extended by how they are followed.
 
@@ -73,8 +82,3 @@ class LiveRun:
         """Leave no process behind."""
         for child in reversed(self.children):
             child.kill()
-
-
-def cannot_start(error: OSError) -> ProfilingError:
-    """No room for logs, or no memory for processes."""
-    return ProfilingError(f"{error.filename or 'a process'}: cannot be started: {error.strerror or error}")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ....checks import require_count, require_writable
+from ....checks import JSON, require_count, require_writable
 from ....errors import DataError, MissingDependencyError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses, interface_to, split_address
@@ -62,7 +62,7 @@ def profile_live(
     progress : bool, optional
         A progress bar on standard error; where that is a terminal unless given.
     on_step : function, optional
-        Called with what is going on, the steps done and all steps.
+        Called with what is going on, the steps done and all steps; what it raises ends the run.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def profile_live(
     here = _ranks_here(master, rank)
     settings["master"] = master or free_addresses(1)[0]
     environment = _environment(settings["master"], alone=master is not None)
-    require_writable(output)
+    require_writable(output, suffixes=JSON)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'")
     return profile_ranks(

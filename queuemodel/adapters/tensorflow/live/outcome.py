@@ -8,7 +8,7 @@ from typing import Any
 from ....errors import ProfilingError, QueueModelWarning
 from ....training.profile import Profile
 from ...live.interrupts import Interrupted
-from .run import Run
+from .run import OutOfTimeError, Run
 
 
 class EndedEarlyError(ProfilingError):
@@ -26,7 +26,7 @@ def outcome(run: Run, ended: BaseException | None, profile: Profile | None, outp
     signals = run.interrupts.received
     if signals or isinstance(ended, KeyboardInterrupt):
         raise Interrupted(f"interrupted; {kept}", profile, status=128 + signals[0] if signals else 130) from None
-    if isinstance(ended, TimeoutError) and profile is not None:
+    if isinstance(ended, OutOfTimeError) and profile is not None:
         plan = run.plan
         untraced = f", {len(run.untraced)} of {plan.untraced_steps} untraced" if recorded == plan.steps else ""
         warnings.warn(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ....checks import require_writable
+from ....checks import JSON, require_writable
 from ....errors import DataError
 from ....training.job import Throughput
 from ....training.profile import Profile
@@ -74,7 +74,7 @@ def profile_live(
     progress : bool, optional
         A progress bar on standard error; where that is a terminal unless given.
     on_step : function, optional
-        Called with what is going on, the steps done and all steps.
+        Called with what is going on, the steps done and all steps; what it raises ends the run.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def profile_live(
         worker=worker,
         time_limit=time_limit,
     )
-    require_writable(output)
+    require_writable(output, suffixes=JSON)
     require_installed()
     for job, address in (plan.elsewhere or {}).items():
         require_answer(job, address, seconds=min(ANSWER_LIMIT, plan.time_limit))

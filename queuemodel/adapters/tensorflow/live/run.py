@@ -13,7 +13,7 @@ from typing import Any
 from ....errors import ProfilingError
 from ...live.addresses import free_addresses
 from ...live.processes import GRACE, Child
-from ...live.run import Ground, LiveRun, cannot_start
+from ...live.run import Ground, LiveRun, starting
 from ..addresses import require_answer
 from ..environment import child_environment
 from ..reading.traces import READING_SPEED
@@ -23,6 +23,10 @@ CHILDREN = f"{__package__.rpartition('.')[0]}.children"
 WATCH = 2.0  # seconds without news after which servers elsewhere are asked whether they still live
 
 JOBS = {"ps": "parameter server", "worker": "worker"}
+
+
+class OutOfTimeError(ProfilingError):
+    """The run took all its time."""
 
 
 class Run(LiveRun):
@@ -43,11 +47,11 @@ class Run(LiveRun):
     def train(self) -> BaseException | None:
         """Start the processes, follow them to the end, and leave none behind; return what ended the run early."""
         try:
-            self._follow(self._start_all())
-        except (ProfilingError, KeyboardInterrupt, TimeoutError) as error:
+            with starting():
+                trainer = self._start_all()
+            self._follow(trainer)
+        except (ProfilingError, KeyboardInterrupt) as error:
             return error
-        except OSError as error:
-            return cannot_start(error)
         finally:
             self._end()
         return None
@@ -87,7 +91,7 @@ class Run(LiveRun):
             if self.interrupts.received:
                 raise KeyboardInterrupt
             if (left := self._left()) <= 0:
-                raise TimeoutError("time_limit: it was over before any step was recorded; give more seconds")
+                raise OutOfTimeError("time_limit: it was over before any step was recorded; give more seconds")
             try:
                 child, message = self.inbox.get(timeout=min(WATCH, left))
             except queue.Empty:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ....checks import require_count, require_writable
+from ....checks import JSON, require_count, require_writable
 from ....errors import DataError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses
@@ -64,7 +64,7 @@ def profile_live(
     progress : bool, optional
         A progress bar on standard error; where that is a terminal unless given.
     on_step : function, optional
-        Called with what is going on, the steps done and all steps.
+        Called with what is going on, the steps done and all steps; what it raises ends the run.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def profile_live(
     )
     settings["batch_size"] = None if batch_size is None else require_count(batch_size, "batch_size", error=DataError)
     settings["addresses"] = free_addresses(len(RANKS))
-    require_writable(output)
+    require_writable(output, suffixes=JSON)
     require_installed()
 
     def read(folders: Sequence[Path], facts: dict[str, Any]) -> Profile:
