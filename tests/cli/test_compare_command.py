@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from queuemodel.cli.compare import compare
+from queuemodel.cli import cli
 from queuemodel.data import copy_examples
 
 
@@ -16,7 +16,7 @@ def folder(tmp_path):
 
 
 def ask(*arguments):
-    return CliRunner().invoke(compare, [str(a) for a in arguments])
+    return CliRunner().invoke(cli, ["compare", *map(str, arguments)])
 
 
 def test_a_table_a_picture_and_json(folder):
