@@ -16,8 +16,21 @@ from ..descent.data import KINDS
 from ..drawing import save_figure
 from ..errors import ModelError
 from ..prediction import load
+from ..reporting import SUFFIXES
 from ..training import Profile
-from .options import BANDWIDTH, COUNT, COUNTS, DURATION, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of
+from .options import (
+    BANDWIDTH,
+    COUNT,
+    COUNTS,
+    DURATION,
+    INNER_SHARE,
+    PICTURES,
+    POSITIVE,
+    REPORT,
+    SEED,
+    format_option,
+    one_of,
+)
 from .output import Table, show, watched
 
 
@@ -50,6 +63,7 @@ from .output import Table, show, watched
 )
 @click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
 @format_option
+@REPORT
 def compare(
     profile: str,
     workers: Sequence[int],
@@ -67,6 +81,7 @@ def compare(
     plot: str | None,
     seed: int | None,
     output_format: str,
+    report: str | None,
 ) -> None:
     """Compare ways of training by the time in which they reach a loss.
 
@@ -82,7 +97,10 @@ def compare(
         raise ModelError(f"compare: --{idle[0].replace('_', '-')} is for training a --problem; give one")
     if chance is not None and deadline is None:
         raise ModelError("compare: --chance is to meet a --deadline with; give one")
+    if report and len(workers) > 1:
+        raise ModelError("compare: --report shows one number of workers; give one")
     require_writable(plot, suffixes=PICTURES)
+    require_writable(report, suffixes=SUFFIXES)
     data = load(profile)
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
@@ -110,6 +128,8 @@ def compare(
         )
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
+    if report:
+        results[0].report(report)
     told = [result.to_dict() for result in results]
     if output_format == "table":
         for number, one in enumerate((*results, *([plan] if plan else []))):

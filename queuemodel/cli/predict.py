@@ -8,16 +8,19 @@ import click
 
 from ..checks import require_writable
 from ..instances import plan_instances, read_instances
+from ..measuring import next_measurement
 from ..prediction import load, measured_besides
 from ..prediction import predict as predict_curve
-from ..training import Throughput, ThroughputCurve
+from ..reporting import SUFFIXES
+from ..training import Profile, Throughput, ThroughputCurve, TrainingModel
 from ..training import plan as plan_workers
-from .options import DATASET_SIZE, DURATION, PICTURES, POSITIVE, format_option
+from .next_measurement import told
+from .options import DATASET_SIZE, DURATION, PICTURES, POSITIVE, REPORT, format_option
 from .output import show, watched
 from .questions import PREDICTION, asked
 
 
-def _question(
+def question_of(
     profile: str,
     throughputs: tuple[str, ...],
     measured: tuple[tuple[int, float | None, float], ...],
@@ -29,9 +32,15 @@ def _question(
     return {"data": data, "throughputs": besides, "progress": watched(), **asked(options, max(options["workers"]))}
 
 
-def predicted(profile: str, **options: Any) -> ThroughputCurve:
-    """The curve that the options of `PREDICTION` ask for."""
-    return predict_curve(**_question(profile, **options))
+def write_page(
+    path: str, curve: ThroughputCurve, data: object, options: dict[str, Any], **questions: float | None
+) -> None:
+    """Write the page of a curve, with what to measure next where that can be said."""
+    model, following = curve.model, None
+    if isinstance(model, TrainingModel) and model.waiting is None:
+        source = " ".join([options["profile"], *told(**options)])
+        following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"], source=source)
+    curve.report(path, profile=data if isinstance(data, Profile) else None, next_measurement=following, **questions)
 
 
 def require_batch_size(data: object, batch_size: int | None) -> None:
@@ -44,7 +53,8 @@ def require_batch_size(data: object, batch_size: int | None) -> None:
 @PREDICTION
 @format_option
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write the curve as a picture (.png, .svg, .pdf).")
-def predict(output_format: str, plot: str | None, **options: Any) -> None:
+@REPORT
+def predict(output_format: str, plot: str | None, report: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
     PROFILE is a profile's JSON, or a CSV with the columns workers,steps_per_second[,parameter_servers], or with
@@ -60,11 +70,15 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
     require_writable(plot, suffixes=PICTURES)
-    curve = predicted(**options)
+    require_writable(report, suffixes=SUFFIXES)
+    question = question_of(**options)
+    curve = predict_curve(**question)
     if plot is not None:
         from ..drawing import save_figure
 
         save_figure(curve.plot(), plot)
+    if report is not None:
+        write_page(report, curve, question["data"], options)
     show(curve, output_format)
 
 
@@ -85,9 +99,11 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
     help="Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.",
 )
 @format_option
+@REPORT
 def plan(
     output_format: str,
     instances: str | None,
+    report: str | None,
     epochs: float | None,
     dataset_size: int | None,
     deadline: float | None,
@@ -113,10 +129,20 @@ def plan(
     }
     if instances is not None and any(value is not None for value in others.values()):
         raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
-    question = _question(**options)
+    require_writable(report, suffixes=SUFFIXES)
+    elsewhere = {"instances": instances, "throughput": throughput, "min_marginal_speedup": min_marginal_speedup}
+    for name, value in elsewhere.items():
+        if report is not None and value is not None:
+            raise click.UsageError(f"--report: the page does not plan by --{name.replace('_', '-')}; leave one out")
+    question = question_of(**options)
     if epochs is not None or throughput is not None:
         require_batch_size(question["data"], options["batch_size"])
-    if instances is None:
-        show(plan_workers(predict_curve(**question), **goal, **others), output_format)
-    else:
+    if instances is not None:
         show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
+        return
+    curve = predict_curve(**question)
+    chosen = plan_workers(curve, **goal, **others)
+    if report is not None:
+        asked_of_page = {name: value for name, value in (goal | others).items() if name not in elsewhere}
+        write_page(report, curve, question["data"], options, **asked_of_page)
+    show(chosen, output_format)

@@ -7,13 +7,12 @@ from typing import Any
 import click
 
 from ..checks import require_writable
-from ..measuring import next_measurement
-from ..prediction import load
+from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
-from ..training import Profile, TrainingModel
-from .next_measurement import told
-from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE
-from .predict import predicted, require_batch_size
+from ..training import Profile
+from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE, format_option
+from .output import show
+from .predict import question_of, require_batch_size, write_page
 from .questions import PREDICTION
 
 
@@ -26,8 +25,8 @@ from .questions import PREDICTION
 @click.option("--deadline", type=DURATION, help="Like 12h or 90min.")
 @click.option("--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour.")
 @click.option("--min-efficiency", type=SHARE, help="Least X(N) / (N X(1)).  [default: 0.5]")
+@format_option
 def report(
-    profile: str,
     output: str,
     shown: int | None,
     epochs: float | None,
@@ -35,35 +34,33 @@ def report(
     deadline: float | None,
     price_per_node_hour: float | None,
     min_efficiency: float | None,
+    output_format: str,
     **options: Any,
 ) -> None:
     """Write a report that one can mail: one HTML file that computes what-ifs itself.
 
     It needs no network. Sliders change workers, servers, bandwidth, accelerators, batch size, price and deadline where
     the profile has steps of asynchronous training: the page then solves the closed network, so that this is the
-    prediction here unless --method trace adds the simulation's curve.
+    prediction here unless --method trace adds the simulation's curve. With --format json or csv it is printed too.
 
     \b
     Example:
       queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
     """
     require_writable(output, suffixes=SUFFIXES)
-    data = load(profile)
+    question = question_of(**options)
+    data = question["data"]
     if dataset_size is not None:
         require_batch_size(data, options["batch_size"])
     stepped = isinstance(data, Profile) and bool(data.steps)
     if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
-        options["method"] = "mva"
-    curve = predicted(profile, **options)
-    model, last, following = curve.model, int(curve.workers[-1]), None
-    if isinstance(model, TrainingModel) and model.waiting is None:
-        following = next_measurement(
-            model, last, confidence=options["confidence"], source=" ".join([profile, *told(**options)])
-        )
-    curve.report(
+        question["method"] = options["method"] = "mva"
+    curve = predict_curve(**question)
+    write_page(
         output,
-        profile=data if isinstance(data, Profile) else None,
-        next_measurement=following,
+        curve,
+        data,
+        options,
         workers=shown,
         epochs=epochs,
         dataset_size=dataset_size,
@@ -71,4 +68,6 @@ def report(
         price_per_node_hour=price_per_node_hour,
         min_efficiency=min_efficiency,
     )
-    click.echo(f"{output}: open it in a browser")
+    if output_format != "table":
+        show(curve, output_format)
+    click.echo(f"{output}: open it in a browser", err=output_format != "table")

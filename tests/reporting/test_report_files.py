@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -133,6 +134,62 @@ def test_the_command(tmp_path, monkeypatch, capsys, arguments, status):
     else:
         assert written == {arguments[2]}
         assert told.out == f"{arguments[2]}: open it in a browser\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "holds"),
+    [
+        (["predict", "alexnet-60.json", "--method", "mva", "--workers", "1:4"], {"deadline": None}),
+        (["plan", "alexnet-60.json", "--method", "mva", "--workers", "1:4", "--epochs", "9", "--dataset-size", "99",
+          "--deadline", "1h", "--price", "2"],
+         {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}),
+        (["compare", "ddp-alexnet-40.json", "--workers", "2", "--strategy", "sync"], None),
+    ],
+)  # fmt: skip
+def test_other_commands_write_the_page_of_what_they_print(tmp_path, monkeypatch, capsys, arguments, holds):
+    copy_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--report", "page.html", "--format", "json"])
+    assert not end.value.code
+    told = json.loads(capsys.readouterr().out)
+    page = json.loads(re.search(r'id="data">(.*?)</script>', Path("page.html").read_text())[1])
+    if holds is None:
+        assert page["rows"] == told["rows"]
+    else:
+        assert {name: page["questions"][name] for name in holds} == holds
+        assert page["next"]["rows"]
+        assert page["curve"]["workers"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "alexnet-60.json", "--throughput", "9"], "--report: the page does not plan by --throughput"),
+        (["plan", "alexnet-60.json", "--instances", "i.csv"], "--report: the page does not plan by --instances"),
+        (["compare", "ddp-alexnet-40.json", "--workers", "2,4"], "--report shows one number of workers"),
+        (["predict", "nowhere.json", "--plot", "a.png"], "nowhere.json"),
+    ],
+)
+def test_pages_of_what_they_cannot_hold_are_refused(tmp_path, monkeypatch, capsys, arguments, message):
+    copy_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--report", "page.html"])
+    assert end.value.code
+    assert message in capsys.readouterr().err
+    assert not Path("page.html").exists()
+
+
+def test_the_report_prints_its_prediction_where_a_format_is_asked_for(tmp_path, monkeypatch, capsys):
+    copy_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["report", "ddp-alexnet-40.json", "-o", "page.html", "--workers", "1,2", "--format", "json"])
+    told = capsys.readouterr()
+    assert not end.value.code
+    assert json.loads(told.out)["workers"] == [1, 2]
+    assert told.err == "page.html: open it in a browser\n"
 
 
 def test_a_recorded_step_or_round_is_drawn_as_it_was():
