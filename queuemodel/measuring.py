@@ -250,7 +250,7 @@ def _runs(network: TrainingModel, asked: Sequence[int]) -> list[Run]:
     many = min(2 * saturation, asked[-1] / 2)  # as many as are asked about are no cheap run
     found = [Run(1), Run(2), Run(max(3, math.ceil(many)))]
     recorded = network.fitted.recorded
-    bandwidth = recorded.bandwidth if recorded else None
+    bandwidth = recorded.bandwidth if recorded and any(recorded.transferred) else None
     if bandwidth is not None and math.isfinite(bandwidth):
         found.append(Run(2, SLOWER * bandwidth))
     return found

@@ -85,6 +85,7 @@ def compare(
     ModelError
         For a senseless argument, or a strategy that the profiled machines cannot run.
     """
+    changes = {name: value for name, value in changes.items() if value is not None}
     n = require_count(workers, "compare: workers")
     require_count(steps, "compare: steps", least=2)
     require_count(seeds, "compare: seeds", least=2)
@@ -171,5 +172,5 @@ def _note(
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
-        said.append("the links' bandwidth is not known, so fewer bytes are taken to save nothing")
+        said.append("the links' bandwidth or a step's bytes are not known, so fewer bytes are taken to save nothing")
     return "; ".join(said)

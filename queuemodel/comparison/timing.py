@@ -96,8 +96,8 @@ class Timing:
         """Mean seconds of a worker's step without transfers, and their coefficient of variation."""
         if self.on_servers:
             values = self.profile.values("compute")
-            longer = self.batch_size / self.profile.job.batch_size / self.asked.get("accelerator_speed", 1.0)
-            mean = float(values.mean()) * longer
+            speed = self.asked.get("accelerator_speed", 1.0) * self.asked.get("worker_speeds", (1.0,))[0]  # all alike
+            mean = float(values.mean()) * self.batch_size / self.profile.job.batch_size / speed
         else:
             fitted = self.rounds.fitted
             values = fitted.computed
@@ -135,9 +135,10 @@ class Timing:
 
     @property
     def sized(self) -> bool:
-        """Whether the profile says what fewer bytes would save: its links' bandwidth is known, and not infinite."""
+        """Whether the profile says what fewer bytes would save: there are some, on links that are known and finite."""
         nominal = self.asked.get("bandwidth", nominal_bandwidth(self.profile))
-        return not self.on_servers or (nominal is not None and math.isfinite(nominal))
+        told = any(step.fetched_bytes or step.pushed_bytes for step in self.profile.steps)
+        return not self.on_servers or (told and nominal is not None and math.isfinite(nominal))
 
     def sizing(self, strategy: object) -> float:
         """Bits of a compressed message per parameter at the job's size, over those at the problem's."""

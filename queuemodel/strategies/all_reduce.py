@@ -136,7 +136,7 @@ class AllReduceModel(Result):
         fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)
         parts, low, high = self._rounds(every, compute, seed)
         T, network, latency, stragglers, wire, messages = parts
-        beyond = (every > fitted.ranks) | bool(self.changes)
+        beyond = (every > fitted.ranks) | self.changes.other_machines(fitted)
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
         error = np.where((every > 2) & self._in_turn, IN_TURN_ERROR, error)
         X = k * every / T
@@ -165,7 +165,7 @@ class AllReduceModel(Result):
             bound_upper=np.maximum(k * every / least, X)[at],
             saturation_workers=math.inf,
             bottleneck=PLACES[main] if added[-1, main] > compute else "compute",
-            profiled_workers=0 if self.changes else fitted.ranks,
+            profiled_workers=0 if self.changes.other_machines(fitted) else fitted.ranks,
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
             model=self,
@@ -219,6 +219,8 @@ class AllReduceModel(Result):
 
     def what_if(self, **changes: Any) -> AllReduceModel:
         """The model of the same job on other machines, or that sends in another way; told against the profile.
+
+        One that is asked for again replaces the earlier one; accelerator speeds multiply.
 
         Parameters
         ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -45,18 +46,18 @@ OWN = frozenset(
 )  # fmt: skip
 
 #: What must be > 0 and what must be a count; everything else has a check of its own.
-POSITIVE = ("bandwidth", "accelerator_speed", "bucket_bytes", "inside_bandwidth", "oversubscription")
+POSITIVE = ("bandwidth", "bucket_bytes", "inside_bandwidth", "oversubscription")
 COUNTS = {"batch_size": 2**62, "accumulation": 10_000, "ranks_per_node": 10_000, "nodes_per_rack": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class RoundChanges:
-    """What differs from the profiled machines (None: as profiled); see `AllReduceModel.what_if`."""
+    """What differs from the profiled machines (None and 1: as profiled); see `AllReduceModel.what_if`."""
 
     bandwidth: float | None = None
     latency: float | None = None
     batch_size: int | None = None
-    accelerator_speed: float | None = None
+    accelerator_speed: float = 1.0
     bucket_bytes: float | None = None
     scheme: Scheme | None = None
     collective: Algorithm | None = None
@@ -67,7 +68,7 @@ class RoundChanges:
     oversubscription: float | None = None
 
     def and_also(self, **asked: Any) -> RoundChanges:
-        """These changes with others, which replace those of the same name.
+        """These changes with others: factors of the accelerator's speed multiply, everything else replaces.
 
         Raises
         ------
@@ -79,7 +80,10 @@ class RoundChanges:
             what = f"what_if: {name}"
             if value is None:
                 continue
-            if name in POSITIVE:
+            if name == "accelerator_speed":
+                speed = self.accelerator_speed * require_number(value, what, positive=True, largest=1e15)
+                checked[name] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
+            elif name in POSITIVE:
                 checked[name] = require_number(value, what, positive=True, largest=1e15)
             elif name in COUNTS:
                 checked[name] = require_count(value, what, most=COUNTS[name])
@@ -101,12 +105,18 @@ class RoundChanges:
             raise ModelError("what_if: a core needs both nodes_per_rack and oversubscription; give both")
         return both
 
-    def __bool__(self) -> bool:
-        return any(getattr(self, one.name) is not None for one in fields(self))
+    def other_machines(self, fitted: FittedRounds) -> bool:
+        """Whether anything differs from what was profiled: naming its own machines asks for no others."""
+        own = {
+            "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
+            "accelerator_speed": 1.0, "collective": Ring(), "accumulation": 1, "ranks_per_node": 1,
+            "inside_bandwidth": self.inside_bandwidth,
+        }  # fmt: skip
+        return any(getattr(self, one.name) not in (None, own.get(one.name)) for one in fields(self))
 
     def slowness(self, fitted: FittedRounds) -> float:
         """How much longer computation takes than when profiled."""
-        return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / (self.accelerator_speed or 1.0)
+        return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 
     def network(self, fitted: FittedRounds) -> Network:
         """What a node's link carries."""

@@ -45,10 +45,8 @@ def predictive(model: TrainingModel, places: Sequence[tuple[int, float | None]],
         error.append(_own_error(machines, n, drawn))
         noise.append(TWO_WORKERS_ERROR if n == 2 and model.fitted.recorded else THROUGHPUT_ERROR)
     workers = np.array([n for _, n in sites])
-    kinds = [
-        *[bandwidth or 0.0 for _, bandwidth in places],
-        *[-1.0 if model.changes != Changes() else 0.0] * len(asked),
-    ]
+    others = model.changes.other_machines(model.fitted) or model.servers != model.fitted.servers
+    kinds = [*[bandwidth or 0.0 for _, bandwidth in places], *[-1.0 if others else 0.0] * len(asked)]
     alike = np.equal.outer(kinds, kinds)
     return Ensemble.before(
         np.array(logs).T,

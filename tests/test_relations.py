@@ -1,0 +1,147 @@
+"""Pairs of questions whose answers stand in a known relation: other units, another order, what undoes itself."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.comparison import compare
+from queuemodel.data import example_profile
+from queuemodel.measuring import next_measurement
+from queuemodel.prediction import predict
+from queuemodel.strategies import fit
+
+SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+STRATEGIES = {
+    "async-ps": {},
+    "sync-ps": {"backup_workers": 1},
+    "bounded-staleness": {"staleness_bound": 2},
+    "k-sync": {"k": 2},
+    "k-batch-sync": {"k": 2},
+    "k-async": {"k": 2},
+    "k-batch-async": {"k": 2},
+}
+CHANGES = [{}, {"parameter_servers": 3}, {"accelerator_speed": 2.5}, {"batch_size": 7}, {"bandwidth": 0.7}]
+
+
+@st.composite
+def profiles(draw):
+    """Steps whose phases vary and overlap, on links of 1 MB/s."""
+    fetch, compute, push, update = (draw(st.floats(0.05, 2.0)) for _ in range(4))
+    overlap = draw(st.floats(0.0, 0.9)) * min(fetch + push, compute)
+    jitter = np.random.default_rng(draw(st.integers(0, 2**32))).uniform(0.9, 1.1, draw(st.integers(1, 6)))
+    steps = [
+        qm.Step(
+            step_time=1.1 * (fetch + compute + push + update - overlap), fetch=by * fetch, compute=compute / by,
+            push=push, update=update * by, fetched_bytes=round(9e5 * fetch), pushed_bytes=round(7e5 * push),
+        )
+        for by in jitter.tolist()
+    ]  # fmt: skip
+    job = qm.Job(batch_size=32, parameter_bytes=10**6, tensors=4)
+    return qm.Profile(source=qm.Source(framework="test"), cluster=qm.Cluster(bandwidth=1e6), job=job, steps=steps)
+
+
+def in_other_units(profile, *, seconds, size):
+    """The same steps, as many times as long, with as many times the bytes."""
+    times = ("step_time", "fetch", "compute", "push", "update", "overlap")
+    steps = [
+        msgspec.structs.replace(
+            step,
+            **{name: seconds * getattr(step, name) for name in times},
+            **{name: size * getattr(step, name) for name in ("fetched_bytes", "pushed_bytes")},
+        )
+        for step in profile.steps
+    ]
+    cluster = msgspec.structs.replace(profile.cluster, bandwidth=profile.cluster.bandwidth * size / seconds)
+    return msgspec.structs.replace(profile, cluster=cluster, steps=steps)
+
+
+def asked(profile, strategy, change, workers):
+    change = {k: v * profile.cluster.bandwidth if k == "bandwidth" else v for k, v in change.items()}
+    return predict(profile, workers=workers, strategy=strategy, method="mva", **STRATEGIES[strategy], **change)
+
+
+@settings(max_examples=40)
+@given(profiles(), st.sampled_from(sorted(STRATEGIES)), st.sampled_from(CHANGES), st.sampled_from([0.01, 8.0]))
+def test_a_clock_and_a_byte_of_another_size_change_no_answer(profile, strategy, change, seconds):
+    curve = asked(profile, strategy, change, [2, 3, 8])
+    other = asked(in_other_units(profile, seconds=seconds, size=5), strategy, change, [2, 3, 8]).faster(seconds)
+    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "residence_time", "utilization"):
+        np.testing.assert_allclose(getattr(other, name), getattr(curve, name), rtol=1e-6, atol=1e-9)
+    assert (other.bottleneck, other.single) == (curve.bottleneck, pytest.approx(curve.single))
+    assert other.saturation_workers == pytest.approx(curve.saturation_workers)
+    plans = [qm.plan(one, throughput=0.7 * curve.examples_per_second[-1]).choices[0].workers for one in (curve, other)]
+    assert plans[0] == plans[1]
+
+
+@settings(max_examples=20)
+@given(profiles(), st.sampled_from(sorted(STRATEGIES)), st.data())
+def test_neither_the_order_of_steps_nor_the_company_of_a_number_matters(profile, strategy, data):
+    curve = asked(profile, strategy, {}, [2, 3, 8, 40])
+    steps = data.draw(st.permutations(profile.steps))
+    shuffled = asked(msgspec.structs.replace(profile, steps=steps), strategy, {}, [2, 3, 8, 40])
+    np.testing.assert_allclose(shuffled.steps_per_second, curve.steps_per_second, rtol=1e-9)
+    alone = asked(profile, strategy, {}, 8)
+    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper"):
+        np.testing.assert_allclose(getattr(alone, name)[0], getattr(curve, name)[2], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"bandwidth": 5e6}, {"batch_size": 32}, {"accelerator_speed": 1.0}, {"collective": "ring"}, {"accumulation": 1},
+     {"ranks_per_node": 1}],
+)  # fmt: skip
+def test_naming_what_the_ranks_have_changes_nothing(own):
+    plain, named = (predict(RANKS, workers=[1, 2, 4], **asked) for asked in ({}, own))
+    assert named.to_dict() == plain.to_dict()
+    assert named.profiled_workers == 2
+    other = predict(RANKS, workers=[1, 2, 4], bandwidth=5.1e6)
+    assert other.profiled_workers == 0
+    assert other.upper[0] > plain.upper[0]
+
+
+@pytest.mark.parametrize(("profile", "strategy"), [(SERVERS, "async-ps"), (RANKS, "all-reduce")])
+@pytest.mark.parametrize("speed", [3.0, 0.3])
+def test_a_factor_of_the_accelerators_speed_undoes_its_inverse(profile, strategy, speed):
+    model = fit(profile, strategy=strategy)
+    faster = model.what_if(accelerator_speed=speed)
+    assert (
+        faster.what_if(accelerator_speed=1 / speed).throughput([1, 4]).to_dict() == model.throughput([1, 4]).to_dict()
+    )
+    twice, squared = faster.what_if(accelerator_speed=speed), model.what_if(accelerator_speed=speed**2)
+    assert twice.throughput([1, 4]).to_dict() == squared.throughput([1, 4]).to_dict()
+
+
+@pytest.mark.parametrize("profile", [SERVERS, RANKS])
+def test_a_comparison_without_changes_may_name_them(profile):
+    plain = compare(profile, workers=4)
+    assert compare(profile, workers=4, bandwidth=None, accelerator_speed=None).to_rows() == plain.to_rows()
+    own = {"bandwidth": profile.cluster.bandwidth, "accelerator_speed": 1.0, "batch_size": 32}
+    assert compare(profile, workers=4, **own).to_rows() == plain.to_rows()
+
+
+def test_workers_that_are_all_faster_are_faster_accelerators():
+    both = [compare(SERVERS, workers=4, **asked) for asked in ({"accelerator_speed": 2}, {"worker_speeds": [2.0] * 4})]
+    assert both[0].to_rows() == both[1].to_rows()
+    assert both[0].rows[1].steps_per_second > 1.2 * compare(SERVERS, workers=4).rows[1].steps_per_second
+
+
+@pytest.mark.parametrize("own", [{"bandwidth": 7.5e6}, {"parameter_servers": 1}, {"batch_size": 32}])
+def test_what_to_measure_next_is_the_same_for_the_profiled_machines_by_name(own):
+    model = qm.fit(SERVERS)
+    plain, named = next_measurement(model, 8), next_measurement(model.what_if(**own), 8)
+    assert named.to_rows() == plain.to_rows()
+    other = next_measurement(model.what_if(bandwidth=7.6e6), 8)
+    assert other.expected[0] > plain.expected[0]  # what is measured on other machines tells less
+
+
+def test_a_profile_that_does_not_say_its_bytes_is_asked_nothing_about_links():
+    steps = [msgspec.structs.replace(one, fetched_bytes=0, pushed_bytes=0, operations=[]) for one in SERVERS.steps]
+    untold = msgspec.structs.replace(SERVERS, steps=steps)
+    assert [run.bandwidth for run in next_measurement(untold, 8).runs] == [None] * 3
+    result = compare(untold, workers=4)
+    assert "step's bytes are not known" in result.caption()
+    rows = {row["strategy"]: row["steps_per_second"] for row in result.to_rows()}
+    assert rows["top-k"] == pytest.approx(rows["sync"], rel=0.01)
