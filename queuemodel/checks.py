@@ -74,6 +74,8 @@ def require_count(
 
     Whole floats such as 2.0 are refused too: where a number of things is meant, they are a sign of a mistake.
     """
+    if type(value) is int and least <= value <= most:  # the usual case, kept fast
+        return value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
         raise error(f"{what} must be a whole number of at least {least:,}, got {_shown(value)}")

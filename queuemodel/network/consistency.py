@@ -33,7 +33,7 @@ def require_known_classes(stations: Sequence[Place], classes: Sequence[str]) -> 
     for station in stations:
         for what in ("service_time", "visit_ratio", "scv", "distribution"):
             value = getattr(station, what)
-            if isinstance(value, Mapping):
+            if type(value) is not float and isinstance(value, Mapping):
                 for name in value:
                     if name not in known:
                         have = ", ".join(map(repr, classes)) or "none"
@@ -50,22 +50,27 @@ def require_times(
     chains: Sequence[Sequence[int]],
 ) -> None:
     """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; V is (K, C)."""
+    visits = V.tolist()
+    for station, to_it in zip(stations, visits, strict=True):
+        times = station.service_time
+        if type(times) is not float and isinstance(times, Mapping):
+            for name, v in zip(classes, to_it, strict=True):
+                if v > 0 and name not in times:
+                    raise ModelError(
+                        f"station {station.name!r}: class {name!r} visits it but has no service_time; "
+                        "give it one, or leave it out of visit_ratio"
+                    )
     labels: Sequence[str | None] = classes or [None]
-    for station, visits in zip(stations, V.tolist(), strict=True):
-        for name, v in zip(labels, visits, strict=True):
-            if v > 0 and isinstance(station.service_time, Mapping) and name not in station.service_time:
-                raise ModelError(
-                    f"station {station.name!r}: class {name!r} visits it but has no service_time; "
-                    "give it one, or leave it out of visit_ratio"
-                )
-    D = V * np.array([[s.time_of(label) for label in labels] for s in stations])
-    if not D.sum() > 0:
+    demands = [
+        sum(v[c] * s.time_of(label) for s, v in zip(stations, visits, strict=True)) for c, label in enumerate(labels)
+    ]
+    if not any(demands):
         raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
+    think = think_times.tolist()
     for chain in chains:
-        members = list(chain)
         who = f"a cycle of class {', '.join(repr(classes[c]) for c in chain)}" if classes else "a cycle"
-        if classes and not V[:, members].any():
+        if classes and not V[:, list(chain)].any():
             raise ModelError(f"network: {who[11:]} visits no station; give it a visit_ratio > 0 somewhere")
-        time = D[:, members].sum() + think_times[members].sum()
+        time = sum(demands[c] + think[c] for c in chain)
         if time < SHORTEST_CYCLE:
             raise ModelError(f"network: {who} takes no time ({time:g} s); give it service or think time > 0")

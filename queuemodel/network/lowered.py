@@ -81,9 +81,9 @@ class Lowered:
     def why_not_product_form(self) -> str | None:
         """Why the network has no product form (see `Place.why_not_product_form`), or None when it has."""
         labels: list[str | None] = [*self.network.class_names] or [None]
-        V = np.reshape(self.network.visit_ratios, (len(self.delay), -1)) * self.present
-        for station, visits in zip(self.network.stations, V.tolist(), strict=True):
-            visiting = [label for label, v in zip(labels, visits, strict=True) if v > 0]
+        present = self.present
+        for station, visits in zip(self.network.stations, self.network._visits.tolist(), strict=True):
+            visiting = [label for label, v, here in zip(labels, visits, present, strict=True) if here and v > 0]
             if visiting and (why := station.why_not_product_form(visiting)):
                 return why
         return None
@@ -100,8 +100,8 @@ class Lowered:
 
 def lower(network: Network) -> Lowered:
     """The numbers of a network."""
-    D, Z = np.reshape(network.service_demand, (len(network.stations), -1)), network.think_times
-    V = np.reshape(network.visit_ratios, D.shape)
+    V, Z = network._visits, network.think_times
+    D = V * network.service_times.reshape(V.shape)
     if network.routing is None:  # nobody switches: each class is the whole of its chain
         return Lowered(network, D, Z, (V > 0).astype(float), network.is_delay)
     share, chain_D, chain_Z = np.zeros(D.shape), [], []

@@ -70,7 +70,7 @@ class Solution(Result):
             self.busy,
         ):
             if array is not None:
-                array.flags.writeable = False
+                array.setflags(write=False)
 
     @property
     def throughput(self) -> float:

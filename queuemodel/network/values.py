@@ -67,6 +67,8 @@ def require_servers(servers: Any, what: str) -> float:
 
 def number_of(value: float | Mapping[str, float] | None, name: str | None, missing: float) -> float:
     """The number of class ``name``: the common one, its own, or ``missing``."""
+    if type(value) is float:  # the usual case, kept fast
+        return value
     if isinstance(value, Mapping):
         return missing if name is None else value.get(name, missing)
     return missing if value is None else value

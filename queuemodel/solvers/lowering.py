@@ -79,7 +79,7 @@ def chains_of(network: Network, population: int | tuple[int, ...]) -> Chains:
 def require_populations(network: Network, population: object) -> int | tuple[int, ...]:
     """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
     if not network.classes:
-        if isinstance(population, Mapping) or (isinstance(population, Sequence) and not isinstance(population, str)):
+        if isinstance(population, Sequence | Mapping) and not isinstance(population, str):
             raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
         if population is None:
             raise ModelError("population is needed for a network without classes: solve(network, population=...)")

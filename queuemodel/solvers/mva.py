@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..errors import ModelError
 from ..network import Network, Solution
 from .convolution import Convolution
@@ -57,9 +55,10 @@ class ExactMVA:
                 f"exact MVA: populations 1 to {N:,} of {K} stations take {8 * N * (K + 1):,} bytes, "
                 f"more than {self.memory:,}; take a smaller population, or bounds"
             )
-        queues, D = chains.queues, chains.D[:, 0]
-        R = np.tile(D, (N, 1))
-        X, R[:, queues] = recursion(D[queues], float(chains.think[0]), N)
+        D = chains.D[:, 0]
+        delays = D * chains.delay
+        X, R = recursion(D - delays, float(chains.Z[0] + delays.sum()), N)
+        R += delays
         return Solution(
             chains.network,
             N,
