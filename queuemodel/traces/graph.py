@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ def pack(
     *,
     parameter_servers: int,
     tensor_bytes: tuple[float, float] = (0.0, 0.0),
+    start_times: tuple[float, float] = (0.0, 0.0),
     ranks: Sequence[np.ndarray] | None = None,
     servers: Sequence[np.ndarray] | None = None,
 ) -> Steps:
@@ -35,6 +37,8 @@ def pack(
         All operations' servers are below it.
     tensor_bytes : (float, float)
         Bytes that each fetched and each pushed tensor costs besides its own.
+    start_times : (float, float)
+        Seconds before the first byte of a fetch, and of a push, that found the link idle when it was recorded.
     ranks : sequence of ndarray, optional
         Per step and operation: whom its connection serves first (lowest); first come, first served without.
     servers : sequence of ndarray, optional
@@ -58,6 +62,7 @@ def pack(
         order = arrival_order(operations)
         place = {int(i): position for position, i in enumerate(order)}
         waits = causes(operations)
+        starts = _starts(operations, {"fetch": start_times[0], "push": start_times[1]})
         successors: list[list[int]] = [[] for _ in operations]
         for i in order:
             operation, (after, delay) = operations[i], waits[i]
@@ -66,7 +71,7 @@ def pack(
             columns["kind"].append(kind)
             columns["size"].append(operation.bytes + tensor_bytes[kind // 2] if kind in (FETCH, PUSH) else 0.0)
             columns["duration"].append(operation.end - operation.start if kind in (COMPUTE, UPDATE) else 0.0)
-            columns["delay"].append(delay)
+            columns["delay"].append(delay + starts.get(i, 0.0))
             columns["server"].append(homes[i])
             columns["variable"].append(variables.setdefault(operation.name, len(variables)) if update else -1)
             columns["rank"].append(0.0 if ranks is None else ranks[number][i])
@@ -145,6 +150,22 @@ def causes(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
                 if operation.kind == "compute":
                     after.append(same[before][1])
         found.append((after, max(0.0, operation.start - ready)))
+    return found
+
+
+def _starts(operations: Sequence[Operation], seconds: dict[str, float]) -> dict[int, float]:
+    """Seconds before the first byte of those transfers that found their link idle, by kind; parameters are asked for
+    together."""
+    found = {}
+    for kind, late in seconds.items():
+        until = -math.inf
+        for i in sorted(range(len(operations)), key=lambda i: operations[i].start):
+            one = operations[i]
+            sends = one.kind == kind and one.bytes > 0
+            if (sends and one.start > until) or (one.kind == kind == "fetch" and not one.after):
+                found[i] = late
+            if sends:
+                until = max(until, one.end)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What one worker's trace shows of connections that meet on its link: transfers that came late."""
+"""What one worker's trace shows of connections that fell silent: transfers that came late."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .links import busy_periods, estimate_links
 
 def late_arrivals(profile: Profile) -> np.ndarray:
     """
-    How much longer the transfers from or to several servers took than their bytes do.
+    How much longer one worker's recorded transfers took than their bytes do.
 
-    One worker alone has its servers' connections meet on its link. Where they overflow it, one may lose a packet and
-    what is sent in its place, and is silent for 0.2 s or more; what it has left then comes after all else. Several
-    workers suffer that at every link, but their traces do not tell it from waiting.
+    A connection that loses a packet, and what is sent in its place, is silent for 0.2 s or more; what it has left then
+    comes after all else. Under BBR that befalls one that has a link to itself now and then, and several servers'
+    connections, which meet on the worker's link, more often; under control by losses hardly ever. Several workers
+    suffer it at every link, but their traces do not tell it from waiting.
 
     Returns
     -------
     ndarray, shape (n,)
         Seconds, for each busy period with at least half of the bytes of the largest; about 0 where nothing was late.
-        Empty with one server.
 
     Raises
     ------
@@ -46,6 +46,7 @@ def late_arrivals(profile: Profile) -> np.ndarray:
         periods = [period for transfers in steps for period in busy_periods(transfers)]
         sizes = [sum(o.bytes for o in period) for period in periods]
         for period, size in zip(periods, sizes, strict=True):
-            if size >= 0.5 * max(sizes) and len({o.server for o in period}) > 1:
-                late.append(max(o.end for o in period) - min(o.start for o in period) - size / link.rate)
+            if size >= 0.5 * max(sizes):
+                took = max(o.end for o in period) - min(o.start for o in period)
+                late.append(took - max(link.start_time, 0.0) - len(period) * link.tensor_time - size / link.rate)
     return np.array(late)

@@ -37,7 +37,8 @@ class Link:
     tensor_time : float
         Seconds that each tensor takes besides its bytes.
     start_time : float
-        Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once.
+        Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once,
+        which is not simulated.
     rate_error, tensor_time_error : float
         Standard errors (jackknife over steps); NaN with a single step, or where nobody asked for them.
     transfers : int
@@ -173,7 +174,7 @@ def _fit(steps: list[list[Operation]], *, errors: bool) -> Link:
 
 def _best_periods(steps: list[list[Operation]]) -> Link:
     """
-    The rate of the busy periods that went best: nine in ten of them went no faster.
+    The rate of the busy periods that went best: nine in ten of them went no faster; what the median took besides.
 
     Connections with several servers share the worker's link, and often do not fill it together; what is in
     transmission when a tensor arrives belongs to several tensors, so only whole periods tell.
@@ -183,10 +184,10 @@ def _best_periods(steps: list[list[Operation]]) -> Link:
     seconds = np.array([max(o.end for o in period) - min(o.start for o in period) for period in periods])
     large = sizes >= 0.5 * sizes.max()
     rates = sizes[large] / seconds[large]
-    transfers = sum(map(len, steps))
-    return Link(
-        float(np.quantile(rates, 0.9)), 0.0, 0.0, float(rates.std()) if len(rates) > 1 else np.nan, 0.0, transfers
-    )
+    rate = float(np.quantile(rates, 0.9))
+    start = float(np.median(seconds[large] - sizes[large] / rate))
+    error = float(rates.std()) if len(rates) > 1 else np.nan
+    return Link(rate, 0.0, start, error, 0.0, sum(map(len, steps)))
 
 
 def _robust_line(table: np.ndarray) -> tuple[float, float, float]:

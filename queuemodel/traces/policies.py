@@ -30,8 +30,10 @@ def ranks(profile: Profile, policy: Policy, links: Links) -> list[np.ndarray] | 
     Orders are computed once, on the first step, and hold for the parameters of all steps by name; gradients are always
     sent as they become ready.
     """
-    if policy in ("tensorflow", "random", "multiplexed"):
+    if policy in ("random", "multiplexed"):
         return None
+    if policy == "tensorflow":
+        return [np.array([_carried(o, links.transmit.rate) for o in step.operations]) for step in profile.steps]
     operations = profile.steps[0].operations
     fetches = [i for i, o in enumerate(operations) if o.kind == "fetch"]
     if policy in ("in-order", "reverse"):
@@ -47,6 +49,16 @@ def ranks(profile: Profile, policy: Policy, links: Links) -> list[np.ndarray] | 
         np.array([rank.get(o.name, 0.0) if o.kind == "fetch" else 0.0 for o in step.operations])
         for step in profile.steps
     ]
+
+
+def _carried(operation: Operation, rate: float) -> float:
+    """
+    When half of a parameter had been carried, if its bytes were the last before its end.
+
+    Of parameters that end together, as when those behind a large one were held up with it, this is the order in which
+    the link can have carried them; their ends alone are in the order in which threads woke up.
+    """
+    return operation.end - operation.bytes / rate / 2 if operation.kind == "fetch" else 0.0
 
 
 def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:

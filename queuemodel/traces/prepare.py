@@ -52,6 +52,14 @@ def prepare(
         require_number(bandwidth, what, unit="bytes per second", positive=True, largest=LARGEST_RATE)
         links = at_bandwidth(links, profile, bandwidth)
     extra = (links.transmit.tensor_time * links.transmit.rate, links.receive.tensor_time * links.receive.rate)
+    starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
     dealt = None if profiled == K else shard(profile, K, sharding)
-    steps = pack(profile, parameter_servers=K, tensor_bytes=extra, ranks=ranks(profile, policy, links), servers=dealt)
+    steps = pack(
+        profile,
+        parameter_servers=K,
+        tensor_bytes=extra,
+        start_times=starts,
+        ranks=ranks(profile, policy, links),
+        servers=dealt,
+    )
     return Graphs(profile, steps, links, K, policy, bandwidth)

@@ -9,7 +9,7 @@ import pytest
 from by_hand import LINKS, RATE, profile_of, serial
 
 from queuemodel.traces import simulate
-from queuemodel.traces.kernel.memory import AGAIN, FLIGHT, POLICED, suffer
+from queuemodel.traces.kernel.memory import AGAIN, FLIGHT, LONE, POLICED, suffer
 from queuemodel.traces.kernel.sharing import reshare
 from queuemodel.traces.kernel.state import FLOWS, new_state
 from queuemodel.traces.kernel.windows import PACKET, SHORT_TRIP, TIMEOUT
@@ -90,9 +90,36 @@ def test_measured_silences_are_timeouts():
     assert (lengths > 0.4).mean() == pytest.approx(AGAIN, abs=0.03)
 
 
-def test_a_flow_that_is_alone_meets_with_none():
-    silent, policed, _ = accidents(1, seconds=100.0, times=50)
-    assert silent == policed == 0
+@pytest.mark.parametrize("buffer", [0.05, 0.2])
+def test_a_flow_that_is_alone_is_silent_as_beside_a_quarter_of_another_and_never_policed(buffer):
+    rate = LONE * PER_PACKETS / (RATE * buffer / PACKET)
+    expected = 1 - math.exp(-1.0)
+    silent, policed, _ = accidents(1, seconds=1 / rate, buffer=buffer)
+    assert silent == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / 4000))
+    assert policed == 0
+
+
+def late_steps(folder: Path):
+    """Untraced steps of one worker: how many were 0.14 to 3 s longer than the median, and how many to expect."""
+    job, workload = (json.loads((folder / name).read_text()) for name in ("job.json", "workload.json"))
+    times = np.diff(json.loads((folder / "steps_n1_w0.json").read_text()))
+    late = times - np.median(times)
+    wire = job["bandwidth_mbit"] * 125_000  # bytes per second
+    seconds = 2 * job["model_bytes"] / (wire * 1448 / 1514) * len(times)
+    packets = wire * workload.get("buffer_ms", 12.0) / 1e3 / 1514
+    return np.sum((late > 0.14) & (late < 3.0)), LONE * PER_PACKETS * seconds / packets
+
+
+def test_one_worker_of_one_server_is_held_up_as_often_as_simulated_under_bbr_and_never_under_control_by_losses():
+    found: dict[bool, list] = {True: [], False: []}
+    for links in sorted((TESTBED / "series").glob("*/links.json")):
+        if json.loads((links.parent / "job.json").read_text())["parameter_servers"] == 1:
+            runs = json.loads(links.read_text()).values()
+            bbr = {name for run in runs for server in run.values() for name in server["tcp"]["algorithm"]} == {"bbr"}
+            found[bbr].append(late_steps(links.parent))
+    (came, expected), (never, as_bbr) = (np.sum(found[bbr], axis=0) for bbr in (True, False))
+    assert came == pytest.approx(expected, abs=2 * math.sqrt(expected))
+    assert never == 0 < as_bbr - 2 * math.sqrt(as_bbr)  # as many would have been noticed
 
 
 def test_a_timeout_doubles_when_what_is_sent_again_is_lost():
@@ -107,7 +134,7 @@ def test_a_timeout_doubles_when_what_is_sent_again_is_lost():
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
 def test_who_believes_itself_policed_keeps_its_rate_for_48_round_trips_and_then_takes_the_link(rate):
-    rules, state = cluster(1)
+    rules, state = cluster(1, buffer=1e6)  # where silence hardly ever comes
     rng, now = np.random.default_rng(1), 0.0
     state.policed[0, 0, 0], state.estimate[0, 0, 0] = POLICED, rate * RATE
     trip = max(SHORT_TRIP, FLIGHT / (rate * RATE))

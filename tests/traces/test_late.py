@@ -1,4 +1,4 @@
-"""What came late where several servers' connections met on one worker's link."""
+"""What came late in one worker's trace."""
 
 import numpy as np
 import pytest
@@ -27,9 +27,19 @@ def test_lateness_is_what_exceeds_the_bytes(late):
     np.testing.assert_allclose(found, late, atol=1e-6)
 
 
-def test_one_server_has_its_link_to_itself():
-    alone = [Operation("fetch", "a", 0.0, 0.9, 400_000), Operation("compute", "step", 0.9, 1.0, after=[0])]
-    assert len(late_arrivals(profile_of(alone))) == 0
+def test_one_servers_transfers_may_come_late_too():
+    def step(late):
+        first, last = 0.004 + 0.3 + 0.003, 0.004 + 0.5 + 0.006  # start, bytes, seconds per tensor
+        return [
+            Operation("fetch", "a", 0.0, first, 300_000),
+            Operation("fetch", "b", 0.0, last + late, 200_000),
+            Operation("fetch", "c", 2.0, 2.007 + 0.4, 400_000, after=[1]),
+        ]
+
+    late = [0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 0.2, 0.0, 0.0]
+    found = late_arrivals(profile_of(*map(step, late)))
+    np.testing.assert_allclose(found[::2], late, atol=1e-3)
+    np.testing.assert_allclose(found[1::2], 0.0, atol=1e-3)
 
 
 def test_small_periods_do_not_tell():

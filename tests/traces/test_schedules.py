@@ -110,6 +110,23 @@ def test_a_computation_that_waited_for_the_processor_waits_again():
     assert rate(profile_of(operations)) == pytest.approx(1.0)
 
 
+def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
+    operations = [
+        Operation("fetch", "small", 0.0, 0.801, 1_000),
+        Operation("fetch", "large", 0.0, 0.8011, 800_000),
+        Operation("compute", "one", 0.801, 1.301, after=[0]),
+        Operation("compute", "other", 1.301, 1.401, after=[1, 2]),
+    ]
+    assert rate(profile_of(operations)) == pytest.approx(1 / 1.401, rel=1e-3)
+    first = [
+        Operation("fetch", "small", 0.0, 0.001, 1_000),
+        Operation("fetch", "large", 0.0, 0.801, 800_000),
+        Operation("compute", "one", 0.001, 0.501, after=[0]),
+        Operation("compute", "other", 0.801, 0.901, after=[1, 2]),
+    ]
+    assert rate(profile_of(first)) == pytest.approx(1 / 0.901, rel=1e-3)
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
 def test_fast_and_slow_links_are_the_same_but_for_their_rate(scale):
     link = Link(scale * RATE, 0.0, 0.0, 0.0, 0.0, 0)

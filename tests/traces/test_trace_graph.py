@@ -47,6 +47,22 @@ def test_operations_are_packed_in_order_of_arrival():
     assert edges == [[1], [2], [3], [], [3], [2], [3], [4, 5], [6], [], []]
 
 
+def test_transfers_that_found_their_link_idle_start_late():
+    operations = [
+        Operation("fetch", "a", 0.02, 0.3, 10),
+        Operation("fetch", "b", 0.01, 0.5, 10),  # asked for together
+        Operation("fetch", "c", 0.45, 0.6, 10, after=[0]),  # the link was busy
+        Operation("compute", "f", 0.6, 1.0, after=[0, 1, 2]),
+        Operation("push", "g", 1.1, 1.8, 10, after=[3]),
+        Operation("push", "h", 1.2, 2.0, 10, after=[3]),
+        Operation("fetch", "d", 2.2, 2.3, 10, after=[5]),  # idle again
+        Operation("fetch", "done", 2.4, 2.5, 0, after=[6]),  # carries nothing
+    ]
+    alike = [pack(profile_of(operations), parameter_servers=1, start_times=times) for times in ((0, 0), (0.003, 0.002))]
+    late = alike[1].delay - alike[0].delay
+    assert late == pytest.approx([0.003, 0.003, 0.0, 0.003, 0.0, 0.0, 0.002, 0.0])
+
+
 def test_where_the_record_ends_the_pause_is_the_median_of_the_others():
     profile = profile_of(serial(), serial(), serial(), serial(), pause=0.0)
     assert pack(profile, parameter_servers=1).pause.tolist() == [0.0] * 4

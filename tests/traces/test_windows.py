@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, profile_of, serial
+from by_hand import IDEAL, LINKS, profile_of, serial
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_flows import PAYLOAD, STEP, Flows, rules_of, used
 
-from queuemodel.traces import simulate
+from queuemodel.traces import Link, Links, simulate
 from queuemodel.traces.contention import WINDOW_KEPT
 from queuemodel.traces.kernel.windows import FIRST, PACKET, SHORT_TRIP, TIMEOUT
 
@@ -136,6 +136,30 @@ def test_plain_flows_use_a_link_as_they_were_measured_to():
     # without windows a flow that is alone takes all of the link, whatever goes the other way: that is noticed
     ideal = np.array([1.0 - recorded(*case)[0] for case in CASES])
     assert np.sqrt((ideal**2).mean()) > 0.18
+
+
+def test_no_more_waits_in_a_queue_than_there_is_to_send():
+    rules = rules_of(buffer=0.025)
+    waits = {}
+    for left in (5e4, 1e9):
+        flows = Flows(rules, RATE)
+        flows.start(0, 0)
+        windows_of(flows)[0], flows.state.chunk_left[0, 0, 0] = 200 * PACKET, left
+        flows.go()
+        waits[left] = flows.state.standing[0, 0]
+        flows.go()
+        assert (windows_of(flows)[0] > 200 * PACKET) == (left > 200 * PACKET)
+    assert waits[5e4] == pytest.approx((5e4 - RATE * SHORT_TRIP) / RATE)
+    assert waits[1e9] == 0.025
+
+
+@pytest.mark.parametrize("buffer", [0.003, 0.05, 1.0])
+def test_a_link_that_is_fast_for_the_data_has_no_queues_however_large_its_buffer(buffer):
+    rate = 1e4 * LINKS.transmit.rate
+    fast = Link(rate, 0.0, 0.0, 0.0, 0.0, 0)
+    short = profile_of(serial(fetch=4e-5, compute=2e-3, push=4e-5))
+    run = {"workers": 1, "links": Links(fast, fast), "unfairness": 0.0, "loaded_trip": buffer, "window_kept": 0.7}
+    assert simulate(short, **run).throughput == pytest.approx(1 / 2.08e-3, rel=0.05)
 
 
 def test_one_worker_never_notices():

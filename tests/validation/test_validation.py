@@ -1,6 +1,7 @@
 """The accuracy that the project claims, held against every measured series, and controls that it could fail."""
 
 import dataclasses
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
+from queuemodel.adapters.tensorflow import read_traces
+from queuemodel.traces import estimate_links, late_arrivals, simulate
+from queuemodel.traces.curve import trace_throughput
 from queuemodel.training.model_error import REGIONS, model_error, profiled_error
 from validation.model_errors import calibrated, errors_of, leave_kind_out
 from validation.series import compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
@@ -29,8 +33,13 @@ def traced(profiles):
 
 
 @pytest.fixture(scope="module")
-def unusual():
-    return [compare_unusual(folder, read_testbed(folder)) for folder in series_folders(usual=False)]
+def others():
+    return [(folder, read_testbed(folder)) for folder in series_folders(usual=False)]
+
+
+@pytest.fixture(scope="module")
+def unusual(others):
+    return [compare_unusual(folder, profile) for folder, profile in others]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +49,43 @@ def cloud():
 
 def mean_error(comparisons):
     return np.mean([c.error for c in comparisons])
+
+
+def replayed(profile, links=None):
+    """Seconds of a simulated step of one worker over those recorded, without what came late."""
+    recorded = profile.values("step_time").mean() - late_arrivals(profile).sum() / len(profile.steps)
+    return 1 / simulate(profile, workers=1, steps=2000, loaded_trip=0.0, links=links).throughput / recorded
+
+
+def test_one_worker_makes_the_very_steps_that_were_recorded(profiles, others):
+    every = [profile for _, profile in [*profiles, *others]]
+    alone = [replayed(profile) for profile in every if profile.cluster.parameter_servers == 1]
+    several = [replayed(profile) for profile in every if profile.cluster.parameter_servers > 1]
+    assert alone == pytest.approx([1.0] * len(alone), abs=0.008)
+    assert several == pytest.approx([1.0] * len(several), abs=0.025)
+    links = estimate_links(every[0])
+    slower = dataclasses.replace(links, transmit=dataclasses.replace(links.transmit, rate=links.transmit.rate / 1.03))
+    assert abs(replayed(every[0], slower) - 1) > 0.008
+
+
+@pytest.mark.parametrize(
+    ("trace", "told", "within"),
+    [
+        ("alexnet-60/trace", {"batch_size": 1}, 0.008),
+        ("resnet50-60/trace", {"batch_size": 1}, 0.008),
+        ("layer-order", {"batch_size": 1}, 0.05),  # one step
+        ("xplane-1ps", {"batch_size": 32, "parameter_bytes": 788_992}, 0.05),  # on loopback, where nothing takes turns
+        ("xplane-2ps", {"batch_size": 32, "parameter_bytes": 788_992}, 0.05),
+    ],
+)
+def test_one_worker_makes_recorded_steps_of_which_nothing_is_told(trace, told, within):
+    profile = read_traces(Path(__file__).parents[1] / "data" / trace, **told)
+    assert replayed(profile) == pytest.approx(1.0, abs=within)
+    X, lower, upper = trace_throughput(profile, workers=[1])[0]
+    steps = profile.values("step_time")
+    assert X * steps.mean() == pytest.approx(1.0, abs=0.06)
+    assert lower < 1 / steps.mean() < upper
+    assert upper < 1.7 * lower
 
 
 def test_testbed_from_one_workers_traces(mva):

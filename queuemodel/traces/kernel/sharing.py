@@ -129,7 +129,6 @@ def reshare(s, rules, now, d, rng):
                 else:
                     s.finish[d, w, k] = np.inf
                     s.tick[d] = min(s.tick[d], s.silent[d, w, k])
-                slower = s.estimate[d, w, k] < 0.999 * min(s.links[d, k], s.links[d, K + w])
-                if windows or (remembers and (slower or s.flows[d, k] > 1 or s.flows[d, K + w] > 1)):
+                if windows or remembers:
                     s.tick[d] = min(s.tick[d], now + max(TICK, LATER * (now - s.same_since[d] - PATIENCE)))
     s.dirty[d] = 0

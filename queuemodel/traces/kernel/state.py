@@ -25,7 +25,7 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "estimate luck trip threshold calm silent idle_since held standing "
+    "backlog estimate luck trip threshold calm silent idle_since held standing "
     "links load flows unsettled left_over wanted sending insistence weight dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
@@ -101,6 +101,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         chunk_left=floats(*flow),
         finish=finish,
         due=finish.reshape(-1),  # the same memory
+        backlog=floats(*flow),
         estimate=estimate,
         luck=np.ones(flow),
         trip=np.ones(flow),

@@ -51,6 +51,7 @@ def ask(steps, s, rules, now, w):
         if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
             s.ready[w, i, READY] = now
             s.left[w, i] = steps.size[base + i]
+            s.backlog[0, w, steps.server[base + i]] += steps.size[base + i]
             enqueue(s, 0, w, steps.server[base + i], i)
     for k in range(s.serving.shape[2]):
         if s.serving[0, w, k] < 0 and s.queued[0, w, k]:
@@ -66,6 +67,7 @@ def begin(steps, s, rules, now, w, i):
     if kind in (FETCH, PUSH):
         d = 0 if kind == FETCH else 1
         s.left[w, i] = steps.size[at]
+        s.backlog[d, w, k] += steps.size[at]
         if kind == PUSH and s.pushed[w] < 0:
             s.pushed[w] = now
         enqueue(s, d, w, k, i)

@@ -46,6 +46,7 @@ def serve_next(steps, s, rules, now, d, w, k):
     if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
         s.ready[w, i, BEGIN] = now
     s.left[w, i] -= size
+    s.backlog[d, w, k] -= size
     s.chunk_left[d, w, k] = size
     s.since[d, w, k] = now
     if not s.dirty[d]:

@@ -28,9 +28,21 @@ def standing(s, d, w, k):
 
 
 @fast
+def under_way(s, d, w, k):
+    """Bytes that a connection has under way: its window, or all that it has to send where that is less."""
+    return min(s.estimate[d, w, k], s.chunk_left[d, w, k] + s.backlog[d, w, k])
+
+
+@fast
 def growth(s, rules, seconds, d, w, k):
-    """Bytes that a window grows by in `seconds` at its present rate, in slow start or after."""
+    """
+    Bytes that a window grows by in `seconds` at its present rate, in slow start or after.
+
+    One that is not filled does not grow (RFC 7661).
+    """
     acknowledged, window = s.rate[d, w, k] * seconds, s.estimate[d, w, k]
+    if under_way(s, d, w, k) < window:
+        return 0.0
     if window < s.threshold[d, w, k]:
         return min(acknowledged, s.threshold[d, w, k] - window)
     return 3 * (1 - rules.kept) / (1 + rules.kept) * PACKET * acknowledged / window
@@ -104,7 +116,7 @@ def queue_up(s, rules, d):
         for k in range(K):
             link = s.held[d, w, k]
             if s.serving[d, w, k] >= 0 and link >= 0:
-                waiting = s.estimate[d, w, k] - s.rate[d, w, k] * s.trip[d, w, k]
+                waiting = under_way(s, d, w, k) - s.rate[d, w, k] * s.trip[d, w, k]
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
 
 
@@ -116,7 +128,7 @@ def crowded(s, rules, now, d, w, k):
     for other in range(W if d == 0 else K):
         v, j = (other, k) if d == 0 else (w, other)
         if s.serving[d, v, j] >= 0 and now - s.idle_since[d, v, j] < rules.loaded_trip:
-            first += s.estimate[d, v, j]
+            first += under_way(s, d, v, j)
     return first > rules.loaded_trip * s.links[d, k if d == 0 else K + w]
 
 
