@@ -31,10 +31,7 @@ from .published import Scaling, cloud, published
 FILE = Path(queuemodel.training.prior.__file__).with_name("throughput_prior.json")
 
 LAWS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 6.0)
-DRIFTS = (0.0, 0.03, 0.1, 0.4)
-#: Before anything is learnt. Along a curve servers change, their number and where they stand, so that a law may miss
-#: much; ranks that reduce among themselves stay what they are.
-DRIFT_SHARES = {"sync-ps": (0.25, 0.25, 0.25, 0.25), "all-reduce": (1 / 3, 1 / 3, 1 / 3, 0.0)}
+DRIFTS = (0.0, 0.03, 0.1)
 #: Weight of the Dirichlet priors, in jobs.
 PSEUDO_JOBS = 3.0
 #: Errors of a measured throughput.
@@ -45,6 +42,9 @@ GROWING, SERVER_RATE, SERVER_RATE_SPREAD = 0.15, 400e6, 0.7
 
 #: Assumed: laws that never end are latency and stragglers, which start small; what costs much at once is bandwidth.
 GROWING_COST = {"sync-ps": 0.5, "all-reduce": 0.5}
+
+#: Assumed: how often servers change from a group to one twice as large, of jobs that have any.
+CHANGES = {"sync-ps": 0.1, "all-reduce": 0.0}
 
 NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
 
@@ -87,21 +87,23 @@ def source_weights(jobs: Sequence[Scaling]) -> list[float]:
 
 
 def learn_rounds(jobs: Sequence[Scaling]) -> dict[str, RoundPrior]:
-    """Priors of the synchronous kinds: the laws of each around what both have in common."""
+    """Priors of the synchronous kinds, each around what both have in common."""
     flat = [np.full(len(LAWS), 1 / len(LAWS)), np.full(len(DRIFTS), 1 / len(DRIFTS))]
     laws, drifts = (dict(zip(v, s.tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), flat, strict=True))
     both = [job for job in jobs if job.kind != "async-ps"]
-    tables = {job.name: _round_evidence(job, RoundPrior(laws, drifts, GROWING_COST[job.kind])) for job in both}
-    common, _ = learn_shares([tables[job.name] for job in both], source_weights(both), flat)
+    tables = {
+        job.name: _round_evidence(job, RoundPrior(laws, drifts, GROWING_COST[job.kind], CHANGES[job.kind]))
+        for job in both
+    }
+    common = learn_shares([tables[job.name] for job in both], source_weights(both), flat)
     priors = {}
-    for kind, start in DRIFT_SHARES.items():
+    for kind in ("sync-ps", "all-reduce"):
         own = [job for job in both if job.kind == kind]
-        shares = learn_shares([tables[job.name] for job in own], source_weights(own), [common, np.array(start)])
+        shares = learn_shares([tables[job.name] for job in own], source_weights(own), common)
         laws, drifts = (
-            {value: share for value, share in zip(v, s.round(4).tolist(), strict=True) if share}
-            for v, s in zip((LAWS, DRIFTS), shares, strict=True)
+            dict(zip(v, s.round(4).tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), shares, strict=True)
         )
-        priors[kind] = RoundPrior(laws, drifts, GROWING_COST[kind])
+        priors[kind] = RoundPrior(laws, drifts, GROWING_COST[kind], CHANGES[kind])
     return priors
 
 

@@ -53,11 +53,14 @@ class RoundPrior:
     growing_cost : float or None
         How much of a round the first doubling costs, on average, by laws that never end (q < `ENDING`); None: as much
         as by others.
+    changes : float
+        Probability that the servers change between a group and one twice as large: their number, or where they stand.
     """
 
     laws: dict[float, float]
     drifts: dict[float, float]
     growing_cost: float | None = None
+    changes: float = 0.0
 
 
 @cache
@@ -78,4 +81,4 @@ def knee_prior() -> KneePrior:
 def round_prior(strategy: Strategy) -> RoundPrior:
     """The prior of synchronous jobs of a kind."""
     told = _file()[strategy]
-    return RoundPrior(_shares(told["laws"]), _shares(told["drifts"]), told["growing_cost"])
+    return RoundPrior(_shares(told["laws"]), _shares(told["drifts"]), told["growing_cost"], told["changes"])

@@ -8,7 +8,9 @@ c being the relative cost of the first doubling. One exponent covers the laws th
 grows with n (one server for all, gathered sparse gradients, Amdahl's law), q = 0 with log n (trees, latency), q = 1
 with 1 - 1/n (bandwidth of a ring), a large q not at all after the first doubling (the network comes in at the second
 node).
-What a law misses is a random walk in log n, so that the last measurements count most. All of it is known only up to
+What a law misses is a random walk in log n, so that the last measurements count most. Beyond the
+first doubling servers may change, at most once among the measured groups and once beyond, which moves all larger ones
+by a normal amount. All of it is known only up to
 distributions over jobs (`prior`), which measurements narrow: the posterior is summed over a grid, without randomness.
 """
 
@@ -29,8 +31,10 @@ _DENSITY = COSTS[1:] ** -1.5 * np.gradient(COSTS[1:])
 COST_PRIOR = np.concatenate([[0.1], 0.9 * _DENSITY / _DENSITY.sum()])
 #: Relative error of a measured throughput; that of a mistaken one, and how often a point is one (all assumed).
 ERROR = 0.03
-MISTAKE = 0.3
+MISTAKE = 0.25
 MISTAKES = 0.02
+#: By how much of a logarithm a change of the servers moves throughput (assumed).
+CHANGE = 0.5
 #: With more points than this none is suspected: there is no need for a prior then.
 MOST_SUSPECTED = 40
 #: Normal deviates of equal weight that stand for a Gaussian in quantiles.
@@ -62,7 +66,7 @@ def cost_prior(prior: RoundPrior) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """All shapes of the grid under one drift, with at most one point taken for mistaken.
+    """All shapes of the grid under one drift, with at most one point taken for mistaken, or one change of the servers.
 
     Attributes
     ----------
@@ -70,11 +74,14 @@ class Component:
         Log likelihood of the points and log prior of everything but the law and the drift.
     drift : float
     mistaken : int or None
+    changed : float or None
+        The measured group after which the servers changed.
     """
 
     log_weight: np.ndarray
     drift: float
     mistaken: int | None
+    changed: float | None
 
 
 class Rounds:
@@ -93,11 +100,16 @@ class Rounds:
         self.nodes, self.y = np.asarray(nodes, dtype=float), np.asarray(log_throughput, dtype=float)
         self.laws = np.array(list(prior.laws))
         self.error = self.y - self._shape(self.nodes)
-        self.components = [self._component(drift, mistaken) for drift in prior.drifts for mistaken in self._suspects()]
+        known = [(None, None), *((i, None) for i in self._suspects()), *((None, size) for size in self._changes())]
+        self.components = [self._component(drift, *what) for drift in prior.drifts for what in known]
 
-    def _suspects(self) -> list[int | None]:
+    def _suspects(self) -> range:
         n = len(self.nodes)
-        return [None, *(range(n) if 2 < n <= MOST_SUSPECTED else ())]
+        return range(n if 2 < n <= MOST_SUSPECTED else 0)
+
+    def _changes(self) -> list[float]:
+        """Measured groups after which the servers may have changed; after the smallest, that is a cost like others."""
+        return np.unique(self.nodes)[1:-1].tolist() if self.prior.changes and len(self.nodes) <= MOST_SUSPECTED else []
 
     def _shape(self, nodes: np.ndarray) -> np.ndarray:
         """Log throughput (costs, laws, n) of every shape but for its level."""
@@ -110,21 +122,34 @@ class Rounds:
         same_side = np.equal.outer(u > 0, v > 0)
         return np.where(same_side, drift**2 * np.minimum.outer(abs(u), abs(v)), 0.0)
 
-    def _covariance(self, drift: float, mistaken: int | None) -> np.ndarray:
+    def _moved(self, a: np.ndarray, b: np.ndarray, changed: float | None) -> np.ndarray:
+        """Covariance of what the servers' change does."""
+        return CHANGE**2 * np.outer(a > changed, b > changed) if changed is not None else np.zeros((len(a), len(b)))
+
+    def _log_change(self, changed: float | None) -> float:
+        """Log probability of that change among the measured groups, or of none."""
+        log_stay = np.log1p(-self.prior.changes)
+        none = float(log_stay * np.log2(self.nodes.max() / self.nodes.min()))
+        if changed is None:
+            return none
+        stay = log_stay * np.log2(self.nodes[self.nodes > changed].min() / changed)
+        return none - float(stay) + float(np.log(-np.expm1(stay)))
+
+    def _covariance(self, drift: float, mistaken: int | None, changed: float | None) -> np.ndarray:
         noise = np.full(len(self.nodes), ERROR**2)
         if mistaken is not None:
             noise[mistaken] += MISTAKE**2
-        return self._walk(self.nodes, self.nodes, drift) + np.diag(noise)
+        return self._walk(self.nodes, self.nodes, drift) + self._moved(self.nodes, self.nodes, changed) + np.diag(noise)
 
-    def _component(self, drift: float, mistaken: int | None) -> Component:
-        precision = np.linalg.inv(self._covariance(drift, mistaken))
+    def _component(self, drift: float, mistaken: int | None, changed: float | None) -> Component:
+        precision = np.linalg.inv(self._covariance(drift, mistaken, changed))
         total = precision.sum(axis=0)
         centred = precision - np.outer(total, total) / total.sum()  # the level, of flat prior, integrated out
         log_weight = -0.5 * ((self.error @ centred) * self.error).sum(axis=-1)
         log_weight += 0.5 * (np.linalg.slogdet(precision)[1] - np.log(total.sum()))
-        suspects = len(self._suspects()) - 1
-        log_weight += np.log(MISTAKES if mistaken is not None else 1.0 - MISTAKES * suspects)
-        return Component(log_weight + np.log(cost_prior(self.prior)), drift, mistaken)
+        log_weight += np.log(MISTAKES if mistaken is not None else 1.0 - MISTAKES * len(self._suspects()))
+        log_weight += self._log_change(changed) + np.log(cost_prior(self.prior))
+        return Component(log_weight, drift, mistaken, changed)
 
     def log_evidence(self) -> np.ndarray:
         """Log likelihood of the points under each law and drift, shape (laws, drifts): what learning a prior needs."""
@@ -153,28 +178,33 @@ class Rounds:
         return int(chance.argmax()) if chance.max() > 0.5 else None
 
     def forecast(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log throughput (n, B) that would be measured at ``nodes`` (n,), and the probabilities (B,) of the columns."""
+        """Log throughput (n, B) that would be measured at ``nodes`` (n,), and the probability (n, B) of each."""
         from scipy.special import ndtri
 
         weights = self.weights()
         shape = self._shape(nodes)
         levels = ndtri((np.arange(LEVELS) + 0.5) / LEVELS)
+        beyond = np.log2(np.maximum(nodes / self.nodes.max(), 1.0))
+        stays = (1.0 - self.prior.changes) ** beyond
+        ahead = [(stays, 0.0), (1.0 - stays, CHANGE**2)] if self.prior.changes else [(stays, 0.0)]
         columns, chances = [], []
         for one, weight in zip(self.components, weights, strict=True):
             kept = weight > NEGLIGIBLE * weights.max()
             if not kept.any():
                 continue
-            precision = np.linalg.inv(self._covariance(one.drift, one.mistaken))
+            precision = np.linalg.inv(self._covariance(one.drift, one.mistaken, one.changed))
             total = precision.sum(axis=0)
             error = self.error[kept]
             level = error @ total / total.sum()
-            across = self._walk(nodes, self.nodes, one.drift)
+            across = self._walk(nodes, self.nodes, one.drift) + self._moved(nodes, self.nodes, one.changed)
             gain = across @ precision
             mean = shape[kept] + level[:, None] + (error - level[:, None]) @ gain.T
             left = 1.0 - gain.sum(axis=1)
-            variance = np.diag(self._walk(nodes, nodes, one.drift)) - (gain * across).sum(axis=1)
-            spread = np.sqrt(variance.clip(min=0.0) + left**2 / total.sum() + ERROR**2)
-            columns.append((mean.T[..., None] + spread[:, None, None] * levels).reshape(len(nodes), -1))
-            chances.append(np.repeat(weight[kept], LEVELS) / LEVELS)
-        chance = np.concatenate(chances)
-        return np.concatenate(columns, axis=1), chance / chance.sum()
+            own = np.diag(self._walk(nodes, nodes, one.drift) + self._moved(nodes, nodes, one.changed))
+            variance = (own - (gain * across).sum(axis=1)).clip(min=0.0) + left**2 / total.sum() + ERROR**2
+            for likely, more in ahead:
+                spread = np.sqrt(variance + more)
+                columns.append((mean.T[..., None] + spread[:, None, None] * levels).reshape(len(nodes), -1))
+                chances.append(np.outer(likely, np.repeat(weight[kept], LEVELS) / LEVELS))
+        chance = np.concatenate(chances, axis=1)
+        return np.concatenate(columns, axis=1), chance / chance.sum(axis=1, keepdims=True)

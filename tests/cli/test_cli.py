@@ -313,7 +313,7 @@ def test_absent_protobuf_is_one_line(tmp_path):
 
 
 def test_synchronous_throughputs_are_rounds(run, throughputs):
-    code, out, _ = run("predict", throughputs, "--strategy", "all-reduce", "--workers", "16", "--format", "json")
+    code, out, _ = run("predict", throughputs, "--strategy", "all-reduce", "--workers", "12", "--format", "json")
     curve = json.loads(out)
     assert code == 0
     assert curve["method"] == "all-reduce rounds (learnt growth)"

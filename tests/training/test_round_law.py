@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import queuemodel as qm
 from queuemodel.prediction import predict
 from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
-from queuemodel.training.round_law import COST_PRIOR, COSTS, ERROR, LEVELS, Rounds, cost_prior, growth, round_time
+from queuemodel.training.round_law import (
+    CHANGE,
+    COST_PRIOR,
+    COSTS,
+    ERROR,
+    LEVELS,
+    Rounds,
+    cost_prior,
+    growth,
+    round_time,
+)
 
 KINDS = ("sync-ps", "all-reduce")
 
@@ -57,12 +67,35 @@ def test_weights_and_forecasts_are_those_of_gaussians_with_an_unknown_level(drif
     rounds = Rounds(nodes, y, prior)
     np.testing.assert_allclose(rounds.weights().ravel(), weight, atol=1e-5)
     columns, chance = rounds.forecast(ahead)
-    np.testing.assert_allclose(columns @ chance, weight @ np.array(means), atol=2e-3)
+    mean = (columns * chance).sum(axis=1)
+    np.testing.assert_allclose(mean, weight @ np.array(means), atol=2e-3)
     within = joint[2:, 2:] - joint[2:, :2] @ np.linalg.solve(joint[:2, :2], joint[:2, 2:])
     between = (weight[:, None] * (means - weight @ np.array(means)) ** 2).sum(axis=0)
     spread = np.sqrt(np.diag(within) + between)
-    np.testing.assert_allclose(np.sqrt(chance @ (columns.T - columns @ chance) ** 2), spread, rtol=0.03)
+    np.testing.assert_allclose(np.sqrt((chance * (columns - mean[:, None]) ** 2).sum(axis=1)), spread, rtol=0.03)
     assert LEVELS > 20
+
+
+def test_changes_of_servers_are_weighed_by_bayes_rule():
+    """A law without cost, three measured groups, the last below it: by one joint Gaussian for each possible change."""
+    nodes, ahead, often = np.array([1.0, 2.0, 4.0]), 8.0, 0.2
+    every, y = np.append(nodes, ahead), np.log([1.0, 2.0, 3.2])
+    rounds = Rounds(nodes, y, RoundPrior({6.0: 1.0}, {0.0: 1.0}, changes=often))
+    free = np.where(np.arange(len(COSTS))[:, None] == 0, 0.0, -np.inf)
+    rounds.components = [replace(c, log_weight=c.log_weight + free) for c in rounds.components if c.mistaken is None]
+    columns, chance = rounds.forecast(np.array([ahead]))
+    weight, mean = [], []
+    for changed in (False, True):
+        after = changed * (every > 2)
+        joint = 1e4 + CHANGE**2 * np.outer(after, after) + ERROR**2 * np.eye(4)
+        error = y - np.log(nodes)
+        weight.append((often if changed else 1 - often) * multivariate_normal(np.zeros(3), joint[:3, :3]).pdf(error))
+        mean.append(np.log(ahead) + joint[3, :3] @ np.linalg.solve(joint[:3, :3], error))
+    expected = np.average(mean, weights=weight)
+    assert (columns * chance).sum() == pytest.approx(expected, abs=2e-3)
+    assert abs(mean[0] - expected) > 0.05  # the control: without a change
+    far = abs(columns[0] - expected) > 0.3  # one that is to come makes both tails heavy
+    assert chance[0][far].sum() == pytest.approx(often * 2 * norm.sf(0.3, scale=CHANGE), rel=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -35,6 +35,7 @@ def test_the_packaged_prior_is_what_the_series_teach():
     assert packaged["series per source"] == learnt["series per source"]
     for kind in ("sync-ps", "all-reduce"):
         assert packaged[kind]["laws"] == pytest.approx(learnt[kind]["laws"], abs=1e-3)
+        assert packaged[kind]["changes"] == learnt[kind]["changes"]
         assert packaged[kind]["drifts"] == pytest.approx(learnt[kind]["drifts"], abs=1e-3)
         assert asdict(round_prior(kind))["laws"] == {float(k): v for k, v in packaged[kind]["laws"].items()}
     assert packaged["async-ps"].pop("errors") == pytest.approx(learnt["async-ps"].pop("errors"), abs=1e-3)
