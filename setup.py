@@ -1,7 +1,7 @@
 """What setup.cfg cannot say: the simulation's loop is compiled while the package is installed.
 
-Where that fails (no C compiler, no numba while building) the package works all the same: numba compiles the loop when
-it is first used.
+Where that fails (no C compiler, no numba while building, or one that has replaced `pycc`, as numba means to since 0.57)
+the package works all the same: numba compiles the loop when it is first used. So no newest version of numba is named.
 """
 
 import subprocess
