@@ -9,6 +9,7 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number
 from ..errors import ModelError
+from ..traces.rules import MOST_RESULTS
 from ..training import Profile
 from ..training.curve import ThroughputCurve
 from ..training.rules import Rule, UnequalWorkers
@@ -25,9 +26,6 @@ NUMBERS = {
     "k-async": "k",
     "k-batch-async": "k",
 }
-
-#: More results in a round than this take minutes.
-MOST_K = 10_000
 
 #: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
 ASSUMED_SCV = 0.0025
@@ -62,7 +60,7 @@ class HalfSynchronous:
             raise ModelError(f"strategy {self.name!r} needs {what}; give it")
         least = 1 if what == "k" else 0
         given = 0 if self.number is None else self.number
-        object.__setattr__(self, "number", require_count(given, f"{self.name}: {what}", least=least, most=MOST_K))
+        object.__setattr__(self, "number", require_count(given, f"{self.name}: {what}", least=least, most=MOST_RESULTS))
         require_number(self.scv, f"{self.name}: scv")
 
     def __call__(self, base: Rule, servers: int) -> Rule:

@@ -18,12 +18,13 @@ from .round_changes import OWN
 from .round_fit import fit_rounds
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 
-#: How the simulation of operations calls the strategies that it knows.
+#: How the simulation of operations calls the strategies.
 SYNCHRONIZATIONS = {
     "async-ps": "async",
     "sync-ps": "sync",
     "bounded-staleness": "bounded",
     "k-sync": "sync",
+    "k-batch-sync": "batches",
     "k-async": "groups",
     "k-batch-async": "async",
 }
@@ -52,8 +53,8 @@ def simulate(
     workers : int
     strategy : str, optional
         ``"async-ps"``, ``"sync-ps"``, ``"bounded-staleness"``, ``"k-sync"`` (the late ones end their step before they
-        join again), ``"k-async"``, ``"k-batch-async"`` (as asynchronous training, whose results are counted by k) or
-        ``"all-reduce"``; what the profile recorded unless given.
+        join again), ``"k-batch-sync"``, ``"k-async"``, ``"k-batch-async"`` (as asynchronous training, whose results
+        are counted by k) or ``"all-reduce"``; what the profile recorded unless given.
     steps : int
         Of each worker on average; of synchronous training, rounds.
     seed : int
@@ -69,7 +70,7 @@ def simulate(
     Raises
     ------
     ModelError
-        For a strategy that no simulation has, or arguments that make no sense.
+        For arguments that make no sense.
 
     Examples
     --------
@@ -85,9 +86,6 @@ def simulate(
         fitted = fit_rounds(profile) if profile.rounds else rounds_of_steps(profile)
         model = AllReduceModel(fitted).what_if(**settings)
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
-    if strategy not in SYNCHRONIZATIONS:
-        known = ", ".join((*SYNCHRONIZATIONS, "all-reduce"))
-        raise ModelError(f"simulate: no simulation has strategy {strategy!r}; ask `predict`, or for one of {known}")
     if wrong := sorted(OWN & set(settings)):
         raise ModelError(f"simulate: {wrong[0]} is a question for strategy 'all-reduce', not {strategy!r}")
     if settings.pop("batch_size", profile.job.batch_size) != profile.job.batch_size:
@@ -102,6 +100,8 @@ def simulate(
         number = half.number or 0
         if strategy == "bounded-staleness":
             settings["staleness_bound"] = number
+        elif strategy == "k-batch-sync":
+            settings["results"] = number
         elif strategy != "k-batch-async":
             settings["backup_workers"] = workers - number if strategy in ("k-sync", "k-async") else number
     return simulate_operations(

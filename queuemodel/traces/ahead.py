@@ -30,6 +30,7 @@ def arguments() -> tuple:
         policy=graphs.policy,
         synchronization="async",
         backup_workers=0,
+        results=0,
         staleness_bound=0,
         slowdown=None,
         straggler_probability=0.0,

@@ -54,7 +54,7 @@ class SimulatedRun(Result):
     staleness : ndarray
         Share of steps by the number of other steps that ended between their start and end (the last entry: or more).
     dropped_share : float
-        Share of gradients that came too late for their synchronous step.
+        Share of steps whose gradients came too late for their round, or that its end cut short.
     times, throughputs : ndarray, shape (bins,)
         End of each bin (seconds), and throughput within it, transient included.
     confidence : float

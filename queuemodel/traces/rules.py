@@ -9,11 +9,14 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_share
 from ..errors import ModelError
-from .kernel.state import ASYNC, BOUNDED, GROUPS, SYNC, Rules
+from .kernel.state import ASYNC, BATCHES, BOUNDED, GROUPS, SYNC, Rules
 from .policies import Policy, chunk_bytes
 
-Synchronization = Literal["async", "sync", "bounded", "groups"]
-MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS}
+Synchronization = Literal["async", "sync", "bounded", "groups", "batches"]
+MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS, "batches": BATCHES}
+
+#: More results in a round than this take minutes.
+MOST_RESULTS = 10_000
 
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
@@ -29,6 +32,7 @@ def cluster_rules(
     policy: Policy,
     synchronization: Synchronization,
     backup_workers: int,
+    results: int,
     staleness_bound: int,
     slowdown: Sequence[float] | None,
     straggler_probability: float,
@@ -41,8 +45,10 @@ def cluster_rules(
     require_choice(synchronization, "simulate: synchronization", MODES)
     require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
     require_count(staleness_bound, "simulate: staleness_bound", least=0)
+    require_count(results, "simulate: results", least=1 if synchronization == "batches" else 0, most=MOST_RESULTS)
     for name, value, where in (
         ("backup_workers", backup_workers, ("sync", "groups")),
+        ("results", results, ("batches",)),
         ("staleness_bound", staleness_bound, ("bounded",)),
     ):
         if value and synchronization not in where:
@@ -54,7 +60,7 @@ def cluster_rules(
         chunk=float(chunk_bytes(policy)),
         shuffle=policy == "random",
         mode=MODES[synchronization],
-        backup=int(backup_workers),
+        awaited=int(results or workers - backup_workers),
         bound=int(staleness_bound),
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),

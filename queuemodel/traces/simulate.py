@@ -48,6 +48,7 @@ def simulate(
     straggler_probability: float = 0.0,
     straggler_slowdown: float = 1.0,
     backup_workers: int = 0,
+    results: int = 0,
     staleness_bound: int = 0,
     congestion_control: CongestionControl | None = None,
     buffer: float | None = None,
@@ -76,9 +77,10 @@ def simulate(
         Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
         another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
         use; TicTac's two orders.
-    synchronization : {"async", "sync", "bounded", "groups"}
+    synchronization : {"async", "sync", "bounded", "groups", "batches"}
         Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
-        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on.
+        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on; rounds of so
+        many `results` of any worker, who fetches once and computes until then, when all that is unfinished is lost.
     steps : int
         Of each worker on average; of a synchronous run, rounds.
     seed : int
@@ -96,6 +98,8 @@ def simulate(
         A step's computations take `straggler_slowdown` times as long with this probability.
     backup_workers : int
         A round ends without the slowest so many gradients, which are dropped; in groups, they count in the next one.
+    results : int
+        Of a round, in batches.
     staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).
@@ -189,6 +193,7 @@ def simulate(
         policy=graphs.policy,
         synchronization=synchronization,
         backup_workers=backup_workers,
+        results=results,
         staleness_bound=staleness_bound,
         slowdown=slowdown,
         straggler_probability=straggler_probability,
@@ -199,7 +204,7 @@ def simulate(
     latest = 2 * graphs.profile.values("step_time").mean()
     starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
     state = _at_start(graphs, rules, starts=starts, worker_bandwidth=worker_bandwidth, kept_steps=trace_steps)
-    target = steps * (workers - backup_workers)
+    target = steps * rules.awaited
     events = max(100, EVENTS // state.queued.size)
     with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
         while state.count[DONE] < target:

@@ -30,6 +30,7 @@ def cluster(workers: int, *, buffer: float = BUFFER):
         policy="tensorflow",
         synchronization="async",
         backup_workers=0,
+        results=0,
         staleness_bound=0,
         slowdown=None,
         straggler_probability=0.0,

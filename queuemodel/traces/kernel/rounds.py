@@ -5,11 +5,16 @@ from __future__ import annotations
 from .compiler import fast
 from .state import (
     ASYNC,
+    BATCHES,
+    BEGIN,
     BOUNDED,
+    BUSY,
+    COMPUTE,
     DELIVERED,
     DONE,
     DROPPED,
     FETCH_SPAN,
+    FINISH,
     GROUPS,
     PUSH_SPAN,
     ROUND,
@@ -20,8 +25,10 @@ from .state import (
     STRIDE,
     SYNC,
     TIME,
+    TIMERS,
 )
-from .timers import set_timer
+from .timers import next_timer, set_timer
+from .transfers import give_up
 from .windows import standing
 
 
@@ -38,6 +45,8 @@ def end_step(steps, s, rules, now, w):
         go_on(steps, s, now, w)
     elif rules.mode == GROUPS:
         end_group(steps, s, rules, now, w)
+    elif rules.mode == BATCHES:
+        end_batch(steps, s, rules, now, w)
     else:
         end_bounded(steps, s, rules, now, w)
 
@@ -53,7 +62,7 @@ def end_synchronous(steps, s, rules, now, w):
     count_step(s, now, w)
     s.waiting[w] = True
     s.count[DELIVERED] += 1
-    if s.count[DELIVERED] < len(s.step) - rules.backup:
+    if s.count[DELIVERED] < rules.awaited:
         return
     s.count[DELIVERED] = 0
     s.count[ROUND] += 1
@@ -70,13 +79,47 @@ def end_group(steps, s, rules, now, w):
     """Who has delivered goes on when enough others have; nothing is dropped."""
     s.waiting[w] = True
     s.count[DELIVERED] += 1
-    if s.count[DELIVERED] < len(s.step) - rules.backup:
+    if s.count[DELIVERED] < rules.awaited:
         return
     s.count[DELIVERED] = 0
     for v in range(len(s.step)):
         if s.waiting[v]:
             s.waiting[v] = False
             go_on(steps, s, now, v)
+
+
+@fast
+def end_batch(steps, s, rules, now, w):
+    """Who has delivered begins another step on the same parameters; with the last awaited one all begin anew."""
+    s.current[w] = True
+    s.count[DELIVERED] += 1
+    if s.count[DELIVERED] < rules.awaited:
+        go_on(steps, s, now, w)
+        return
+    s.count[DELIVERED] = 0
+    s.gathered[:] = 0
+    cut_short(steps, s, rules, now)
+    for v in range(len(s.step)):
+        s.current[v] = False
+        go_on(steps, s, max(now, s.applied[0]), v)
+
+
+@fast
+def cut_short(steps, s, rules, now):
+    """End all unfinished steps; what they have computed and sent by now counts as work, and is lost."""
+    while s.count[TIMERS]:
+        end = s.timer_time[0]
+        kind, w, i = next_timer(s)
+        if kind == FINISH and steps.kind[steps.first[s.record[w]] + i] == COMPUTE:
+            s.totals[BUSY] -= end - max(now, s.ready[w, i, BEGIN])
+    for w in range(len(s.step)):
+        if s.unfinished[w] == 0:
+            continue
+        s.totals[DROPPED] += s.begun[w] < now  # whose result comes at the same time has only just begun another
+        s.unfinished[w] = 0
+        for d in range(2):
+            for k in range(s.serving.shape[2]):
+                give_up(steps, s, rules, now, d, w, k)
 
 
 @fast
@@ -87,7 +130,7 @@ def applies(steps, s, rules, w, at):
     if rules.mode == SYNC and s.step[w] < s.count[ROUND]:
         return False
     s.gathered[steps.variable[at]] += 1
-    if s.gathered[steps.variable[at]] != len(s.step) - rules.backup:
+    if s.gathered[steps.variable[at]] != rules.awaited:
         return False
     if rules.mode == GROUPS:
         s.gathered[steps.variable[at]] = 0

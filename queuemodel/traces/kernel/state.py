@@ -7,23 +7,23 @@ from collections import namedtuple
 import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
-ASYNC, SYNC, BOUNDED, GROUPS = range(4)
+ASYNC, SYNC, BOUNDED, GROUPS, BATCHES = range(5)
 #: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
 
 #: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
 #: `variable` numbers what updates apply to, by name.
 Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
-#: What the cluster is like; `chunk` in bytes, times in seconds.
+#: What the cluster is like; `chunk` in bytes, times in seconds, `awaited` results make a round.
 Rules = namedtuple(
     "Rules",
-    "slowdown chunk shuffle mode backup bound straggler_probability straggler_slowdown "
+    "slowdown chunk shuffle mode awaited bound straggler_probability straggler_slowdown "
     "loaded_trip unfairness kept resumed",
 )
 State = namedtuple(
     "State",
     "count timer_time timer_sequence timer_value "
-    "step taken waiting record begun unfinished seen fetched pushed slow missing left rank ready policed "
+    "step taken waiting current record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
     "backlog estimate luck trip threshold calm silent idle_since held standing "
     "links load flows unsettled left_over wanted sending insistence weight dirty tick same_since shared "
@@ -60,7 +60,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(7)
     count[[SEQUENCE, TIMERS]] = W
-    count[STRIDE] = W - rules.backup  # steps that end together would make empty bins of fewer
+    count[STRIDE] = rules.awaited  # steps that end together would make empty bins of fewer
     order = np.argsort(starts, kind="stable")
     slots = kept_steps + 1 if kept_steps else 0
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)
@@ -80,6 +80,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         step=integers(W),
         taken=integers(W),
         waiting=np.zeros(W, np.bool_),
+        current=np.zeros(W, np.bool_),
         record=integers(W),
         begun=floats(W),
         unfinished=integers(W),

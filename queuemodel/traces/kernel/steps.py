@@ -33,7 +33,7 @@ def begin_step(steps, s, rules, now, w, rng):
     asked = -1.0
     for i in range(n):
         if steps.degree[base + i] == 0:
-            if steps.kind[base + i] == FETCH:
+            if steps.kind[base + i] == FETCH and not s.current[w]:
                 asked = now + steps.delay[base + i]
             elif steps.kind[base + i] == PUSH:
                 set_timer(s, now + steps.delay[base + i], START, w, i)
@@ -64,6 +64,10 @@ def begin(steps, s, rules, now, w, i):
     at = steps.first[s.record[w]] + i
     kind, k = steps.kind[at], steps.server[at]
     s.ready[w, i, READY] = now
+    if kind == FETCH and s.current[w]:
+        s.ready[w, i, BEGIN] = now
+        set_timer(s, now, FINISH, w, i)
+        return
     if kind in (FETCH, PUSH):
         d = 0 if kind == FETCH else 1
         s.left[w, i] = steps.size[at]
@@ -96,7 +100,7 @@ def finish(steps, s, rules, now, w, i):
     at = base + i
     if steps.kind[at] == FETCH:
         s.fetched[w] = now
-        s.totals[PER_SERVER + 3 * steps.server[at]] += steps.size[at]
+        s.totals[PER_SERVER + 3 * steps.server[at]] += 0.0 if s.current[w] else steps.size[at]
     elif steps.kind[at] == PUSH:
         s.totals[PER_SERVER + 3 * steps.server[at] + 1] += steps.size[at]
     log(s, now, w, i)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .compiler import fast
 from .heap import heap_pop, heap_push
-from .state import BEGIN, FLOWS, SEQUENCE
+from .state import BEGIN, FLOWS, PER_SERVER, SEQUENCE
 from .windows import restart
 
 
@@ -51,3 +51,19 @@ def serve_next(steps, s, rules, now, d, w, k):
     s.since[d, w, k] = now
     if not s.dirty[d]:
         s.finish[d, w, k] = now + size / s.rate[d, w, k]
+
+
+@fast
+def give_up(steps, s, rules, now, d, w, k):
+    """Empty a flow; what it has carried of tensors that never arrive counts as sent."""
+    base, queue, sent = steps.first[s.record[w]], queue_base(s, d, w, k), 0.0
+    for n in range(s.queued[d, w, k]):
+        i = s.queue_op[queue + n]
+        sent += steps.size[base + i] - s.left[w, i]
+    s.queued[d, w, k] = 0
+    i = s.serving[d, w, k]
+    if i >= 0:
+        rest = s.chunk_left[d, w, k] - s.rate[d, w, k] * (now - s.since[d, w, k])
+        sent += steps.size[base + i] - s.left[w, i] - max(0.0, rest)
+        serve_next(steps, s, rules, now, d, w, k)
+    s.totals[PER_SERVER + 3 * k + d] += sent
