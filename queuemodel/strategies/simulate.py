@@ -23,7 +23,7 @@ SYNCHRONIZATIONS = {
     "async-ps": "async",
     "sync-ps": "sync",
     "bounded-staleness": "bounded",
-    "k-sync": "sync",
+    "k-sync": "first",
     "k-batch-sync": "batches",
     "k-async": "groups",
     "k-batch-async": "async",
@@ -52,8 +52,8 @@ def simulate(
         With recorded operations, or for ``"all-reduce"`` recorded rounds.
     workers : int
     strategy : str, optional
-        ``"async-ps"``, ``"sync-ps"``, ``"bounded-staleness"``, ``"k-sync"`` (the late ones end their step before they
-        join again), ``"k-batch-sync"``, ``"k-async"``, ``"k-batch-async"`` (as asynchronous training, whose results
+        ``"async-ps"``, ``"sync-ps"`` (those too late end their step before they join again), ``"bounded-staleness"``,
+        ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"``, ``"k-batch-async"`` (as asynchronous training, whose results
         are counted by k) or ``"all-reduce"``; what the profile recorded unless given.
     steps : int
         Of each worker on average; of synchronous training, rounds.
@@ -100,10 +100,10 @@ def simulate(
         number = half.number or 0
         if strategy == "bounded-staleness":
             settings["staleness_bound"] = number
-        elif strategy == "k-batch-sync":
+        elif strategy in ("k-sync", "k-batch-sync"):
             settings["results"] = number
         elif strategy != "k-batch-async":
-            settings["backup_workers"] = workers - number if strategy in ("k-sync", "k-async") else number
+            settings["backup_workers"] = workers - number if strategy == "k-async" else number
     return simulate_operations(
         profile, workers=workers, synchronization=SYNCHRONIZATIONS[strategy], steps=steps, seed=seed,  # type: ignore[arg-type]
         confidence=confidence, progress=progress, **settings,

@@ -9,12 +9,15 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_share
 from ..errors import ModelError
-from .kernel.state import ASYNC, BATCHES, BOUNDED, GROUPS, SYNC, Rules
+from .kernel.state import ASYNC, BATCHES, BOUNDED, FIRST_FEW, GROUPS, SYNC, Rules
 from .policies import Policy, chunk_bytes
 
-Synchronization = Literal["async", "sync", "bounded", "groups", "batches"]
-MODES = {"async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS, "batches": BATCHES}
-
+Synchronization = Literal["async", "sync", "bounded", "groups", "first", "batches"]
+MODES = {
+    "async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS, "first": FIRST_FEW, "batches": BATCHES,
+}  # fmt: skip
+#: Those in which all begin together.
+BARRIERS = ("sync", "first", "batches")
 #: More results in a round than this take minutes.
 MOST_RESULTS = 10_000
 
@@ -45,10 +48,11 @@ def cluster_rules(
     require_choice(synchronization, "simulate: synchronization", MODES)
     require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
     require_count(staleness_bound, "simulate: staleness_bound", least=0)
-    require_count(results, "simulate: results", least=1 if synchronization == "batches" else 0, most=MOST_RESULTS)
+    if synchronization in ("first", "batches"):
+        require_count(results, "simulate: results", most=workers if synchronization == "first" else MOST_RESULTS)
     for name, value, where in (
         ("backup_workers", backup_workers, ("sync", "groups")),
-        ("results", results, ("batches",)),
+        ("results", results, ("first", "batches")),
         ("staleness_bound", staleness_bound, ("bounded",)),
     ):
         if value and synchronization not in where:

@@ -21,6 +21,7 @@ from .links import Links
 from .policies import Policy
 from .prepare import prepare
 from .result import SimulatedRun
+from .rules import BARRIERS
 from .sharding import Sharding
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate
 
@@ -104,7 +105,7 @@ def trace_runs(
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
     kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
-    networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") == "sync")]
+    networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") in BARRIERS)]
     settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
     tasks = [
         partial(

@@ -77,10 +77,11 @@ def simulate(
         Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
         another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
         use; TicTac's two orders.
-    synchronization : {"async", "sync", "bounded", "groups", "batches"}
+    synchronization : {"async", "sync", "bounded", "groups", "first", "batches"}
         Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
-        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on; rounds of so
-        many `results` of any worker, who fetches once and computes until then, when all that is unfinished is lost.
+        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on; rounds that
+        end with the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or
+        (in batches) as many as each makes until then, which fetches once.
     steps : int
         Of each worker on average; of a synchronous run, rounds.
     seed : int
@@ -99,7 +100,7 @@ def simulate(
     backup_workers : int
         A round ends without the slowest so many gradients, which are dropped; in groups, they count in the next one.
     results : int
-        Of a round, in batches.
+        In a round that ends with the first few, or in batches.
     staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).

@@ -102,8 +102,11 @@ def test_one_verb_simulates_every_way_that_was_recorded():
     assert each == pytest.approx(free.throughput, rel=0.02)
     assert group == pytest.approx(late.throughput, rel=0.02)
     assert group < pairs
+    few, many = (simulate(steps, strategy="k-batch-sync", k=k, **about) for k in (3, 30))
+    assert few.throughput < many.throughput  # the more results, the fewer parameters are fetched
+    assert few.dropped_share > many.dropped_share > 0
     for wrong, match in (
-        ({"strategy": "k-batch-sync", "k": 2}, "no simulation has strategy 'k-batch-sync'"),
+        ({"strategy": "k-batch-sync"}, "'k-batch-sync' needs k"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),
         ({"k": 3}, "k is a question for strategy"),
         ({"latency": 1e-3}, "latency is a question for strategy 'all-reduce'"),

@@ -19,6 +19,7 @@ SETTINGS = [
     {},
     {"congestion_control": "bbr", "straggler_probability": 0.1, "straggler_slowdown": 3},
     {"congestion_control": "reno", "buffer": 0.003, "synchronization": "sync", "backup_workers": 1},
+    {"synchronization": "batches", "results": 5},
     {"policy": "multiplexed", "synchronization": "bounded", "staleness_bound": 2, "slowdown": [1, 2, 3]},
     {"parameter_servers": 2, "loaded_trip": 0, "unfairness": 0, "trace_steps": 3, "policy": "random"},
     {"worker_bandwidth": [1_000_000] * 3, "in_phase": True, "window_kept": 0},

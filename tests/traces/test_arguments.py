@@ -29,6 +29,7 @@ WRONG = {
     "slowdown": [[1.0], [1.0, 0.0], [1.0, NAN], [1.0, INF]],
     "worker_bandwidth": [[1e6], [1e6, -1.0], [1e6, INF]],
     "backup_workers": [-1, 2, 1],  # 1: there is no barrier to leave a worker behind
+    "results": [-1, 2],  # 2: no round ends with a few
     "staleness_bound": [-1, 0.5, 3],  # 3: nothing is bounded
     "trace_steps": [-1, 1000],
     "confidence": [0, 1, 2, NAN],
@@ -41,6 +42,14 @@ def test_senseless_arguments_are_refused_by_name(name, value):
     with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
         simulate(profile_of(serial()), **settings)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("synchronization", "results"), [("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)]
+)
+def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, results):
+    with pytest.raises(qm.ModelError, match=r"simulate: results must be .*got"):
+        simulate(profile_of(serial()), workers=2, links=LINKS, synchronization=synchronization, results=results)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from .state import (
     DROPPED,
     FETCH_SPAN,
     FINISH,
+    FIRST_FEW,
     GROUPS,
     PUSH_SPAN,
     ROUND,
@@ -45,8 +46,8 @@ def end_step(steps, s, rules, now, w):
         go_on(steps, s, now, w)
     elif rules.mode == GROUPS:
         end_group(steps, s, rules, now, w)
-    elif rules.mode == BATCHES:
-        end_batch(steps, s, rules, now, w)
+    elif rules.mode == FIRST_FEW or rules.mode == BATCHES:
+        end_round(steps, s, rules, now, w)
     else:
         end_bounded(steps, s, rules, now, w)
 
@@ -89,12 +90,13 @@ def end_group(steps, s, rules, now, w):
 
 
 @fast
-def end_batch(steps, s, rules, now, w):
-    """Who has delivered begins another step on the same parameters; with the last awaited one all begin anew."""
+def end_round(steps, s, rules, now, w):
+    """All begin anew with the last awaited result; until then, in batches, who delivers uses its parameters again."""
     s.current[w] = True
     s.count[DELIVERED] += 1
     if s.count[DELIVERED] < rules.awaited:
-        go_on(steps, s, now, w)
+        if rules.mode == BATCHES:
+            go_on(steps, s, now, w)
         return
     s.count[DELIVERED] = 0
     s.gathered[:] = 0

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
-ASYNC, SYNC, BOUNDED, GROUPS, BATCHES = range(5)
+ASYNC, SYNC, BOUNDED, GROUPS, FIRST_FEW, BATCHES = range(6)
 #: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
 
