@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 #: Columns of text are not made narrower than their longest word, nor because of longer ones than this.
@@ -66,11 +67,11 @@ class _Column:
         most = max([_widest(lines) for lines in cells] + [len(word) for word in words])
         return cls(textwrap.wrap(" ".join(words), most), cells, text)
 
-    @property
+    @cached_property
     def width(self) -> int:
         return max(map(_widest, [self.name, *self.cells]))
 
-    @property
+    @cached_property
     def least(self) -> int:
         """The width of the longest word."""
         words = [word for lines in [self.name, *self.cells] for line in lines for word in line.split()]

@@ -12,6 +12,7 @@ from statistics import median
 
 from ..errors import DataError
 from ..training.profile import Step
+from .bars import bar
 from .clocks import clock_offsets, on_one_clock
 from .contraction import contract
 from .events import RECEIVED, TracedStep, Transfer, intersection, length, union
@@ -35,9 +36,11 @@ class Derived:
     clock_offsets: dict[str, int] = field(default_factory=dict)  # us, each server's clock less the worker's, first step
 
 
-def derive(traced: Sequence[TracedStep]) -> Derived:
+def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     """
     Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
+
+    With ``progress`` a bar on standard error moves meanwhile.
 
     Raises
     ------
@@ -55,13 +58,16 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
         for offset, value in zip(offsets, clock_offsets(traced, worker, server), strict=True):
             offset[server] = value
     traced = _restored([on_one_clock(step, offset) for step, offset in zip(traced, offsets, strict=True)])
-    graphs = [StepGraph(step, worker, servers) for step in traced]
     sizes: dict[tuple[str, str], int] = {}
-    for graph in graphs:
+    steps = []
+    timed = list(zip(traced, _step_times(traced), strict=True))
+    for step, step_time in bar(timed, "deriving phases", unit="step", show=progress):
+        graph = StepGraph(step, worker, servers)
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
+        steps.append(_step(graph, step_time))
     return Derived(
-        steps=[_step(graph, step_time) for graph, step_time in zip(graphs, _step_times(traced), strict=True)],
+        steps=steps,
         worker=worker,
         workers=len(workers),
         servers=servers,

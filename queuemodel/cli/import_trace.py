@@ -11,7 +11,7 @@ from ..checks import JSON, require_writable
 from ..errors import DataError
 from ..training.job import TOLD
 from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE, format_option
-from .output import show_profile
+from .output import show_profile, watched
 
 
 @click.command()
@@ -49,6 +49,7 @@ def import_trace(
     require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
     servers = {"--workers": workers, **{f"--{name.replace('_', '-')}": job[name] for name in TOLD}}
+    job["progress"] = watched()
     of_ranks = {name: value for name, value in job.items() if name not in TOLD}
     if any(pytorch.is_trace(folder) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")

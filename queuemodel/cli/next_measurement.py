@@ -13,7 +13,7 @@ from ..prediction import load, measured_besides
 from ..training import Profile, Throughput
 from ..units import readable_rate
 from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, COUNTS, POSITIVE, Runs, format_option
-from .output import show
+from .output import show, watched
 from .questions import INTERVALS, MEASUREMENTS, METHOD, PROFILE
 
 
@@ -72,6 +72,7 @@ def next_measurement(
         throughputs=measured_besides(data, throughputs, measured),
         runs=[Run(n, bandwidth) for n, bandwidth, _ in runs] or None,
         source=" ".join([profile, *told(**options)]),
+        progress=watched(),
         **options,
     )
     show(found, output_format)

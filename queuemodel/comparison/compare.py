@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,12 @@ def compare(
     timing = Timing(profile, n, problem.dimension if problem else 1_000_000, changes)
     chosen = candidates(strategies, n, servers=timing.on_servers)
     noise = profile.noise_scale() if problem is None and convergence is None else None
+    from tqdm import tqdm
+
+    bar = partial(tqdm, chosen, desc="compare", disable=not progress, leave=False)
     if problem is None:
         law = absolute(convergence, timing) if convergence else relative(noise, timing) if noise else None
-        rows = [by_law(one, timing, law) for one in chosen]
+        rows = [by_law(one, timing, law) for one in bar()]
     else:
         first = float(problem.loss(problem.start(np.random.default_rng(0))))
         goal = first - NEAR * (first - problem.minimum) if target is None else target
@@ -123,11 +127,8 @@ def compare(
             raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {target!r}")
         if not target < first:
             raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {target!r}")
-        from tqdm import tqdm
-
-        bar = tqdm(chosen, desc="compare", disable=not progress, leave=False)
         own = range(seed, seed + seeds)
-        rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar]
+        rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar()]
     at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
     silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
     late = [one.name for one in rows if np.isinf(np.median(one.seconds_to))]

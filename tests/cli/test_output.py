@@ -33,6 +33,10 @@ WORK = {
 }
 
 
+DATA = Path(__file__).parent.parent / "data"
+READ = ["--batch-size", "32", "-o", "profile.json"]
+
+
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
     for name, content in (("network.json", NETWORK), ("jobs.csv", JOBS), ("throughputs.csv", CURVE)):
@@ -86,8 +90,21 @@ def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
     assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0
 
 
-def test_a_bar_with_a_rate_is_for_terminals_only():
-    command = [sys.executable, "-m", "queuemodel", "schedule-study", *WORK["schedule-study"]]
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["schedule-study", *WORK["schedule-study"]], rb"1/1 .*(run/s|s/run)"),
+        (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
+        (["import-trace", DATA / "xplane-1ps", *READ, "--parameter-bytes", "3MB"],
+         rb"reading: .*0/2 .*file/s.*deriving phases: .*step/s"),
+        *((["import-trace", DATA / job / "trace_n1", DATA / job / "trace_n2", *READ, *more],
+           rb"reading trace_n1: .*0/1 .*file/s.*reading trace_n2: .*0/2 .*file/s")
+          for job, *more in (["ddp/ddp-alexnet-40"], ["mirrored/tiny", "--parameter-bytes", "3MB"])),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_bar_with_a_rate_is_for_terminals_only(arguments, shown):
+    command = [sys.executable, "-m", "queuemodel", *map(str, arguments)]
     termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
@@ -99,7 +116,7 @@ def test_a_bar_with_a_rate_is_for_terminals_only():
                 seen += more
     os.close(ours)
     assert run.returncode == 0
-    assert re.search(rb"1/1 .*run/s|1/1 .*s/run", seen)
+    assert re.search(shown, seen, re.DOTALL)
     assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
+from ..bars import bar
 from ..runs import RankTrace, require_different, whole_run
 from .chrome import read_rank
 
@@ -26,6 +27,7 @@ def read_traces(
     name: str = "",
     bandwidth: float | None = None,
     dataset_size: int | None = None,
+    progress: bool = False,
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
 
@@ -42,13 +44,15 @@ def read_traces(
         Nominal bytes per second of each host's link.
     dataset_size : int, optional
         Examples per epoch.
+    progress : bool
+        Show progress bars on standard error.
 
     Raises
     ------
     DataError
         When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
     """
-    runs = [_read_run(Path(folder)) for folder in folders]
+    runs = [_read_run(Path(folder), progress) for folder in folders]
     ranks = require_different(folders, runs)
     gradients = [_gradient_bytes(run) for run in runs]
     for folder, sizes in zip(folders, gradients, strict=True):
@@ -72,13 +76,14 @@ def read_traces(
     )
 
 
-def _read_run(folder: Path) -> list[RankTrace]:
+def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of *.pt.trace.json files for each run")
     paths = sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
     if not paths:
         raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
-    return whole_run(folder, [read_rank(path) for path in paths])
+    files = bar(paths, f"reading {folder.name}", unit="file", show=progress)
+    return whole_run(folder, [read_rank(path) for path in files])
 
 
 def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:

@@ -14,6 +14,7 @@ from ....training.job import Cluster, Job, Source
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ....training.rounds import Bucket, Gradient, Round
+from ...bars import bar
 from ...runs import RankTrace, require_different, whole_run
 from .folder import run_metadata_files, xplane_files
 from .tensor_sizes import Noted
@@ -35,6 +36,7 @@ def read_mirrored(
     bandwidth: float | None = None,
     dataset_size: int | None = None,
     parameter_bytes: int | None = None,
+    progress: bool = False,
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.xplane.pb`` files, one for each rank, in or below a folder.
 
@@ -55,6 +57,8 @@ def read_mirrored(
     parameter_bytes : int, optional
         All parameters together; needed where packs of gradients are too small for their sizes to be recorded. Such
         packs share what the others leave, in proportion to how long their reduction took.
+    progress : bool
+        Show progress bars on standard error.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def read_mirrored(
     """
     if parameter_bytes is not None:
         require_count(parameter_bytes, "parameter_bytes", most=MOST_BYTES, error=DataError)
-    runs = [_read_run(Path(folder), parameter_bytes) for folder in folders]
+    runs = [_read_run(Path(folder), parameter_bytes, progress) for folder in folders]
     ranks = require_different(folders, runs)
     if max(ranks) < 2:
         raise DataError(
@@ -86,14 +90,14 @@ def read_mirrored(
     )
 
 
-def _read_run(folder: Path, parameter_bytes: int | None) -> list[RankTrace]:
+def _read_run(folder: Path, parameter_bytes: int | None, progress: bool) -> list[RankTrace]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of *.xplane.pb files for each run")
     paths = xplane_files(folder)
     if not paths:
         servers = "; TensorFlow's RunMetadata are one folder: give only that" if run_metadata_files(folder) else ""
         raise DataError(f"{folder}: no *.xplane.pb or *.xplane.pb.gz in it{servers}")
-    recordings = [read_rank(path) for path in paths]
+    recordings = [read_rank(path) for path in bar(paths, f"reading {folder.name}", unit="file", show=progress)]
     if parameter_bytes is None:
         parameter_bytes = Noted.beside(folder).parameter_bytes
     ranks = max(one.ranks for one in recordings)  # the group's size stands in the file of one rank

@@ -9,6 +9,7 @@ from typing import Any
 from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
+from ...bars import bar
 from ...events import TracedOperation, TracedStep, Transfer
 from .folder import run_metadata_files
 from .messages import decode
@@ -27,9 +28,11 @@ RECEIVED = re.compile(
 OPERATION = re.compile(r"(\[.*?\] ?)?(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>.*)\)")
 
 
-def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
+def read_run_metadata(folder: str | os.PathLike[str], *, progress: bool = False) -> list[TracedStep]:
     """
     Read a folder of binary `RunMetadata` protos, one per step, ``*.pb`` or ``*.pb.gz``, in the order of their names.
+
+    With ``progress`` a bar on standard error moves meanwhile.
 
     Raises
     ------
@@ -41,7 +44,8 @@ def read_run_metadata(folder: str | os.PathLike[str]) -> list[TracedStep]:
     paths = run_metadata_files(folder)
     if not paths:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    return [decode_run_metadata(read_bytes(path), where=str(path)) for path in paths]
+    files = bar(paths, "reading", unit="file", show=progress)
+    return [decode_run_metadata(read_bytes(path), where=str(path)) for path in files]
 
 
 def decode_run_metadata(content: bytes, *, where: str = "RunMetadata") -> TracedStep:

@@ -32,6 +32,7 @@ def read_traces(
     dataset_size: int | None = None,
     parameter_bytes: int | None = None,
     workers: int | None = None,
+    progress: bool = False,
 ) -> Profile:
     """
     Read recorded traces of one worker and its parameter servers, all of one job.
@@ -57,6 +58,8 @@ def read_traces(
         All parameters together; needed for ``*.xplane.pb``, which lack the sizes of small tensors.
     workers : int, optional
         How many trained while this one was traced; as many as the traces show unless given.
+    progress : bool
+        Show progress bars on standard error.
 
     Raises
     ------
@@ -78,10 +81,10 @@ def read_traces(
     if profiler:
         method, style = "xplane", "parameter-server-strategy"
         parameter_bytes = Noted.beside(folder).parameter_bytes if parameter_bytes is None else parameter_bytes
-        derived = derive(read_xplane(folder, parameter_bytes=parameter_bytes))
+        derived = derive(read_xplane(folder, parameter_bytes=parameter_bytes, progress=progress), progress=progress)
     else:
         method, style = "run-metadata", "graph"
-        derived = derive(read_run_metadata(folder))
+        derived = derive(read_run_metadata(folder, progress=progress), progress=progress)
     if workers is not None:
         require_count(workers, "workers (the traces show so many)", least=derived.workers, error=DataError)
     network: dict[str, Any] = {"congestion_control": congestion_control, "buffer": buffer}

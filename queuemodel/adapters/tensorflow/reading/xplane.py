@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ....errors import DataError
+from ...bars import bar
 from ...events import TracedOperation, TracedStep, Transfer
 from .folder import xplane_files
 from .tensor_sizes import Noted, transfer_sizes
 from .xplane_task import Send, TaskRecording, TaskStep
 
 
-def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None = None) -> list[TracedStep]:
+def read_xplane(
+    folder: str | os.PathLike[str], *, parameter_bytes: int | None = None, progress: bool = False
+) -> list[TracedStep]:
     """
     Read the ``*.xplane.pb`` files below a folder: one per task, of one or more recordings (a folder each).
 
@@ -27,6 +30,8 @@ def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None =
     parameter_bytes : int, optional
         All parameters together. Needed where the trace does not hold the sizes of all tensors (it lacks those of small
         ones), unless a live run has noted them beside it.
+    progress : bool
+        Show progress bars on standard error.
 
     Raises
     ------
@@ -43,7 +48,7 @@ def read_xplane(folder: str | os.PathLike[str], *, parameter_bytes: int | None =
     noted = Noted.beside(folder)
     if parameter_bytes is not None:
         noted = replace(noted, parameter_bytes=parameter_bytes)
-    return [step for paths in recordings.values() for step in _steps(paths, noted)]
+    return [step for paths in recordings.values() for step in _steps(paths, noted, progress)]
 
 
 @dataclass
@@ -74,10 +79,11 @@ def _sent(sends: list[Send]) -> Counter[tuple[str, str]]:
     return Counter((s.receiver, s.destination) for s in sends)
 
 
-def _steps(paths: list[Path], noted: Noted) -> list[TracedStep]:
+def _steps(paths: list[Path], noted: Noted, progress: bool) -> list[TracedStep]:
     """The training steps of one recording."""
     where = str(paths[0].parent)
-    recordings = _by_task([TaskRecording(path) for path in paths], where)
+    files = bar(paths, "reading", unit="file", show=progress)
+    recordings = _by_task([TaskRecording(path) for path in files], where)
     steps = []
     for number in sorted({n for recording in recordings.values() for n in recording.steps}):
         parts = {task: recording.steps[number] for task, recording in recordings.items() if number in recording.steps}
