@@ -21,6 +21,9 @@ from .errors import DataError, ModelError, QueueModelError
 #: Times and ratios above this are taken for mistakes of units; below it no product overflows.
 LARGEST = 1e9
 
+#: Examples of an epoch, of a batch, or until a target: tokens are examples, too.
+MOST_EXAMPLES = 10**15
+
 #: What must be above 0 must be above it by more than rounding.
 SMALLEST_POSITIVE = 1e-15
 

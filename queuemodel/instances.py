@@ -15,7 +15,7 @@ from .prediction import predict
 from .results import Result
 from .rows import read_rows
 from .training import Choice, Profile, Throughput, ThroughputCurve, plan
-from .training.changes import MOST_BANDWIDTH
+from .training.job import FASTEST_LINK, require_bandwidth
 from .units import parse_bandwidth, parse_duration
 
 
@@ -53,7 +53,7 @@ class Instance:
         require_number(self.price, f"{where}: price", positive=True)
         require_number(self.accelerator_speed, f"{where}: accelerator_speed", positive=True)
         if self.bandwidth is not None:
-            require_number(self.bandwidth, f"{where}: bandwidth", positive=True, largest=MOST_BANDWIDTH)
+            require_bandwidth(self.bandwidth, f"{where}: bandwidth", error=ModelError)
         if self.latency is not None:
             require_number(self.latency, f"{where}: latency", unit="seconds")
 
@@ -77,11 +77,15 @@ def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
         found[name] = Instance(
             name,
             price=row.number("price", positive=True),
-            bandwidth=row.quantity("bandwidth", parse_bandwidth, largest=MOST_BANDWIDTH),
+            bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
             latency=row.quantity("latency", parse_duration),
         )
     return list(found.values())
+
+
+def _link(text: str) -> float:
+    return require_bandwidth(parse_bandwidth(text))
 
 
 @dataclass(frozen=True, slots=True)

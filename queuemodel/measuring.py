@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from .checks import require_choice, require_count, require_number, require_seed, require_share
+from .checks import require_choice, require_count, require_seed, require_share
 from .errors import ModelError
 from .prediction import METHODS, SIMULATED, UNTRACED, Method, really_changed
 from .results import Result
 from .training import Profile, Throughput, TrainingModel, fit
 from .training.curve import require_workers
 from .training.ensemble import Ensemble
-from .training.job import MOST_WORKERS, TOLD
+from .training.job import MOST_WORKERS, TOLD, require_bandwidth
 from .training.predictive import predictive
 from .training.throughputs import traced_throughput
 from .units import readable_rate
@@ -44,7 +44,7 @@ class Run:
     def __post_init__(self) -> None:
         require_count(self.workers, "run: workers", most=MOST_WORKERS)
         if self.bandwidth is not None:
-            require_number(self.bandwidth, "run: bandwidth", positive=True, unit="bytes per second")
+            require_bandwidth(self.bandwidth, "run: bandwidth", error=ModelError)
 
     def __str__(self) -> str:
         slow = "" if self.bandwidth is None else f", links of {_short(self.bandwidth)}"

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -86,6 +87,12 @@ def test_a_run_on_links_as_profiled_is_a_run_on_the_profiled_ones():
         runs = [Run(4), Run(4, profile.cluster.bandwidth)]
         found = next_measurement(profile, 16, runs=runs, method=method, bandwidth=profile.cluster.bandwidth)
         assert found.expected[0] == found.expected[1]
+
+
+def test_links_of_any_bandwidth_can_be_slowed_down():
+    profile = example_profile("alexnet-60")
+    fast = msgspec.structs.replace(profile, cluster=msgspec.structs.replace(profile.cluster, bandwidth=50e9))
+    assert Run(2, 25e9) in next_measurement(fast, 8, method="mva").runs
 
 
 def test_the_command_line_says_the_same(tmp_path):

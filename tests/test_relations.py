@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.comparison import compare
+from queuemodel.convergence import read_convergence
 from queuemodel.data import example_profile
 from queuemodel.measuring import next_measurement
 from queuemodel.prediction import predict
@@ -145,3 +146,9 @@ def test_a_profile_that_does_not_say_its_bytes_is_asked_nothing_about_links():
     assert "step's bytes are not known" in result.caption()
     rows = {row["strategy"]: row["steps_per_second"] for row in result.to_rows()}
     assert rows["top-k"] == pytest.approx(rows["sync"], rel=0.01)
+
+
+def test_tokens_are_examples_too(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text("batch_size,examples\n4000000,3e11\n8000000,3.2e11\n")
+    assert read_convergence(path) == [(4_000_000, [3e11]), (8_000_000, [3.2e11])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import require_count, require_number, require_share
+from ..checks import MOST_EXAMPLES, require_count, require_number, require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from .critical_batch import CriticalBatch
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: Relative spread between seeds, and how many seeds that assumption is worth at each batch size.
 SEED_SPREAD, ASSUMED_SEEDS = 0.05, 2
-MOST_EXAMPLES = 10**15
 #: Relative spread that stands for none.
 NO_SPREAD = 1e-6
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import require_count, require_share
+from ..checks import MOST_EXAMPLES, require_count, require_share
 from ..errors import ModelError
 
 #: Resampled means of the steps, for the interval.
@@ -78,7 +78,7 @@ def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch
     >>> round(scale.value)  # |G|² = 0.983, tr Σ / 32 = 4.03
     131
     """
-    b = require_count(batch_size, "noise_scale: batch_size")
+    b = require_count(batch_size, "noise_scale: batch_size", most=MOST_EXAMPLES)
     own, mean = np.asarray(worker_norms, dtype=float), np.asarray(mean_norms, dtype=float)
     if own.ndim != 2 or own.shape[1] < 2 or mean.shape != own.shape[:1] or len(mean) < 2:
         raise ModelError(

@@ -13,7 +13,7 @@ from importlib import resources
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import MOST_EXAMPLES, require_number
 from .gradient_noise import NoiseScale
 
 #: Between which the logarithm of the critical batch in smallest measured batches lies: 1/20 to 8,000 of them.
@@ -46,7 +46,9 @@ class ConvergencePrior:
     def knowing(self, noise_scale: float | NoiseScale, batch_size: int) -> ConvergencePrior:
         """The prior after the gradients' noise was seen, in a job whose smallest measured batch is ``batch_size``."""
         if not isinstance(noise_scale, NoiseScale):
-            noise_scale = NoiseScale.exactly(require_number(noise_scale, "noise_scale", positive=True, unit="examples"))
+            noise_scale = NoiseScale.exactly(
+                require_number(noise_scale, "noise_scale", unit="examples", positive=True, largest=MOST_EXAMPLES)
+            )
         with np.errstate(divide="ignore"):
             log_ratio = np.clip(np.log(noise_scale.draws / batch_size), *LOG_LIMITS)
         spread = float(np.hypot(NOISE_SCALE_SPREAD, log_ratio.std()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 
+from ..checks import MOST_EXAMPLES
 from ..rows import read_rows
 
 
@@ -29,5 +30,7 @@ def read_convergence(path: str | os.PathLike[str]) -> list[tuple[int, list[float
     """
     seeds = defaultdict(list)
     for row in read_rows(path, required=("batch_size", "examples"), what="measurements of convergence"):
-        seeds[row.count("batch_size", most=10**12)].append(row.number("examples", positive=True))
+        seeds[row.count("batch_size", most=MOST_EXAMPLES)].append(
+            row.number("examples", positive=True, largest=MOST_EXAMPLES)
+        )
     return sorted(seeds.items())

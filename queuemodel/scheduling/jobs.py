@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_choice, require_count, require_name, require_number, require_seed
+from ..checks import MOST_EXAMPLES, require_choice, require_count, require_name, require_number, require_seed
 from ..errors import ModelError
 from .batch_sizes import BatchSizes
 from .curves import DistortedCurve, as_curve, distorted
@@ -128,7 +128,7 @@ class Job:
 def training_steps(epochs: float, dataset_size: float, batch_size: float, what: str) -> float:
     """Steps of so many passes over a data set; a step treats ``batch_size`` examples."""
     for value, name in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
-        require_number(value, f"{what}: {name}", positive=True)
+        require_number(value, f"{what}: {name}", positive=True, largest=MOST_EXAMPLES)
     return epochs * dataset_size / batch_size
 
 

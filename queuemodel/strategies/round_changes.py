@@ -24,6 +24,7 @@ from ..collectives import (
 )
 from ..errors import ModelError
 from ..training.bandwidth import transfer_time
+from ..training.job import require_bandwidth
 from .fitted_rounds import FittedRounds
 from .group import Network
 from .schemes import SCHEMES, Buckets, Scheme, Slices
@@ -45,8 +46,8 @@ OWN = frozenset(
      "nodes_per_rack", "oversubscription"}
 )  # fmt: skip
 
-#: What must be > 0 and what must be a count; everything else has a check of its own.
-POSITIVE = ("bandwidth", "bucket_bytes", "inside_bandwidth", "oversubscription")
+#: What are links, what must be > 0 and what must be a count; everything else has a check of its own.
+LINKS, POSITIVE = ("bandwidth", "inside_bandwidth"), ("bucket_bytes", "oversubscription")
 COUNTS = {"batch_size": 2**62, "accumulation": 10_000, "ranks_per_node": 10_000, "nodes_per_rack": 1_000_000}
 
 
@@ -83,6 +84,8 @@ class RoundChanges:
             if name == "accelerator_speed":
                 speed = self.accelerator_speed * require_number(value, what, positive=True, largest=1e15)
                 checked[name] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
+            elif name in LINKS:
+                checked[name] = require_bandwidth(value, what, error=ModelError)
             elif name in POSITIVE:
                 checked[name] = require_number(value, what, positive=True, largest=1e15)
             elif name in COUNTS:

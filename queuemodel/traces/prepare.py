@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import require_choice, require_count, require_number
+from ..checks import require_choice, require_count
+from ..errors import ModelError
+from ..training.job import require_bandwidth
 from ..training.profile import Profile
 from .graph import pack
 from .kernel.state import Steps
-from .links import LARGEST_RATE, Links, at_bandwidth, estimate_links
+from .links import Links, at_bandwidth, estimate_links
 from .policies import POLICIES, Policy, ranks
 from .sharding import SHARDINGS, Sharding, shard
 
@@ -48,8 +50,7 @@ def prepare(
     )
     links = links or estimate_links(profile, errors=False)
     if bandwidth is not None:
-        what = "simulate: bandwidth"
-        require_number(bandwidth, what, unit="bytes per second", positive=True, largest=LARGEST_RATE)
+        require_bandwidth(bandwidth, "simulate: bandwidth", error=ModelError)
         links = at_bandwidth(links, profile, bandwidth)
     extra = (links.transmit.tensor_time * links.transmit.rate, links.receive.tensor_time * links.receive.rate)
     starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))

@@ -15,9 +15,10 @@ from ..errors import ModelError
 from .bandwidth import transfer_time
 from .demands import Demands, Servers, uneven_shards
 from .fitted import Fitted, Recorded
+from .job import require_bandwidth
 
-#: More servers, and bytes per second, than these are typing mistakes.
-MOST_SERVERS, MOST_BANDWIDTH = 1000, 1e15
+#: More servers than these are typing mistakes.
+MOST_SERVERS = 1000
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
@@ -50,7 +51,7 @@ class Changes:
         """These changes with others; factors of the accelerator's speed multiply, everything else replaces."""
         asked: dict[str, Any] = {}
         if bandwidth is not None:
-            asked["bandwidth"] = _positive(bandwidth, "bandwidth", unit="bytes per second", largest=MOST_BANDWIDTH)
+            asked["bandwidth"] = require_bandwidth(bandwidth, "what_if: bandwidth", error=ModelError)
         if batch_size is not None:
             asked["batch_size"] = require_count(batch_size, "what_if: batch_size", most=2**62)
         if accelerator_speed is not None:
@@ -156,8 +157,8 @@ def _dealt(tensor_bytes: tuple[int, ...], servers: int) -> tuple[float, ...]:
     return tuple(total / sum(totals) for total in totals)
 
 
-def _positive(value: Any, what: str, **limits: Any) -> float:
-    return require_number(value, f"what_if: {what}", positive=True, **limits)
+def _positive(value: Any, what: str) -> float:
+    return require_number(value, f"what_if: {what}", positive=True)
 
 
 def _all_positive(values: Iterable[float], what: str, *, most: int) -> tuple[float, ...]:

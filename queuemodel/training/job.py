@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..checks import require_choice, require_count, require_number
+from ..checks import MOST_EXAMPLES, require_choice, require_count, require_number
 from ..errors import DataError, ModelError, QueueModelError
 from .operations import MOST_BYTES, MOST_SERVERS
 
@@ -18,8 +18,6 @@ SHORTEST_STEP = 1e-6
 
 #: How many workers a job can have.
 MOST_WORKERS = 10_000
-
-MOST_EXAMPLES = 10**15
 
 #: TCP's algorithm in the hosts; cubic and Reno go by lost packets.
 CongestionControl = Literal["bbr", "cubic", "reno", "unknown"]
@@ -58,16 +56,14 @@ def require_network(
         )
 
 
-def require_bandwidth(bandwidth: Any) -> None:
-    """Refuse what is no link's bandwidth in bytes per second."""
-    require_number(
-        bandwidth, "bandwidth", positive=True, unit="bytes per second", largest=FASTEST_LINK, error=DataError
-    )
-    if bandwidth < SLOWEST_LINK:
-        raise DataError(
-            f"bandwidth must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; "
-            "10 Gbit/s, say, are 1.25e9"
+def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[QueueModelError] = DataError) -> float:
+    """Give a link's bandwidth in bytes per second back, or raise an ``error`` that names it."""
+    value = require_number(bandwidth, what, unit="bytes per second", positive=True, largest=FASTEST_LINK, error=error)
+    if value < SLOWEST_LINK:
+        raise error(
+            f"{what} must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; 10 Gbit/s, say, are 1.25e9"
         )
+    return value
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

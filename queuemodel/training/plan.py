@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import LARGEST, require_count, require_number
+from ..checks import LARGEST, MOST_EXAMPLES, require_count, require_number
 from ..errors import ModelError
 from ..results import Result
 from .curve import ThroughputCurve
-from .job import MOST_EXAMPLES
 
 #: From numbers of steps per second to the index of the answer.
 Rule = Callable[[np.ndarray], int | None]

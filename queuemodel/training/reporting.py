@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..checks import LARGEST, require_choice, require_count, require_number, require_share
+from ..checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
 from ..results import Result
-from .job import MOST_EXAMPLES
 from .recipe import MOST_WORKERS
 from .timeline import timeline
 

@@ -80,6 +80,8 @@ def test_epochs_instead_of_steps(tmp_path):
     path = tmp_path / "jobs.csv"
     path.write_text("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,2,1000,10,1:1 2:2\n")
     assert read_workload(path).jobs[0].steps == 200
+    path.write_text("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,1,3e12,4e6,1:1 2:2\n")  # tokens
+    assert read_workload(path).jobs[0].steps == 750_000
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,8 @@ def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
         ({"collective": 3}, "collective must be one of ring"),
         ({"workers": 3}, "workers is no change of all-reduce"),
         ({"latency": -1.0}, "latency"),
+        ({"bandwidth": 10}, "at least 1000 bytes per second"),
+        ({"ranks_per_node": 4, "inside_bandwidth": 100}, "inside_bandwidth must be at least 1000"),
         ({"oversubscription": 0.0, "nodes_per_rack": 3}, "oversubscription"),
     ],
 )

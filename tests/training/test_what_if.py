@@ -68,6 +68,7 @@ def test_batch_and_accelerator_change_the_computation():
     "change",
     [
         {"bandwidth": 0}, {"bandwidth": -1.0}, {"bandwidth": math.nan}, {"bandwidth": math.inf}, {"bandwidth": "fast"},
+        {"bandwidth": 10},  # Gbit/s were meant
         {"parameter_servers": 0}, {"parameter_servers": 1.5}, {"batch_size": 0}, {"batch_size": 2.5},
         {"accelerator_speed": 0}, {"worker_speeds": [1.0, -1.0]}, {"worker_speeds": 2.0}, {"worker_speeds": []},
         {"shards": [0, 1]}, {"shards": [1] * 1001}, {"worker_speeds": itertools.count(1)},

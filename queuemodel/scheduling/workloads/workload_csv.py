@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...checks import MOST_EXAMPLES
 from ...errors import DataError, ModelError, QueueModelError
 from ...files import write_atomically
 from ...rows import Row, read_rows
@@ -113,7 +114,7 @@ def _steps(row: Row) -> float:
         return row.number("steps", positive=True)
     if not all(row.given(part) for part in PASSES):
         raise DataError(f"{row.where}: a job needs work: give steps, or {', '.join(PASSES)}")
-    epochs, dataset, batch = (row.number(part, positive=True) for part in PASSES)
+    epochs, dataset, batch = (row.number(part, positive=True, largest=MOST_EXAMPLES) for part in PASSES)
     return training_steps(epochs, dataset, batch, row.where)
 
 
