@@ -19,7 +19,6 @@ from ..prediction import load
 from ..reporting import SUFFIXES
 from ..training import Profile
 from .options import (
-    BANDWIDTH,
     COUNT,
     COUNTS,
     DURATION,
@@ -32,6 +31,7 @@ from .options import (
     one_of,
 )
 from .output import Table, show, watched
+from .questions import MACHINES, ROUNDS, asked
 
 
 @click.command()
@@ -53,14 +53,17 @@ from .output import Table, show, watched
 @click.option("--target-loss", type=POSITIVE, show_default="98 % of the way to the least")
 @click.option("--steps", type=COUNT, help="Of each worker on --problem, at most.  [default: 1000]")
 @click.option("--seeds", type=COUNT, help="Runs of each strategy on --problem.  [default: 8]")
-@click.option("--bandwidth", type=BANDWIDTH, help="Another link, like 10Gbit/s.")
-@click.option("--accelerator-speed", type=POSITIVE, help="How many times as fast as the profiled one.")
+@MACHINES
+@ROUNDS
 @click.option("--deadline", type=DURATION, help="Like 90min: which strategy and number of workers to take for it.")
 @click.option("--chance", type=INNER_SHARE, help="To meet the deadline with; 0.5 unless given.")
-@click.option("--price-per-node-hour", type=POSITIVE, help="For costs, and which is the cheapest.")
+@click.option(
+    "--price", "--price-per-node-hour", "price_per_node_hour", type=POSITIVE, help="For costs, and the cheapest."
+)
 @click.option(
     "--plot", type=click.Path(dir_okay=False), help="Loss against time, or time against workers (.png, .svg, .pdf)."
 )
+@click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
 @format_option
 @REPORT
@@ -73,15 +76,15 @@ def compare(
     target_loss: float | None,
     steps: int | None,
     seeds: int | None,
-    bandwidth: float | None,
-    accelerator_speed: float | None,
     deadline: float | None,
     chance: float | None,
     price_per_node_hour: float | None,
     plot: str | None,
+    confidence: float,
     seed: int | None,
     output_format: str,
     report: str | None,
+    **machines: Any,
 ) -> None:
     """Compare ways of training by the time in which they reach a loss.
 
@@ -105,8 +108,7 @@ def compare(
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
-    given: dict[str, Any] = {"bandwidth": bandwidth, "accelerator_speed": accelerator_speed}
-    given |= {"steps": steps, "seeds": seeds, "seed": seed}
+    given = {"steps": steps, "seeds": seeds, "seed": seed, **machines}
     results = [
         compare_strategies(
             data,
@@ -116,8 +118,9 @@ def compare(
             problem=problem,
             convergence=law,
             price_per_node_hour=price_per_node_hour,
+            confidence=confidence,
             progress=watched(),
-            **{name: value for name, value in given.items() if value is not None},
+            **asked(given, count),
         )
         for count in workers
     ]

@@ -11,7 +11,7 @@ from ..checks import require_writable
 from ..errors import DataError
 from ..prediction import predict
 from .options import OneOf, format_option
-from .output import show, show_profile
+from .output import show, show_profile, watched
 
 #: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
 DEMOS = {
@@ -61,7 +61,7 @@ def demo(
     except Interrupted as interrupt:
         click.echo(f"queuemodel: {interrupt}", err=True)
         ctx.exit(interrupt.status)
-    curve = predict(profile, workers=range(1, 33))
+    curve = predict(profile, workers=range(1, 33), progress=watched())
     save_figure(curve.plot(), picture)
     if framework == "torch":
         save_figure(plot_round(next(one for one in profile.rounds if one.ranks > 1)), written[-1])

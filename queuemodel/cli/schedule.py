@@ -149,6 +149,7 @@ def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_fo
 @click.option("--replications", type=COUNT, default=5, show_default=True)
 @one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
 @cluster_options(restart_seconds="30")
+@click.option("--warmup", type=SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
@@ -163,6 +164,7 @@ def schedule_study(
     length: int,
     replications: int,
     arrivals: str,
+    warmup: float,
     seed: int,
     workers: int,
     backend: str | None,
@@ -192,6 +194,7 @@ def schedule_study(
         cluster=Cluster(nodes, **_given(machines)),
         replications=replications,
         seed=seed,
+        warmup=warmup,
         n_jobs=workers,
         backend=backend,
         progress=watched(),

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from queuemodel.cli import cli
-from queuemodel.data import copy_examples
+from queuemodel.comparison import compare
+from queuemodel.data import copy_examples, example_profile
 
 
 @pytest.fixture
@@ -58,6 +59,22 @@ def test_the_noise_in_the_profile_is_used_with_and_without_a_run(folder):
         for name in ("noisy.json", "ddp-alexnet-40.json")
     )
     assert known["steps_to_target"] > 1.05 * unknown["steps_to_target"]  # its noise scale is small: 250 examples
+
+
+def test_other_machines_and_networks_reach_the_comparison(folder):
+    rounds = ["--latency", "1ms", "--scheme", "horovod", "--ranks-per-node", 2, "--inside-bandwidth", "1GB/s"]
+    done = ask(folder / "ddp-alexnet-40.json", "--workers", "2,4", "--strategy", "sync", "--format", "json",
+               "--confidence", 0.5, *rounds)  # fmt: skip
+    told = json.loads(done.output)["comparisons"]
+    changes = {"latency": 1e-3, "scheme": "horovod", "ranks_per_node": 2, "inside_bandwidth": 1e9}
+    profile = example_profile("ddp-alexnet-40")
+    for one in told:
+        truth = compare(profile, workers=one["workers"], strategies=["sync"], confidence=0.5, **changes)
+        assert one == json.loads(truth.to_json())
+    done = ask(folder / "alexnet-60.json", "--strategy", "async-ps", "--worker-speeds", "1*2,0.5", "--workers", 3,
+               "--format", "json")  # fmt: skip
+    truth = compare(example_profile("alexnet-60"), workers=3, strategies=["async-ps"], worker_speeds=[1.0, 1.0, 0.5])
+    assert json.loads(done.output) == json.loads(truth.to_json())
 
 
 @pytest.mark.parametrize(
