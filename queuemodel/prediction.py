@@ -32,9 +32,6 @@ METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
 #: What-ifs that all-reduce has not.
 OF_SERVERS = {"parameter_servers", "shards", "worker_speeds", *ONLY_SIMULATED}
 
-#: How the simulation calls the strategies that it knows.
-SYNCHRONIZATIONS = {"sync-ps": "sync", "bounded-staleness": "bounded", "k-batch-async": "async"}
-
 
 def predict(
     data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
@@ -203,7 +200,6 @@ def _simulated(
     unknown = sorted(set(changes) - SIMULATED)
     obstacles = {
         UNTRACED: not any(step.operations for step in profile.steps),
-        "does not know such a strategy; use method 'mva'": half is not None and half.name not in SYNCHRONIZATIONS,
         f"cannot change {', '.join(unknown)}; use method 'mva'": bool(unknown),
         f"has no form {form!r}; use method 'mva'": form != "links",
         "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": (
@@ -217,10 +213,7 @@ def _simulated(
         return None
     from .traces.curve import trace_curve
 
-    if half:
-        number = {} if half.name == "k-batch-async" else {NUMBERS[half.name]: half.number}
-        changes = changes | number | {"synchronization": SYNCHRONIZATIONS[half.name]}
-    return trace_curve(profile, measured=measured, **asked, **changes)
+    return trace_curve(profile, measured=measured, **asked, **changes, **(half.simulated if half else {}))
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:

@@ -222,8 +222,11 @@ def test_strategies_keep_their_order_and_their_rounds():
 
 @pytest.mark.parametrize(
     ("strategy", "numbers"),
-    [("sync-ps", {}), ("sync-ps", {"backup_workers": 1}), ("bounded-staleness", {"staleness_bound": 2})],
-)
+    [
+        ("sync-ps", {}), ("sync-ps", {"backup_workers": 1}), ("bounded-staleness", {"staleness_bound": 2}),
+        ("k-sync", {"k": 2}), ("k-batch-sync", {"k": 4}), ("k-async", {"k": 3}),
+    ],
+)  # fmt: skip
 def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too(strategy, numbers):
     """Both methods agree where operations say no more than phases, and links are shared at once."""
     simulated = predict(traced(), workers=[3], strategy=strategy, buffer=0.0, **numbers)
@@ -231,7 +234,7 @@ def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too
     assert "trace" in simulated.method
     assert simulated.at(3) == pytest.approx(network.at(3), rel=0.15)
     assert simulated.synchronous == network.synchronous == (strategy == "sync-ps" and not numbers)
-    assert simulated.single == pytest.approx(network.single, rel=0.01)
+    assert simulated.single == pytest.approx(network.single, rel=0.02)
     np.testing.assert_array_equal(simulated.steps_per_round, network.steps_per_round)
 
 
@@ -246,10 +249,12 @@ def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too
         ({"strategy": "sync-ps", "backup_workers": -1}, "backup_workers must be"),
         ({"strategy": "sync-ps", "k": 2}, "k is a question for"),
         ({"k": 2}, "k is a question for"),
-        ({"strategy": "k-async", "k": 2, "method": "trace"}, "does not know such a strategy"),
         ({"strategy": "sync-ps", "latency": 1e-3}, "question for strategy 'all-reduce'"),
-        ({"strategy": "k-async", "k": 2, "buffer": 0.1}, "buffer is for the simulation only"),
-        ({"strategy": "k-async", "k": 2, "worker_speeds": [1.0, 0.5]}, "no rule covers unequal workers"),
+        ({"strategy": "k-async", "k": 2, "buffer": 0.1, "method": "mva"}, "buffer is for the simulation only"),
+        (
+            {"strategy": "k-async", "k": 2, "worker_speeds": [1.0, 0.5], "method": "mva"},
+            "no rule covers unequal workers",
+        ),
     ],
 )
 def test_strategies_that_make_no_sense_are_one_line(asked, match):

@@ -27,6 +27,16 @@ NUMBERS = {
     "k-batch-async": "k",
 }
 
+#: How the simulation of operations calls each, and its number.
+SIMULATED = {
+    "sync-ps": ("sync", "backup_workers"),
+    "bounded-staleness": ("bounded", "staleness_bound"),
+    "k-sync": ("first", "results"),
+    "k-batch-sync": ("batches", "results"),
+    "k-async": ("groups", "results"),
+    "k-batch-async": ("async", None),
+}
+
 #: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
 ASSUMED_SCV = 0.0025
 
@@ -85,6 +95,12 @@ class HalfSynchronous:
                 return KAsync(**about, k=number)
             case _:
                 return KBatchAsync(base, number)
+
+    @property
+    def simulated(self) -> dict[str, Any]:
+        """Arguments of `queuemodel.traces.simulate`."""
+        synchronization, number = SIMULATED[self.name]
+        return {"synchronization": synchronization} | ({number: self.number} if number else {})
 
     def require_workers(self, workers: list[int]) -> None:
         """Refuse numbers of workers that make no round."""

@@ -18,17 +18,6 @@ from .round_changes import OWN
 from .round_fit import fit_rounds
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 
-#: How the simulation of operations calls the strategies.
-SYNCHRONIZATIONS = {
-    "async-ps": "async",
-    "sync-ps": "sync",
-    "bounded-staleness": "bounded",
-    "k-sync": "first",
-    "k-batch-sync": "batches",
-    "k-async": "groups",
-    "k-batch-async": "async",
-}
-
 
 def simulate(
     profile: Profile,
@@ -97,14 +86,7 @@ def simulate(
     if strategy != "async-ps":
         half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
         half.require_workers([require_count(workers, "simulate: workers")])
-        number = half.number or 0
-        if strategy == "bounded-staleness":
-            settings["staleness_bound"] = number
-        elif strategy in ("k-sync", "k-batch-sync"):
-            settings["results"] = number
-        elif strategy != "k-batch-async":
-            settings["backup_workers"] = workers - number if strategy == "k-async" else number
+        settings |= half.simulated
     return simulate_operations(
-        profile, workers=workers, synchronization=SYNCHRONIZATIONS[strategy], steps=steps, seed=seed,  # type: ignore[arg-type]
-        confidence=confidence, progress=progress, **settings,
-    )  # fmt: skip
+        profile, workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress, **settings
+    )

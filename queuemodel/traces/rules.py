@@ -18,6 +18,8 @@ MODES = {
 }  # fmt: skip
 #: Those in which all begin together.
 BARRIERS = ("sync", "first", "batches")
+#: Those that wait for so many results.
+ROUNDS_OF = ("groups", "first", "batches")
 #: More results in a round than this take minutes.
 MOST_RESULTS = 10_000
 
@@ -48,11 +50,11 @@ def cluster_rules(
     require_choice(synchronization, "simulate: synchronization", MODES)
     require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
     require_count(staleness_bound, "simulate: staleness_bound", least=0)
-    if synchronization in ("first", "batches"):
-        require_count(results, "simulate: results", most=workers if synchronization == "first" else MOST_RESULTS)
+    if synchronization in ROUNDS_OF:
+        require_count(results, "simulate: results", most=MOST_RESULTS if synchronization == "batches" else workers)
     for name, value, where in (
-        ("backup_workers", backup_workers, ("sync", "groups")),
-        ("results", results, ("first", "batches")),
+        ("backup_workers", backup_workers, ("sync",)),
+        ("results", results, ROUNDS_OF),
         ("staleness_bound", staleness_bound, ("bounded",)),
     ):
         if value and synchronization not in where:

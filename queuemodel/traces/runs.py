@@ -106,7 +106,7 @@ def trace_runs(
     told = {name: settings.pop(name, None) for name in NETWORK}
     kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
     networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") in BARRIERS)]
-    settings_of = [settings if n > 1 else settings | {"backup_workers": 0} for n in counts]  # one has nobody to spare
+    settings_of = [_of_so_many(n, settings) for n in counts]
     tasks = [
         partial(
             simulate,
@@ -129,6 +129,15 @@ def trace_runs(
     done = dict(bar)
     flat = [done[i] for i in range(len(tasks))]
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
+
+
+def _of_so_many(workers: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of fewer workers than a strategy waits for, or can spare: one has nobody to wait for."""
+    if workers == 1 and settings.get("backup_workers"):
+        return settings | {"backup_workers": 0}
+    if settings.get("synchronization") in ("groups", "first"):
+        return settings | {"results": min(settings["results"], workers)}
+    return settings
 
 
 def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> Iterator[SimulatedRun]:

@@ -79,9 +79,9 @@ def simulate(
         use; TicTac's two orders.
     synchronization : {"async", "sync", "bounded", "groups", "first", "batches"}
         Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
-        updates of all but `backup_workers` gradients, whose workers wait for it while the others go on; rounds that
-        end with the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or
-        (in batches) as many as each makes until then, which fetches once.
+        updates of so many `results` of different workers, who wait for it while the others go on; rounds that end with
+        the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or (in batches)
+        as many as each makes until then, which fetches once.
     steps : int
         Of each worker on average; of a synchronous run, rounds.
     seed : int
@@ -98,9 +98,9 @@ def simulate(
     straggler_probability, straggler_slowdown : float
         A step's computations take `straggler_slowdown` times as long with this probability.
     backup_workers : int
-        A round ends without the slowest so many gradients, which are dropped; in groups, they count in the next one.
+        A round ends without the slowest so many gradients, which are dropped.
     results : int
-        In a round that ends with the first few, or in batches.
+        In an update, of groups, or a round, of first few or batches.
     staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).

@@ -45,7 +45,8 @@ def test_senseless_arguments_are_refused_by_name(name, value):
 
 
 @pytest.mark.parametrize(
-    ("synchronization", "results"), [("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)]
+    ("synchronization", "results"),
+    [("groups", 0), ("groups", 3), ("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)],
 )
 def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, results):
     with pytest.raises(qm.ModelError, match=r"simulate: results must be .*got"):

@@ -103,21 +103,21 @@ def test_bounded_staleness_lets_the_fast_worker_ahead_by_that_many_steps():
 def test_groups_are_updated_together_and_nobody_waits_for_the_next_one():
     # four workers that compute for .5 s: two updates of .3 s for two workers each fit into a cycle of .8 s, four do not
     profile = profile_of(serial(fetch=0.0, push=0.0, update=0.3))
-    for backup, throughput in ((0, 4 / 0.8), (2, 4 / 0.8), (3, 1 / 0.3)):
-        result = run(profile, 4, synchronization="groups", backup_workers=backup)
+    for results, throughput in ((4, 4 / 0.8), (2, 4 / 0.8), (1, 1 / 0.3)):
+        result = run(profile, 4, synchronization="groups", results=results)
         assert result.throughput == pytest.approx(throughput, rel=0.01)
         assert result.dropped_share == 0
     # a slow worker holds up a barrier, and groups of two only when it comes
     slow = {"synchronization": "groups", "slowdown": [1, 1, 8]}
     free = profile_of(serial(fetch=0.0, push=0.0))
-    assert run(free, 3, backup_workers=1, **slow).throughput == pytest.approx(2 / 0.5 + 1 / 4.0, rel=0.07)
-    assert run(free, 3, **slow).throughput == pytest.approx(3 / 4.0)
+    assert run(free, 3, results=2, **slow).throughput == pytest.approx(2 / 0.5 + 1 / 4.0, rel=0.07)
+    assert run(free, 3, results=3, **slow).throughput == pytest.approx(3 / 4.0)
 
 
-@pytest.mark.parametrize(("backup", "other"), [(0, "sync"), (2, "async")])
-def test_one_group_of_all_is_a_barrier_and_groups_of_one_are_asynchronous(backup, other):
+@pytest.mark.parametrize(("results", "other"), [(3, "sync"), (1, "async")])
+def test_one_group_of_all_is_a_barrier_and_groups_of_one_are_asynchronous(results, other):
     profile = profile_of(layers(), pause=0.1)
-    groups = run(profile, 3, synchronization="groups", backup_workers=backup, slowdown=[1, 1.3, 2])
+    groups = run(profile, 3, synchronization="groups", results=results, slowdown=[1, 1.3, 2])
     alike = run(profile, 3, synchronization=other, slowdown=[1, 1.3, 2])
     assert groups.throughput == pytest.approx(alike.throughput, rel=0.01)
 
