@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import Any
 
+from .checks import nearest, one_line
 from .errors import ModelError, QueueModelError
 from .extras import extra
+
+#: Names of those that people use; joblib may know more.
+ENGINES = ("dask", "loky", "multiprocessing", "ray", "threading")
 
 
 def run_tasks(
@@ -50,7 +54,8 @@ def run_tasks(
             except ValueError:
                 parallel = joblib.Parallel(n_jobs=jobs)
     except Exception as error:  # Ray has nothing narrower for a cluster that does not answer
-        raise ModelError(f"{what}: backend {backend!r} cannot be used: {' '.join(str(error).split())}") from None
+        hint = nearest(backend, ENGINES) if backend not in ENGINES else ""
+        raise ModelError(f"{what}: backend {backend!r} cannot be used: {one_line(error)}{hint}") from None
     try:
         yield from parallel(joblib.delayed(_numbered)(number, task) for number, task in enumerate(tasks))
     except BrokenExecutor:

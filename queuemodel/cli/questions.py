@@ -35,7 +35,13 @@ PROFILE = click.argument("profile", type=click.Path(dir_okay=False))
 
 #: How the job trains.
 STRATEGY = together(
-    one_of("--strategy", STRATEGIES, "How the job trains.", show_default="as the profile was recorded"),
+    one_of(
+        "--strategy",
+        STRATEGIES,
+        "How the job trains.",
+        {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"},
+        show_default="as the profile was recorded",
+    ),
     click.option("--k", type=COUNT, help="Results that a server waits for: k-sync and its relatives."),
     click.option("--backup-workers", type=COUNT_OR_NONE, help="Sync-ps: results of a round not waited for."),
     click.option("--staleness-bound", type=COUNT_OR_NONE, help="Bounded staleness: steps ahead of the last."),

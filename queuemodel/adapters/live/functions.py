@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ...checks import nearest
 from ...errors import DataError, ProfilingError
 
 
@@ -32,7 +33,7 @@ def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()
         model in built_in or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", model)
     ):
         others = f" or one of {', '.join(built_in)}" if built_in else ""
-        raise DataError(f"model: must be 'package.module:function'{others}, got {model!r}")
+        raise DataError(f"model: must be 'package.module:function'{others}, got {model!r}{nearest(model, built_in)}")
     return model
 
 
