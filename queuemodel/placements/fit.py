@@ -27,8 +27,13 @@ PRIOR = {
     "across": (0.0, 3.0),
     "inside": (np.log(0.1), 1.5),
     "sharing": (0.1, 0.15),  # 0.06 to 0.2 in those jobs
-    "growth": (0.3, 0.15),  # as wide as jobs differ
+    "growth": (0.34, 0.15),  # as wide as jobs differ
 }
+
+#: An all-reduce between two nodes of so many seconds grows half as fast with the nodes (assumed, likewise).
+LONG = 0.7
+
+ACROSS, GROWTH = PARAMETERS.index("across"), PARAMETERS.index("growth")
 
 #: Draws, out of how many proposed, and how much wider than the normal approximation these spread.
 DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
@@ -64,7 +69,7 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
                 f"fit_placements: {point.gpus} GPUs were measured with a batch of {point.batch_size}, one GPU with "
                 f"{alone.span}; measure one GPU with that batch too"
             )
-    mean, spread = np.array([PRIOR[name] for name in PARAMETERS]).T
+    mean, spread = np.array([PRIOR[name] for name in PARAMETERS]).T  # the growth is that of a short all-reduce
     mean = mean + np.log(alone.step_time.min()) * np.isin(PARAMETERS, ("across", "inside"))
     mode, draws, error = _posterior(many, alone, mean, spread)
     return PlacementModel(points, alone, mode, draws, spread, error)
@@ -88,7 +93,9 @@ def _posterior(
     def residuals(parameters: np.ndarray, error: float) -> np.ndarray:
         x = off(parameters) / error
         robust = np.sign(x) * np.sqrt(2.0 * (np.sqrt(1.0 + x**2) - 1.0))
-        return np.concatenate([robust, (parameters - mean) / spread], axis=-1)
+        expected = np.broadcast_to(mean, parameters.shape).copy()
+        expected[..., GROWTH] /= 1.0 + np.exp(parameters[..., ACROSS]) / LONG
+        return np.concatenate([robust, (parameters - expected) / spread], axis=-1)
 
     start, error = mean, ERROR
     for _ in range(2):
