@@ -94,7 +94,7 @@ def schedule(
     \b
     Examples:
       queuemodel schedule --workload jobs.csv --nodes 64 --policy fifo
-      queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced
+      queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced \\
         --mean-time-to-failure 30d --checkpoint-seconds 10min --plot nodes.png
     """
     require_writable(plot, suffixes=PICTURES)
