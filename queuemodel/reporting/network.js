@@ -153,7 +153,7 @@ function solveNetwork(recipe, settings) {
     bound_lower: workers.map((n) => n / (Z + n * total)),
     bound_upper: workers.map((n) => Math.min(n / (total + Z), busiest > 0 ? 1 / busiest : Infinity)),
     saturation_workers: busiest > 0 ? (total + Z) / busiest : Infinity,
-    bottleneck: names[D.flat().indexOf(busiest)],
+    bottleneck: busiest > 0 ? names[D.flat().indexOf(busiest)] : "",
     confidence: recipe.confidence,
     profiled_workers: changed ? 0 : servers.profiled_workers,
     measured: changed ? [] : servers.measured,

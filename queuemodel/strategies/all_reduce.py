@@ -14,6 +14,7 @@ from ..checks import require_share
 from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
+from ..training.bandwidth import contradiction
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.exploring import Explorer
 from ..training.job import Job
@@ -278,6 +279,8 @@ class AllReduceModel(Result):
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")
+        if wrong := contradiction(self.fitted.bandwidth, self.fitted.nominal):
+            notes.append(wrong)
         if self.fitted.ranks == 0:
             notes.append("no round was recorded: computation and links are those of steps on parameter servers")
         elif self.changes.oversubscription is None:

@@ -8,11 +8,15 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..units import readable_rate
 from .profile import Profile
 
 #: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
 #: TCP (with timestamps) and gRPC headers.
 LINK_EFFICIENCY = 0.95
+
+#: How many times as fast as its link a transfer may have been seen: busy times are some per cent off.
+FASTER = 1.5
 
 Seconds = TypeVar("Seconds", float, np.ndarray)
 
@@ -25,6 +29,14 @@ def nominal_bandwidth(profile: Profile) -> float | None:
     machines = {re.sub(r"^([^:]+|\[.*\]):\d+$", r"\1", host) for host in hosts}
     loopback = bool(hosts) and (all(host.startswith(LOOPBACK) for host in hosts) or len(machines) == 1 < len(hosts))
     return profile.cluster.bandwidth or (math.inf if loopback else None)
+
+
+def contradiction(rate: float, nominal: float | None) -> str:
+    """What to say of transfers (bytes per second) that were faster than the profile's links; empty for nothing."""
+    if nominal is None or rate <= FASTER * nominal:
+        return ""
+    seen, link = readable_rate(rate), readable_rate(nominal)
+    return f"transfers at {seen} were faster than the profile's links of {link}: is its bandwidth right?"
 
 
 def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandwidth: float) -> Seconds:

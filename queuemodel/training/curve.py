@@ -57,7 +57,7 @@ class ThroughputCurve(Result):
     saturation_workers : float
         Where the asymptotes cross; more workers than this mostly wait.
     bottleneck : str
-        The station that saturates first.
+        The station that saturates first; empty for none.
     profiled_workers : int
         Largest number of workers that was measured on such machines; beyond it the curve extrapolates, all of it
         where this is 0.

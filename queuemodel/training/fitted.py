@@ -114,7 +114,10 @@ def step_parameters(
         for field, name in NAMES.items()
     ]
     overlap = recorded.compute - float(demands.worker.mean())
-    note = f"step time less demands; {overlap:.3g} s of {recorded.compute:.3g} s computation overlap transfers"
+    what = f"{overlap:.3g} s of {recorded.compute:.3g} s computation overlap transfers"
+    if overlap < 0:
+        what = f"{-overlap:.3g} s more than the {recorded.compute:.3g} s of computation"
+    note = f"step time less demands; {what}"
     rows.append(parameter("worker time", "worker", origin="derived", identified=not few, note=note))
     for way, size, link in (("down", recorded.transferred[0], rows[0]), ("up", recorded.transferred[1], rows[1])):
         if size and link.value > 0:

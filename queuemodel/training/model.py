@@ -220,7 +220,7 @@ class TrainingModel(Result):
             bound_lower=bound_lower,
             bound_upper=bound_upper,
             saturation_workers=saturation,
-            bottleneck=self.servers.stations[int(D.argmax())],
+            bottleneck=self.servers.stations[int(D.argmax())] if D.any() else "",
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             prior_share=self._prior_share(drawn[at], counts),

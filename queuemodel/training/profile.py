@@ -80,6 +80,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise DataError(f"{where}: after must name operations before it in the list, got {operation.after!r}")
 
 
+class _Header(msgspec.Struct):
+    format: str = FORMAT
+    version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
+
+
 class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What two-node profiling yields: where, what, one record per step, and measured throughputs if there are any.
 
@@ -168,6 +176,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def from_json(cls, text: str | bytes, *, where: str = "profile JSON") -> Profile:
         """Parse the JSON form; ``where`` names the source in error messages."""
         try:
+            msgspec.json.decode(text, type=_Header)  # another kind of file, or a newer one, has other fields, too
             profile = msgspec.json.decode(text, type=cls)
             require_distinct_keys(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, DataError) as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import FitError
-from .bandwidth import nominal_bandwidth
+from .bandwidth import contradiction, nominal_bandwidth
 from .demands import FORMS, Demands, Form, Servers
 from .fitted import Fitted, Recorded
 from .flights import BUFFER, Flights
@@ -25,6 +25,7 @@ ONE_STEP_SPREAD = 0.1
 PHASES = ("fetch", "push", "update", "step_time")
 
 #: What one worker cannot show.
+ALONE = "one worker's steps cannot show what happens when several connections share a link"
 CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="needs two or more workers")
 
 
@@ -42,6 +43,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
+    nominal = nominal_bandwidth(profile)
+    notes = [ALONE, contradiction(float(_rate(profile, np.arange(len(steps)))), nominal)]
     rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights)
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
@@ -55,13 +58,13 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
             tensor_bytes=_tensor_bytes(profile),
-            bandwidth=nominal_bandwidth(profile),
+            bandwidth=nominal,
             steps=len(steps),
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",
         ),
         others=(CONTENTION,),
-        note="one worker's steps cannot show what happens when several connections share a link",
+        note="; ".join(filter(None, notes)),
     )
 
 

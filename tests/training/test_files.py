@@ -324,3 +324,13 @@ def test_bad_units_are_refused(parse, text):
 def test_quantities_that_overflow_are_refused(text):
     with pytest.raises(qm.DataError, match="must be 1e-15 to"):
         parse_bandwidth(text)
+
+
+def test_another_kind_of_file_is_told_by_its_format_and_a_newer_one_by_its_version(tmp_path):
+    file = tmp_path / "network.json"
+    file.write_text('{"format": "queuemodel-network", "version": 1, "name": "a", "stations": []}')
+    with pytest.raises(qm.DataError, match="format must be 'queuemodel-profile', got 'queuemodel-network'"):
+        qm.Profile.load(file)
+    file.write_text('{"version": 2, "machines": []}')
+    with pytest.raises(qm.DataError, match="a newer queuemodel may read it"):
+        qm.Profile.load(file)

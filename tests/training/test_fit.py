@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from jobs_by_hand import noisy, profile, step
 
 import queuemodel as qm
+from queuemodel.data import example_profile
+from queuemodel.prediction import predict
 from queuemodel.solvers import knee_throughput
 from queuemodel.training.model_error import profiled_error
 
@@ -317,3 +319,23 @@ def test_units_scale(fetch, compute, push, factor):
     np.testing.assert_allclose(
         scaled.throughput([1, 5, 20]).steps_per_second * factor, plain.steps_per_second, rtol=1e-9
     )
+
+
+def test_a_step_that_sends_nothing_has_no_bottleneck():
+    idle = profile([step(fetch=0.0, push=0.0, update=0.0, idle=0.3)] * 3)
+    model = qm.fit(idle)
+    curve = model.throughput([1, 8])
+    assert curve.bottleneck == ""
+    assert curve.steps_per_second == pytest.approx(np.array([1, 8]) / 0.8)
+    (worker,) = (one for one in model.parameters if one.name == "worker time")
+    assert "0.3 s more than the 0.5 s of computation" in worker.note
+
+
+@pytest.mark.parametrize(("bandwidth", "wrong"), [(2e5, True), (1e7, False), (9e6, False), (None, False)])
+def test_transfers_that_are_faster_than_their_links_are_told(bandwidth, wrong):
+    curve = qm.fit(profile(bandwidth=bandwidth)).throughput([1, 2])  # 2 MB in 0.2 s
+    assert ("faster than the profile's links" in curve.note) == wrong
+    ranks = example_profile("ddp-alexnet-40")
+    scale = bandwidth / 1e7 if bandwidth else 1.0
+    cluster = msgspec.structs.replace(ranks.cluster, bandwidth=scale * ranks.cluster.bandwidth)
+    assert ("faster than the profile's links" in predict(msgspec.structs.replace(ranks, cluster=cluster)).note) == wrong
