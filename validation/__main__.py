@@ -26,6 +26,7 @@ from .measuring import advice, section
 from .model_errors import errors_of
 from .pollux.placements import placements_section
 from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from .untold import untold, untold_section
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -89,7 +90,8 @@ def main() -> int:
             "mean-value analysis": [errors_of(c, kind) for c, kind in zip(mva, kinds, strict=False)],
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
-        sections = [intervals_section(groups, errors), section(advice(profiles))]
+        hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
+        sections = [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)

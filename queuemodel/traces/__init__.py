@@ -5,8 +5,9 @@ which tensor; policies: whom a connection serves first; graph: all of it packed 
 rules (rules), into the compiled loop (kernel). `simulate` is one run: its result keeps an estimate with an interval
 (statistics), what the stations were doing, and single steps for viewers (result, chrome). `trace_runs` (runs) repeats
 it for several numbers of workers, `trace_curve` (curve, bounds) makes a `ThroughputCurve` of that; `calibrate`
-(calibration) holds simulations of many networks (variants) against measured throughputs. figures draws a recorded step,
-late says what several servers' transfers in it waited for.
+(calibration) holds simulations of many networks (variants) against measured throughputs. Where the kind of network is
+not known, evidence weighs what it may be by what came late in the trace. figures draws a recorded step, late says how
+late its transfers were.
 """
 
 from .calibration import Calibration, calibrate

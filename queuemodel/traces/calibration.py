@@ -17,6 +17,7 @@ from ..training.parameters import Parameter
 from ..training.profile import Profile
 from ..training.throughputs import on_profiled_links
 from .contention import NETWORK, Contention, contentions
+from .evidence import weighed
 from .variants import Site, Variant, ensemble, variants
 
 #: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
@@ -160,10 +161,10 @@ def calibrate(
     """
     Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
 
-    Every kind of network of `contentions`, and each with other parameters (`variants`), is simulated where something
-    was measured and at ``workers``; throughputs weigh them by likelihood, and move what is left by the correlation of
-    errors (`queuemodel.training.ensemble`). The throughput of one worker sets the length of its step first: tracing
-    made the recorded ones longer.
+    Every kind of network of `contentions`, as likely as the trace makes it (`weighed`), and each with other parameters
+    (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
+    and move what is left by the correlation of errors (`queuemodel.training.ensemble`). The throughput of one worker
+    sets the length of its step first: tracing made the recorded ones longer.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def calibrate(
     told = {name: settings.pop(name, None) for name in NETWORK}
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers
-    kinds = contentions(profile, **told)
+    kinds = weighed(contentions(profile, **told), profile, links=manner.get("links"), **told)
     buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
     among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]
@@ -206,7 +207,7 @@ def calibrate(
     ]:
         _join(sites, _machines(servers, bandwidth, count), (n,))
     asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
-    thought = ensemble(profile, sites, among, told=told, **manner)
+    thought = ensemble(profile, sites, kinds, among, told=told, **manner)
     found = Calibration(
         kinds, tuple(among), tuple(sites), asked, servers, networks=thought.logs[0], before=thought, after=thought
     )

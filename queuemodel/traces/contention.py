@@ -27,16 +27,21 @@ WINDOW_KEPT = {"cubic": 0.7, "reno": 0.5}
 #: What most hosts use where nobody says: Linux, unless told otherwise.
 USUAL = "cubic"
 
+#: How likely control by losses is where nobody knows (assumed): twice as likely as BBR.
+USUAL_SHARE = 2 / 3
+
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """One kind of network: its name (empty: given by numbers), the arguments of `simulate`, what is assumed."""
+    """One kind of network: its name (empty: given by numbers), the arguments of `simulate`, what is assumed, and how
+    likely it is."""
 
     name: str
     loaded_trip: float
     unfairness: float
     note: str = ""
     window_kept: float = 0.0
+    share: float = 1.0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -107,5 +112,5 @@ def contentions(
         "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
         "(--congestion-control) to narrow them"
     )
-    usual = Contention("loss-based", trip, spread, note, kept if trip else 0.0)
-    return usual, Contention("bbr", trip, beside if trip else spread)
+    usual = Contention("loss-based", trip, spread, note, kept if trip else 0.0, share=USUAL_SHARE)
+    return usual, Contention("bbr", trip, beside if trip else spread, share=1 - USUAL_SHARE)

@@ -54,7 +54,7 @@ class Site:
 
 
 def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> list[Variant]:
-    """Networks that may be, the likeliest first; a kind is half as likely as the one before.
+    """Networks that may be, the likeliest kind first.
 
     Where numbers are given instead of kinds (``fixed``) they are taken as they are.
     """
@@ -64,15 +64,15 @@ def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> 
         others += (
             [] if fixed else [{"trip": factor} for factor in (TOLD if buffer_told else UNTOLD) if kind.loaded_trip]
         )
-        weight = 0.5**number
-        found.append(Variant(number, weight * (1 - FACTOR_SHARE * len(others))))
-        found += [Variant(number, weight * FACTOR_SHARE, **factor) for factor in others]
+        found.append(Variant(number, kind.share * (1 - FACTOR_SHARE * len(others))))
+        found += [Variant(number, kind.share * FACTOR_SHARE, **factor) for factor in others]
     return found
 
 
 def ensemble(
     profile: Profile,
     sites: Sequence[Site],
+    kinds: Sequence[Contention],
     among: Sequence[Variant],
     *,
     told: dict[str, Any],
@@ -89,8 +89,10 @@ def ensemble(
     with more workers as far as the step still decides.
     """
     logs, noise, sampled, errors = [], [], [], []
+    names = [kind.name for kind in kinds]
     for site in sites:
-        kinds = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
+        there = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
+        there = tuple(sorted(there, key=lambda kind: names.index(kind.name) if kind.name in names else 0))
         own = [
             trace_runs(
                 profile,
@@ -99,7 +101,7 @@ def ensemble(
                 seed=seed,
                 **{"steps": STEPS} | settings | site.settings | network.settings,
             )
-            for network in (variant.of(kinds) for variant in among)
+            for network in (variant.of(there) for variant in among)
         ]
         logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
         noise += [np.hypot(LEAST_NOISE, window_spread(runs)) for runs in own[0]]

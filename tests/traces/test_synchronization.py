@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, graphs, profile_of, serial
-from hypothesis import given
+from by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import gamma
 
+from queuemodel.compiled import ready
 from queuemodel.strategies import HalfSynchronous
 from queuemodel.traces import simulate
+from queuemodel.traces.kernel.state import DONE, new_state
+from queuemodel.traces.prepare import prepare
+from queuemodel.traces.rules import MODES, ROUNDS_OF, cluster_rules
 from queuemodel.training import Operation
 from queuemodel.training.rules import ClosedNetwork
 
@@ -192,3 +196,31 @@ def test_rounds_take_as_long_as_order_statistics_say(strategy, mode, k, transfer
     assert low <= truth <= high
     assert stated or not low <= 1.02 * truth <= high  # the control: what is 2 % wrong is noticed
     assert stated or not low <= 0.98 * truth <= high
+
+
+@settings(max_examples=15, deadline=None)
+@given(operations=graphs(), mode=st.sampled_from(sorted(MODES)), workers=st.integers(2, 4))
+def test_who_sends_nothing_has_nothing_left_to_send(operations, mode, workers):
+    packed = prepare(profile_of(operations, servers=2), links=LINKS)
+    rules = cluster_rules(
+        workers=workers,
+        policy="multiplexed",
+        synchronization=mode,
+        results=workers - 1 if mode in ROUNDS_OF else 0,
+        backup_workers=0,
+        staleness_bound=0,
+        slowdown=None,
+        straggler_probability=0.0,
+        straggler_slowdown=1.0,
+        loaded_trip=0.02,
+        unfairness=0.0,
+        window_kept=0.7,
+    )
+    state = new_state(packed.steps, links=np.full((2, 2 + workers), RATE), starts=np.zeros(workers), rules=rules)
+    loop = ready("queuemodel.traces.kernel.loop", "run")
+    for _ in range(20):
+        loop(packed.steps, state, rules, np.random.default_rng(1), 10**9, 37)
+        idle = (state.serving < 0) & (state.queued == 0)
+        assert state.backlog[idle] == pytest.approx(0.0, abs=1e-3)
+        assert (state.backlog > -1e-3).all()
+    assert state.count[DONE] > 0

@@ -12,9 +12,11 @@ pytest.importorskip("tensorflow", reason="reading the testbed's traces needs Ten
 from queuemodel.adapters.tensorflow import read_traces
 from queuemodel.traces import estimate_links, late_arrivals, simulate
 from queuemodel.traces.curve import trace_throughput
+from queuemodel.traces.evidence import NEGLIGIBLE
 from queuemodel.training.model_error import REGIONS, model_error, profiled_error
 from validation.model_errors import calibrated, errors_of, leave_kind_out
 from validation.series import compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from validation.untold import hidden, likelihood_ratio
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,21 @@ def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles):
     assert wrong.error > right.error
     assert unknown.coverage == 1.0
     np.testing.assert_array_equal(unknown.predicted, right.predicted)
+
+
+def test_what_came_late_tells_bbr_from_control_by_losses_and_never_excludes_what_was_there(profiles, others):
+    logs, late = [], []
+    for _, profile in [*profiles, *others]:
+        ratio = likelihood_ratio(hidden(profile))
+        bbr = profile.cluster.congestion_control == "bbr"
+        logs.append(np.log(ratio) * (1 if bbr else -1))
+        late.append((late_arrivals(profile) > 0.1).sum())
+        assert ratio > 10 or late[-1] < 3
+        if late[-1]:
+            assert bbr
+    assert np.mean(logs) > 0.3
+    assert min(logs) > np.log(2 * NEGLIGIBLE)  # BBR counts against two to one
+    assert sum(n > 0 for n in late) >= 4, "else nothing was told"
 
 
 def told(profile, name):

@@ -61,6 +61,7 @@ def give_up(steps, s, rules, now, d, w, k):
         i = s.queue_op[queue + n]
         sent += steps.size[base + i] - s.left[w, i]
     s.queued[d, w, k] = 0
+    s.backlog[d, w, k] = 0.0
     i = s.serving[d, w, k]
     if i >= 0:
         rest = s.chunk_left[d, w, k] - s.rate[d, w, k] * (now - s.since[d, w, k])

@@ -1,0 +1,83 @@
+"""Simulations that are not told TCP's congestion control: what the trace shows of it, and what that is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from queuemodel import Profile
+from queuemodel.traces.contention import contentions
+from queuemodel.traces.evidence import weighed
+
+from .series import Comparison, compare_testbed
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A series, which kind of control it has, how much likelier its trace makes that, and what is predicted."""
+
+    bbr: bool
+    late: int
+    ratio: float
+    comparison: Comparison
+
+
+def hidden(profile: Profile) -> Profile:
+    """The profile of somebody who does not know the congestion control."""
+    cluster = msgspec.structs.replace(profile.cluster, congestion_control="unknown")
+    return msgspec.structs.replace(profile, cluster=cluster)
+
+
+def likelihood_ratio(profile: Profile) -> float:
+    """By how much what a hidden profile's trace shows is likelier under BBR than under control by losses."""
+    before = {kind.name: kind.share for kind in contentions(profile)}
+    after = {kind.name: kind.share for kind in weighed(contentions(profile), profile)}
+    return after["bbr"] / after["loss-based"] * before["loss-based"] / before["bbr"]
+
+
+def untold(folder: Path, profile: Profile) -> Untold:
+    """Predict a series of the testbed by the simulation, with the congestion control hidden."""
+    from queuemodel.traces import late_arrivals
+
+    unknown = hidden(profile)
+    bbr = profile.cluster.congestion_control == "bbr"
+    late = int((late_arrivals(profile) > 0.1).sum())
+    return Untold(bbr, late, likelihood_ratio(unknown), compare_testbed(folder, unknown, "trace"))
+
+
+SECTION = """## Congestion control not told
+
+The simulations of the testbed's series again, with TCP's congestion control hidden (buffers are known). What came late
+in the trace weighs the kinds; *likelier* is how much likelier that is under the kind that was there than under the
+other one.
+
+| series | was | late phases | likelier | errors | mean absolute error | covered | mean width |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def untold_section(found: Sequence[Untold]) -> str:
+    """Markdown: a row per series, and one for all."""
+    lines, widths = [], []
+    for one in found:
+        c, ratio = one.comparison, one.ratio if one.bbr else 1 / one.ratio
+        at = np.searchsorted(c.curve.workers, c.workers)
+        widths.append(float(((c.curve.upper[at] - c.curve.lower[at]) / c.predicted).mean()))
+        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.workers, c.errors, strict=True))
+        was = "BBR" if one.bbr else "loss-based"
+        lines.append(
+            f"| {c.name} | {was} | {one.late} | {ratio:.2g} | {errors} | {100 * c.error:.1f} % | {c.coverage:.0%} | "
+            f"{widths[-1]:.0%} |"
+        )
+    ratios = [math.log(one.ratio if one.bbr else 1 / one.ratio) for one in found]
+    error, covered = (np.mean([getattr(one.comparison, name) for one in found]) for name in ("error", "coverage"))
+    lines.append(
+        f"| **all** | | | {math.exp(np.mean(ratios)):.2g} | | **{100 * error:.1f} %** | {covered:.0%} | "
+        f"{np.mean(widths):.0%} |"
+    )
+    return SECTION + "\n".join(lines) + "\n"
