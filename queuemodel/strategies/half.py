@@ -78,7 +78,7 @@ class HalfSynchronous:
         if isinstance(base, UnequalWorkers) and self.name != "k-batch-async":
             raise ModelError(
                 f"worker_speeds: no rule covers unequal workers with strategy {self.name!r}; ask for 'k-batch-async', "
-                "or simulate recorded operations (sync-ps and bounded-staleness)"
+                "or simulate recorded operations"
             )
         about: dict[str, Any] = {"base": base, "servers": servers, "scv": self.scv}
         number = self.number or 0
