@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -58,6 +59,8 @@ def import_trace(
         _refuse(servers, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **of_ranks)
     else:
+        if below := [str(path) for path in sorted(Path(folders[0]).glob("*/")) if pytorch.is_trace(path)]:
+            raise DataError(f"{folders[0]}: PyTorch's traces stand below it; give each run's folder: {' '.join(below)}")
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     show_profile(profile, output_format)

@@ -90,6 +90,7 @@ def test_what_a_run_lacks_is_said(tmp_path):
     refused([MLP / "trace_n2", TINY / "trace_n2"], "another number of ranks", parameter_bytes=MLP_BYTES + 8)
     refused([TINY / "trace_n1"], "no all-reduce among two ranks", parameter_bytes=1000)
     refused([tmp_path / "no"], "no such folder")
+    refused([TINY], "got 3 of 2; give each run a folder of its own")
     refused([DATA / "alexnet-60" / "trace"], "RunMetadata are one folder")
     refused([DATA / "xplane-1ps"], "no step is marked in it")
     shutil.copy(MLP / "trace_n2" / "rank1.xplane.pb.gz", tmp_path)

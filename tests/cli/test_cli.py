@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,6 +249,8 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     empty.mkdir()
     refused(run("import-trace", empty, "--batch-size", 1, "-o", target), "empty")
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
+    job = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40"
+    refused(run("import-trace", job, "--batch-size", 1, "-o", target), "ddp-alexnet-40/trace_n1 ", "trace_n2")
     refused(run("import-trace", empty, "--batch-size", 1, "-o", tmp_path / "no" / "p.json"), "there is no folder")
     assert target.read_text() == "earlier"
     table = tmp_path / "p.csv"

@@ -104,7 +104,8 @@ def _read_run(folder: Path, parameter_bytes: int | None, progress: bool) -> list
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
         known = "more" if alone else str(ranks)
-        raise DataError(f"{folder}: a file of each rank is needed, got {len(recordings)} of {known}")
+        several = "; give each run a folder of its own" if len(recordings) > ranks else ""
+        raise DataError(f"{folder}: a file of each rank is needed, got {len(recordings)} of {known}{several}")
     sizes = _sizes(recordings, parameter_bytes, folder) if ranks > 1 else {}
     traces = [
         RankTrace(str(one.path), rank, ranks, "ring", [_round(step, rank, ranks, sizes) for step in one.steps])
