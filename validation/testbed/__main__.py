@@ -14,6 +14,7 @@ from rich.table import Table
 from .accidents import count, together
 from .measure import measure
 from .network import only_one, remove_leftovers, why_not
+from .rings import rings
 from .rounds.measure import measure as measure_rounds
 from .takeover import describe, takeover
 from .workload import RANKS, TestbedError, read_workload
@@ -45,6 +46,13 @@ def main(argv: list[str] | None = None) -> int:
     rounds.add_argument("--buffer-ms", type=float, nargs="+", default=[12.0], help="a packet's wait (default 12)")
     rounds.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8], help="flows at once (default 2 4 8)")
     rounds.add_argument("--tcp", default="bbr", help="congestion control (default bbr)")
+    ring = verbs.add_parser("rings", help="what all-reduces of one message at a time take on TCP; needs root")
+    ring.add_argument("--mbit", type=float, default=60.0, help="rate of every link (default 60)")
+    ring.add_argument("--buffer-ms", type=float, default=12.0, help="a packet's wait (default 12)")
+    ring.add_argument("--tcp", default="bbr", help="congestion control (default bbr)")
+    ring.add_argument("--ranks", type=int, nargs="+", default=[2, 3, 4, 6, 8])
+    ring.add_argument("--pack-bytes", type=int, default=540_000, help="of each message (default 540000)")
+    ring.add_argument("--packs", type=int, default=6, help="one after the other between two pauses (default 6)")
     verbs.add_parser("clean", help="remove what a killed run left behind")
     verbs.add_parser("check", help="say whether this machine can run the testbed")
     options = parser.parse_args(argv)
@@ -57,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
             _takeover(options, console)
         elif options.verb == "accidents":
             _accidents(options)
+        elif options.verb == "rings":
+            _rings(options)
         else:
             if problem := why_not():
                 raise TestbedError(problem)
@@ -158,6 +168,16 @@ def _accidents(options: argparse.Namespace) -> None:
             for way in ("fetch", "push"):
                 row = {"mbit": options.mbit, "workers": workers, "way": way}
                 print(json.dumps(network | row | count([one for one in rounds if one.way == way])), flush=True)
+
+
+def _rings(options: argparse.Namespace) -> None:
+    if problem := why_not():
+        raise TestbedError(problem)
+    network = {"congestion_control": options.tcp, "buffer_ms": options.buffer_ms}
+    packs = {"pack_bytes": options.pack_bytes, "packs": options.packs}
+    for ranks in options.ranks:
+        row = rings(options.mbit, ranks=ranks, **network, **packs)
+        print(json.dumps({"mbit": options.mbit, **network, **packs, "ranks": ranks} | row), flush=True)
 
 
 if __name__ == "__main__":

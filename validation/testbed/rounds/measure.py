@@ -23,7 +23,7 @@ from .lesson import STRATEGIES, Lesson, lesson_of
 START_LIMIT = 180.0  # seconds for all processes to start and to meet
 FIRST, LEAST = 5, 24  # rounds that tell how long one is, and that are measured at least
 UNCOUNTED = 8  # one in so many measured rounds comes first and is not counted
-TRACED = (1, 2)  # ranks
+TRACED = (1, 2, 3)  # ranks
 
 
 def measure(
@@ -48,7 +48,7 @@ def measure(
     seconds : float
         Length of each run, 24 rounds at least. The first eighth is not counted.
     trace_rounds : int
-        Rounds that all ranks trace after the runs of one and two.
+        Rounds that all ranks trace after the runs of one, two and three.
     priority : int
         Niceness of the processes.
     seed : int
