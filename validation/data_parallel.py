@@ -1,4 +1,4 @@
-"""Data-parallel series: rounds per second of many ranks from the traces of one and two."""
+"""Data-parallel series: rounds per second of many ranks from the traces of few."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GIVEN, OURS = Path(__file__).parent.parent / "tests" / "data" / "ddp", Path(__fi
 
 
 def read_ranks(folder: Path) -> Profile:
-    """The profile of a recorded series, from its traces of one rank and of two."""
+    """The profile of a recorded series, from its traces: of one rank and of two, of some series of three besides."""
     job = json.loads((folder / "job.json").read_text())
-    runs = [folder / "trace_n1", folder / "trace_n2"]
+    runs = sorted(folder.glob("trace_n*"))
     if job["framework"].startswith("tensorflow"):
         return tensorflow.read_mirrored(runs, batch_size=1, parameter_bytes=job["parameter_bytes"])
     return pytorch.read_traces(runs, batch_size=1)
@@ -30,10 +30,12 @@ def compare_data_parallel() -> list[Comparison]:
     """Each recorded series, judged on more ranks than were traced."""
     found = []
     for folder in sorted(path.parent for place in (GIVEN, OURS) for path in place.glob("*/measured.json")):
-        points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > 2]
+        profile = read_ranks(folder)
+        recorded = profile.cluster.workers
+        points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > recorded]
         workers = np.array([one["workers"] for one in points])
         measured = workers * np.array([one["group_steps_per_s"] for one in points])
-        curve = predict(read_ranks(folder), workers=workers.tolist())
+        curve = predict(profile, workers=workers.tolist())
         name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
         found.append(Comparison("data-parallel", name, "all-reduce", workers, measured, curve))
     return found

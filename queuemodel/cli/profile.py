@@ -106,7 +106,7 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
         ranks, plain = untraced.workers, untraced.workers / untraced.steps_per_second
         times = [one.round_time for one in profile.rounds if one.ranks == ranks] or profile.values("step_time")
         step = "a step" if ranks == 1 else f"a step of {ranks} ranks"
-        yield f"\nwithout tracing {step} takes {plain:.4g} s; tracing makes it {mean(times) / plain - 1:+.0%} longer"
+        yield f"\nwithout tracing {step} takes {plain:.4g} s; with tracing {mean(times) / plain:.2f} times as long"
     if scale := profile.noise_scale():
         yield f"\ngradient noise scale {scale}"
     elif profile.rounds and noise:

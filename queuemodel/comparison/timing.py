@@ -174,7 +174,8 @@ class Timing:
         """
         model, n, compressor = self.rounds, self.workers, getattr(strategy, "compressor", None)
         byte = self.sizing(strategy) * self.scale / 8
-        link = Link(model.network.bandwidth, latency=model.network.latency)
+        bandwidth, latency = model.among(n)
+        link = Link(bandwidth, latency=latency)
         reduced = partial(model.collective.time, nodes=n, link=link)
         if isinstance(strategy, SynchronousSGD):
             return lambda up, down: np.full(up.shape, self.overlapped)

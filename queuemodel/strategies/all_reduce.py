@@ -29,9 +29,10 @@ from .schemes import Buckets, Scheme
 #: that for what two nodes do not show of a network; and of tracing, at those ranks (0.8 %).
 MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
 
-#: The same where several messages go one after the other: each waits for its slowest link, the more so the fewer its
-#: bytes. Between what two kinds of TCP gave with TensorFlow's packs, 6 % under cubic and 17 % under BBR; chosen after.
-IN_TURN_ERROR = 0.12
+#: The same where one message is under way at a time: links pause between its steps, and what TCP makes of that depends
+#: on their length, hence on the number of ranks. Root mean square of 18 predictions of TensorFlow's rings from two
+#: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
+IN_TURN_ERROR = 0.13
 
 #: Relative error of computation known from one round only (assumed).
 ONE_ROUND = 0.05
@@ -74,8 +75,12 @@ class AllReduceModel(Result):
 
     @cached_property
     def network(self) -> Network:
-        """What a node's link carries."""
-        return self.changes.network(self.fitted)
+        """What a node's link carries among the most recorded ranks, and more."""
+        return self.among(self.fitted.ranks)
+
+    def among(self, ranks: int) -> Network:
+        """What a node's link carries among so many ranks."""
+        return self.changes.network(self.fitted, ranks)
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -139,7 +144,7 @@ class AllReduceModel(Result):
         T, network, latency, stragglers, wire, messages = parts
         beyond = (every > fitted.ranks) | self.changes.other_machines(fitted)
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
-        error = np.where((every > 2) & self._in_turn, IN_TURN_ERROR, error)
+        error = np.where((every > max(2, fitted.ranks)) & self._in_turn, IN_TURN_ERROR, error)
         X = k * every / T
         added = np.stack([network, latency, stragglers], axis=-1)
         busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
@@ -176,10 +181,8 @@ class AllReduceModel(Result):
 
     @property
     def _in_turn(self) -> bool:
-        """Whether several messages of a round go one after the other."""
-        if not isinstance(self.scheme, Buckets) or (self.scheme.at_once or 1) > 1:
-            return False
-        return len(self.scheme.units(self.changes.pieces(self.fitted)[0])) > 1
+        """Whether one message is under way at a time."""
+        return isinstance(self.scheme, Buckets) and (self.scheme.at_once or 1) == 1
 
     @property
     def _algorithm(self) -> str:
@@ -205,9 +208,9 @@ class AllReduceModel(Result):
             if n == 1:
                 found.append(Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0))
             else:
-                found.append(group.parts(self.network, compute))
+                found.append(group.parts(self.among(n), compute))
             if n in sure:
-                errors.append(group.spread(self.network, fitted.covariance, self._sampling(found[-1], compute)))
+                errors.append(group.spread(self.among(n), fitted.covariance, self._sampling(found[-1], compute)))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high
 
@@ -275,7 +278,7 @@ class AllReduceModel(Result):
         if len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
         if self._in_turn:
-            notes.append("messages go one after the other: of more nodes, each may wait for its slowest link")
+            notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

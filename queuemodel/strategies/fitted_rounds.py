@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class FittedRounds:
     at_once : int
         Most all-reduces that were under way together.
     bandwidth, latency : float
-        Bytes per second that a node's link carried, and seconds per message.
+        Bytes per second that a node's link carried among the most recorded ranks, and seconds per message.
     covariance : ndarray, shape (2, 2)
         Of the logarithms of the two.
     latency_known : bool
@@ -41,6 +42,8 @@ class FittedRounds:
         Most ranks in a recorded round.
     paces : tuple of float
         How many times as long each recorded rank computes as the typical one; empty where all are alike.
+    fewer : dict
+        Bandwidth and latency that groups of fewer ranks showed, by their number.
     """
 
     job: Job
@@ -58,3 +61,12 @@ class FittedRounds:
     nominal: float | None
     ranks: int
     paces: tuple[float, ...] = ()
+    fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+    def carried(self, ranks: int) -> tuple[float, float]:
+        """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
+
+        How well messages fill a link depends on how many ranks wait for each other, so that each number tells its own.
+        """
+        recorded = [n for n in self.fewer if n <= ranks]
+        return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)

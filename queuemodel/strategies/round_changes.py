@@ -121,12 +121,13 @@ class RoundChanges:
         """How much longer computation takes than when profiled."""
         return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 
-    def network(self, fitted: FittedRounds) -> Network:
-        """What a node's link carries."""
-        latency = fitted.latency if self.latency is None else self.latency
+    def network(self, fitted: FittedRounds, ranks: int) -> Network:
+        """What a node's link carries among so many ranks."""
+        carried, latency = fitted.carried(ranks)
+        latency = latency if self.latency is None else self.latency
         if self.bandwidth is None or self.bandwidth == fitted.nominal:
-            return Network(fitted.bandwidth, latency)
-        seconds = np.array(1.0 / fitted.bandwidth)
+            return Network(carried, latency)
+        seconds = np.array(1.0 / carried)
         byte = float(transfer_time(seconds, 1.0, nominal=fitted.nominal, bandwidth=self.bandwidth))
         return Network(1.0 / byte, latency)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,10 +19,11 @@ from .untraced import without_tracing
 def fit_rounds(profile: Profile) -> FittedRounds:
     """Fit the recorded rounds of a data-parallel job.
 
-    Computation and its spread come from each rank's record. What the network carries comes from the ends of the group's
-    rounds, by maximum a posteriori (normal approximation) under the ring's time; two nodes hardly tell latency from
-    bandwidth, so that an assumed latency with a wide spread helps out. Where the profile has the throughput of untraced
-    rounds, of one rank or of the most that are recorded, the times are corrected by it.
+    Computation and its spread come from the records of the fewest ranks that reduce. What the network carries comes
+    from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
+    recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
+    wide spread helps out. Where the profile has the throughput of untraced rounds, of one rank or of the most that are
+    recorded, the times are corrected by it.
 
     Raises
     ------
@@ -34,22 +36,23 @@ def fit_rounds(profile: Profile) -> FittedRounds:
             "strategy all-reduce needs recorded rounds of two nodes or more; import the traces of two nodes besides: "
             "queuemodel import-trace trace_n1 trace_n2"
         )
-    grouped = [one for one in profile.rounds if one.ranks == most and one.buckets]
-    sizes = {tuple(bucket.bytes for bucket in one.buckets) for one in grouped}
-    if len(sizes) > 1:  # the first rounds, before the buckets are made anew in the order of arrival
-        common = max(sizes, key=lambda size: sum(tuple(b.bytes for b in one.buckets) == size for one in grouped))
-        grouped = [one for one in grouped if tuple(b.bytes for b in one.buckets) == common]
-    bucket_bytes = np.array([bucket.bytes for bucket in grouped[0].buckets], dtype=float)
-    groups = [group for group in _by_number(grouped).values() if len(group) == most]
-    if not groups:
+    alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
+    networks = {}
+    at_once = max((at_once_in(one) for one in alike[most]), default=1)
+    for n, found in alike.items():
+        if groups := [group for group in _by_number(found).values() if len(group) == n]:
+            slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
+            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once)
+    if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
-    slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
-    at_once = max(at_once_in(one) for one in grouped)
-    bandwidth, latency, covariance = fit_network(slowest, ends, bucket_bytes, most, at_once)
-    alone = [one.round_time for one in profile.rounds if one.ranks == 1] or [one.computed for one in grouped]
+    grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
+    bandwidth, latency, covariance = networks.pop(most)
+    # among the fewest ranks buckets wait least for each other, which some recordings take for not being ready
+    own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))
+    alone = [one.round_time for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
     unequal = paces(grouped, most)
-    typical = np.array([1 / _pace(one, unequal) for one in grouped])
-    recorded = [one for one in grouped if one.gradients]
+    typical = np.array([1 / _pace(one, unequal) for one in own])
+    recorded = [one for one in own if one.gradients]
     gradients = (
         np.array([g.bytes for g in recorded[0].gradients] if recorded else [], dtype=float),
         np.mean([[g.ready / _pace(one, unequal) for g in one.gradients] for one in recorded], axis=0)
@@ -58,8 +61,8 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     )
     fitted = FittedRounds(
         job=profile.job,
-        ready=np.array([[bucket.ready for bucket in one.buckets] for one in grouped]) * typical[:, None],
-        computed=np.array([one.computed for one in grouped]) * typical,
+        ready=np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None],
+        computed=np.array([one.computed for one in own]) * typical,
         tail=float(np.mean([max(0.0, one.round_time - max(one.computed, _end(one))) for one in grouped])),
         alone=float(np.mean(alone)),
         bucket_bytes=bucket_bytes,
@@ -72,9 +75,22 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         nominal=profile.cluster.bandwidth,
         ranks=most,
         paces=unequal,
+        fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
     )
     untraced = {point.workers: point.workers / point.steps_per_second for point in profile.throughputs}
     return without_tracing(fitted, profile.rounds, untraced)
+
+
+def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
+    """Rounds of so many ranks with the same buckets: the first are before these are made anew, in order of arrival."""
+    grouped = [one for one in rounds if one.ranks == ranks and one.buckets]
+    sizes = Counter(tuple(bucket.bytes for bucket in one.buckets) for one in grouped)
+    common = max(sizes, key=sizes.__getitem__, default=())
+    return [one for one in grouped if tuple(bucket.bytes for bucket in one.buckets) == common]
+
+
+def _sizes(one: Round) -> np.ndarray:
+    return np.array([bucket.bytes for bucket in one.buckets], dtype=float)
 
 
 def _by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:

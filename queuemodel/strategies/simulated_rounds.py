@@ -181,8 +181,8 @@ def simulate_rounds(
         begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + model.beyond
     else:
         group = Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], model.collective, model.scheme, model.fitted.tail)
-        begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.network))
-        times = group.times(model.network)
+        begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.among(ranks)))
+        times = group.times(model.among(ranks))
     return SimulatedRounds(
         model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end, times=times,
         confidence=confidence,

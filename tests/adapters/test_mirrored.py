@@ -143,7 +143,7 @@ def profiled(*model, **settings):
     try:
         return profile_live(*model, **settings)
     except qm.ProfilingError as error:
-        if "SIGSEGV" not in str(error):
+        if not any(signal in str(error) for signal in ("SIGSEGV", "SIGABRT")):
             raise
         return profile_live(*model, **settings)
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
-from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time
+from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time, simulate
 from queuemodel.strategies.round_changes import COLLECTIVES
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
@@ -146,6 +147,30 @@ def test_a_network_is_recovered_from_its_rounds():
     assert fitted.computed.mean() == pytest.approx(1.0, rel=0.05)
     assert not fitted.latency_known
     assert "two nodes hardly tell" in repr(AllReduceModel(fitted))
+
+
+def test_each_recorded_number_of_ranks_tells_its_own_network():
+    """Links carry less among three than among two: three tell of more, two of two; neither tells the other."""
+    rng, networks = np.random.default_rng(3), {2: 2e7, 3: 1.2e7}
+    few, more = (made(rng, bandwidth=bandwidth, latency=1e-4, ranks=n) for n, bandwidth in networks.items())
+    both = msgspec.structs.replace(more, rounds=[*more.rounds, *few.rounds])
+    fitted = fit_rounds(both)
+    assert [fitted.carried(n)[0] for n in (2, 3, 8)] == pytest.approx([2e7, 1.2e7, 1.2e7], rel=0.01)
+    truth = [true_rate(rng, n, networks[min(n, 3)], 1e-4, cv=0.05) for n in (2, 3, 8)]
+    np.testing.assert_allclose(predict(both, workers=[2, 3, 8]).steps_per_second, truth, rtol=0.02)
+    np.testing.assert_allclose(simulate(both, workers=2, steps=400).throughput, truth[0], rtol=0.02)
+    assert predict(more, workers=[2]).at(2) < 0.95 * truth[0]
+    assert predict(few, workers=[8]).at(8) > 1.2 * truth[2]
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(2, [1e6, 4e6]), (3, [1e6, 4e6]), (2, [5e6])])
+def test_one_message_at_a_time_is_less_sure_beyond_the_recorded_ranks(most, sizes):
+    fitted = replace(fit_rounds(made(np.random.default_rng(5), bandwidth=2e7, latency=1e-4, ranks=most)), at_once=1)
+    fitted = replace(fitted, bucket_bytes=np.array(sizes), ready=fitted.ready[:, -len(sizes) :])
+    narrow = AllReduceModel(replace(fitted, at_once=2)).throughput([2, 3, 4])
+    wide = AllReduceModel(fitted).throughput([2, 3, 4])
+    width = np.log(wide.upper / wide.lower) > 1.5 * np.log(narrow.upper / narrow.lower)
+    assert width.tolist() == [False, most < 3, True]
 
 
 def test_intervals_hold_what_they_say(monkeypatch):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ....checks import require_count
@@ -55,8 +55,8 @@ def read_mirrored(
     dataset_size : int, optional
         Examples per epoch.
     parameter_bytes : int, optional
-        All parameters together; needed where packs of gradients are too small for their sizes to be recorded. Such
-        packs share what the others leave, in proportion to how long their reduction took.
+        All parameters together; needed where packs of gradients are too small for their sizes to be recorded in any run
+        of as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
     progress : bool
         Show progress bars on standard error.
 
@@ -69,7 +69,12 @@ def read_mirrored(
     """
     if parameter_bytes is not None:
         require_count(parameter_bytes, "parameter_bytes", most=MOST_BYTES, error=DataError)
-    runs = [_read_run(Path(folder), parameter_bytes, progress) for folder in folders]
+    recordings = [_recordings(Path(folder), progress) for folder in folders]
+    reduced = [_reductions(one) for one in recordings]
+    runs = []
+    for folder, recorded, (times, _) in zip(folders, recordings, reduced, strict=True):
+        same = ChainMap(*(sizes for others, sizes in reduced if others.keys() == times.keys()))  # packs of the same job
+        runs.append(_run(Path(folder), recorded, _sizes(times, same, parameter_bytes, Path(folder))))
     ranks = require_different(folders, runs)
     if max(ranks) < 2:
         raise DataError(
@@ -90,7 +95,8 @@ def read_mirrored(
     )
 
 
-def _read_run(folder: Path, parameter_bytes: int | None, progress: bool) -> list[RankTrace]:
+def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
+    """A file of each rank."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of *.xplane.pb files for each run")
     paths = xplane_files(folder)
@@ -98,15 +104,21 @@ def _read_run(folder: Path, parameter_bytes: int | None, progress: bool) -> list
         servers = "; TensorFlow's RunMetadata are one folder: give only that" if run_metadata_files(folder) else ""
         raise DataError(f"{folder}: no *.xplane.pb or *.xplane.pb.gz in it{servers}")
     recordings = [read_rank(path) for path in bar(paths, f"reading {folder.name}", unit="file", show=progress)]
-    if parameter_bytes is None:
-        parameter_bytes = Noted.beside(folder).parameter_bytes
-    ranks = max(one.ranks for one in recordings)  # the group's size stands in the file of one rank
+    ranks = _ranks(recordings)
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
         known = "more" if alone else str(ranks)
         several = "; give each run a folder of its own" if len(recordings) > ranks else ""
         raise DataError(f"{folder}: a file of each rank is needed, got {len(recordings)} of {known}{several}")
-    sizes = _sizes(recordings, parameter_bytes, folder) if ranks > 1 else {}
+    return recordings
+
+
+def _ranks(recordings: Sequence[RankRecording]) -> int:
+    return max(one.ranks for one in recordings)  # the group's size stands in the file of one rank
+
+
+def _run(folder: Path, recordings: Sequence[RankRecording], sizes: Mapping[int, int]) -> list[RankTrace]:
+    ranks = _ranks(recordings)
     traces = [
         RankTrace(str(one.path), rank, ranks, "ring", [_round(step, rank, ranks, sizes) for step in one.steps])
         for rank, one in enumerate(recordings)
@@ -114,8 +126,8 @@ def _read_run(folder: Path, parameter_bytes: int | None, progress: bool) -> list
     return whole_run(folder, traces)
 
 
-def _sizes(recordings: Sequence[RankRecording], parameter_bytes: int | None, folder: Path) -> dict[int, int]:
-    """Bytes of each reduction, by its key."""
+def _reductions(recordings: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int, int]]:
+    """The least time of each reduction, by its key, and the bytes of those whose buffers were recorded."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     times: dict[int, list[int]] = defaultdict(list)
     for together in zip(*(one.steps for one in recordings), strict=False):
@@ -128,9 +140,19 @@ def _sizes(recordings: Sequence[RankRecording], parameter_bytes: int | None, fol
             if len(found) == len(recordings) and all(found):
                 seen[key][sum(found) // (len(recordings) - 1)] += 1
     sizes = {key: counts.most_common(1)[0][0] for key, counts in seen.items()}
-    unknown = {key: min(times[key]) for key in times if key not in sizes}
+    return {key: min(took) for key, took in times.items()}, sizes
+
+
+def _sizes(
+    times: Mapping[int, int], recorded: Mapping[int, int], parameter_bytes: int | None, folder: Path
+) -> dict[int, int]:
+    """Bytes of each reduction, by its key: as recorded, of the others in proportion to their times."""
+    sizes = {key: recorded[key] for key in times if key in recorded}
+    unknown = {key: took for key, took in times.items() if key not in sizes}
     if not unknown:
         return sizes
+    if parameter_bytes is None:
+        parameter_bytes = Noted.beside(folder).parameter_bytes
     if parameter_bytes is None:
         raise DataError(
             f"{folder}: {len(unknown)} of {len(times)} packs are too small for their sizes to be recorded; "
@@ -146,7 +168,7 @@ def _sizes(recordings: Sequence[RankRecording], parameter_bytes: int | None, fol
     return sizes | {key: max(1, round(left * time / whole)) for key, time in unknown.items()}
 
 
-def _round(step: RankStep, rank: int, ranks: int, sizes: dict[int, int]) -> Round:
+def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
     def since(moment: int) -> float:
         return round(max(0, min(moment, step.end) - step.start) * NANOSECOND, 7)
 
