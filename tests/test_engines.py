@@ -89,6 +89,7 @@ def ray():
             pytest.skip(f"Ray does not start here: {said}")
         yield ray
         ray.shutdown()
+        gc.collect()
 
 
 def waits(number):
