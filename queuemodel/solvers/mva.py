@@ -58,7 +58,7 @@ class ExactMVA:
         D = chains.D[:, 0]
         delays = D * chains.delay
         X, R = recursion(D - delays, float(chains.Z[0] + delays.sum()), N)
-        R += delays
+        R[:, chains.delay] = D[chains.delay]
         return Solution(
             chains.network,
             N,
