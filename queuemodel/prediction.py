@@ -18,7 +18,7 @@ from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.job import TOLD, CongestionControl, require_network
-from .training.throughputs import traced_throughput
+from .training.throughputs import require_measured, traced_throughput
 
 Method = Literal["auto", "mva", "trace"]
 #: What only the simulation can be asked.
@@ -102,6 +102,7 @@ def predict(
     ModelError
         For an unknown method, or a simulation that the profile or the changes do not allow.
     """
+    require_measured(data, "predict")
     require_choice(method, "predict: method", METHODS)
     counts = require_workers(workers).tolist()
     require_share(confidence, "predict: confidence", open_ended=True)

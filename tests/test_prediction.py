@@ -1,11 +1,14 @@
 """One question, every method."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 
 import queuemodel as qm
 from queuemodel.prediction import load, predict
+from queuemodel.strategies import simulate
 
 
 def traced(*, bandwidth=None, servers=1):
@@ -64,6 +67,13 @@ def test_naming_what_the_profile_has_changes_nothing(method, own):
 def test_what_are_no_throughputs_is_refused(method):
     with pytest.raises(qm.ModelError, match="expected a Profile or Throughputs, got tuple"):
         predict(traced(), workers=[1, 2], throughputs=[(4, 3.8)], method=method)
+
+
+@pytest.mark.parametrize("verb", [predict, qm.fit, simulate])
+@pytest.mark.parametrize("data", ["profile.json", Path("profile.json"), None, 3, qm.fit(traced())])
+def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
+    with pytest.raises(qm.ModelError, match=f"expected a Profile.*got {type(data).__name__}"):
+        verb(data, **({"workers": 2} if verb is not qm.fit else {}))
 
 
 @pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])

@@ -71,7 +71,7 @@ class Timing:
         """Machines: those of the workers, and the parameter servers."""
         if not self.on_servers:
             return -(-self.workers // (self.asked.get("ranks_per_node") or 1))
-        servers = len(self.asked.get("shards") or ()) or self.profile.cluster.parameter_servers
+        servers = len(self.asked.get("shards", ())) or self.profile.cluster.parameter_servers
         return self.workers + int(self.asked.get("parameter_servers") or servers)
 
     def pace(self, **asked: Any) -> Pace:

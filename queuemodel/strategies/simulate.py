@@ -67,6 +67,8 @@ def simulate(
     >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
     4
     """
+    if not isinstance(profile, Profile):
+        raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
     strategy = strategy or recorded_strategy(profile)
     require_choice(strategy, "simulate: strategy", STRATEGIES)
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}

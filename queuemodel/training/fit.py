@@ -17,7 +17,7 @@ from .profile import Profile
 from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
-from .throughputs import on_profiled_links
+from .throughputs import on_profiled_links, require_measured
 
 
 @overload
@@ -97,6 +97,7 @@ def fit(
     require_choice(strategy, "fit: strategy", STRATEGIES)
     if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
+    require_measured(data, "fit")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):

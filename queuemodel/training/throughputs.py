@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-from ..errors import DataError, QueueModelError
+from ..errors import DataError, ModelError, QueueModelError
 from ..rows import Row, read_rows
 from ..units import parse_bandwidth
 from .job import Throughput
@@ -50,6 +51,15 @@ def _throughput(row: Row) -> Throughput:
         )
     except QueueModelError as error:
         raise DataError(f"{row.where}: {error}") from None
+
+
+def require_measured(data: Any, where: str) -> None:
+    """Refuse what is neither a profile nor a list of measurements: the path of a file, say."""
+    if isinstance(data, (str, bytes)) or not isinstance(data, (Profile, Iterable)):
+        raise ModelError(
+            f"{where}: expected a Profile or Throughputs, got {type(data).__name__}; "
+            "files are read by Profile.load and read_throughputs"
+        )
 
 
 def traced_throughput(profile: Profile) -> Throughput:

@@ -152,7 +152,7 @@ def test_larger_batches_take_longer_to_compute():
     [
         (SERVERS, {}),
         (SERVERS, {"parameter_servers": 3}),
-        (SERVERS, {"shards": [2, 1]}),
+        (SERVERS, {"shards": np.array([2.0, 1.0])}),
         (RANKS, {"ranks_per_node": 4, "inside_bandwidth": 1e9}),
     ],
 )
