@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from by_hand import LINKS, RATE, profile_of, serial
+from plain_flows import PAYLOAD, STEP, Flows, rules_of
 
 from queuemodel.traces import simulate
-from queuemodel.traces.kernel.memory import AGAIN, FLIGHT, LONE, POLICED, suffer
+from queuemodel.traces.kernel.memory import AGAIN, AT_ONCE, FLIGHT, LONE, POLICED, QUANTA, QUANTUM, suffer
 from queuemodel.traces.kernel.sharing import reshare
 from queuemodel.traces.kernel.state import FLOWS, new_state
 from queuemodel.traces.kernel.windows import PACKET, SHORT_TRIP, TIMEOUT
@@ -71,6 +72,9 @@ def test_accidents_come_by_the_others_over_the_packets_that_the_buffer_holds(wor
         assert abs(off - expected) > 4 * math.sqrt(expected * (1 - expected) / 20_000)
 
 
+POLICED_FLOWS = json.loads((TESTBED / "policed.json").read_text())
+#: Over the fair one; more than all of the link is what BBR took a token bucket's first packets for.
+POLICED_RATES = {way: [row[0] * row[1] for row in rows if row[1] > 1 > row[0]] for way, rows in POLICED_FLOWS.items()}
 MEASURED = [json.loads(line) for line in (TESTBED / "accidents.jsonl").read_text().splitlines()]
 
 
@@ -148,12 +152,32 @@ def test_who_believes_itself_policed_keeps_its_rate_for_48_round_trips_and_then_
     assert state.rate[0, 0, 0] == pytest.approx(RATE)
 
 
-def test_who_believes_itself_policed_does_not_give_way():
+def test_rates_taken_for_policed_are_about_the_fair_one():
     rules, state = cluster(4)
+    rng, rates = np.random.default_rng(1), []
+    reshare(state, rules, 0.0, 0, rng)
+    while len(rates) < 4000:
+        state.policed[0, 0, 0] = 0.0
+        suffer(state, rules, 0.0, 10.0, 0, 0, 0, rng)
+        if state.policed[0, 0, 0] > 0:
+            rates.append(4 * state.estimate[0, 0, 0] / RATE)
+    median, *ends = np.quantile(np.log(rates), (0.5, 0.1, 0.9))
+    measured = {way: np.quantile(np.log(some), (0.5, 0.1, 0.9)) for way, some in POLICED_RATES.items()}
+    assert median == pytest.approx(measured["fetch"][0], abs=0.1)
+    assert measured["push"][0] < 0 < median
+    assert np.diff(ends) == pytest.approx(np.mean([np.diff(some[1:]) for some in measured.values()]), rel=0.15)
+
+
+def test_who_believes_itself_policed_gives_way_at_a_full_link():
+    rules, state = cluster(4, buffer=0.2)
     state.policed[0, 0, 0], state.estimate[0, 0, 0] = POLICED, 0.2 * RATE
-    reshare(state, rules, 0.0, 0, np.random.default_rng(1))
-    assert state.rate[0, 0, 0] == pytest.approx(0.2 * RATE)
-    assert state.rate[0, 1:, 0] == pytest.approx(0.8 / 3 * RATE)
+    for _ in range(5):
+        state.dirty[0] = FLOWS
+        reshare(state, rules, 0.0, 0, np.random.default_rng(1))
+    offered = state.offered[0, :, 0]
+    assert offered[0] == pytest.approx(0.2 * RATE)
+    assert state.rate[0, :, 0] == pytest.approx(RATE * offered / offered.sum())
+    assert 0.1 * RATE < state.rate[0, 0, 0] < 0.2 * RATE
 
 
 def test_the_others_have_the_link_of_a_silent_one():
@@ -184,3 +208,30 @@ def test_several_servers_wait_for_each_others_timeouts_on_one_workers_link():
     often = 2 * PER_PACKETS / (RATE * buffer / PACKET)  # times a second: one of the two flows falls silent
     silence = (TIMEOUT + buffer) / (1 - 2 * AGAIN)
     assert 1.1 + 0.2 * often * silence < short < 1.1 + often * (silence + POLICED * FLIGHT / RATE)
+
+
+def test_connections_that_share_forget_what_they_had_where_their_windows_fill_the_buffer():
+    flows = Flows(rules_of(window_kept=0.0, buffer=0.012), 60 * PAYLOAD, workers=4)
+    for w in range(4):
+        flows.start(0, w)
+    flows.state.estimate[0, :, 0] = flows.rate * np.array([1.0, 0.6, 0.4, 0.4])
+    for _ in range(3):  # a few round trips
+        share = flows.go()[0]
+    assert share.sum() == pytest.approx(flows.rate * STEP)
+    assert share.max() < 1.5 * share.min()
+
+
+@pytest.mark.parametrize(("others", "buffer"), [(2, 0.03), (3, 0.03), (3, 0.012), (2, 0.05)])
+def test_acknowledgements_behind_others_windows_hold_a_connection_to_its_own(others, buffer):
+    flows = Flows(rules_of(window_kept=0.0, buffer=buffer), 60 * PAYLOAD, workers=5)
+    for w in range(others):
+        flows.start(1, w)
+    flows.go()
+    flows.start(0, 4)
+    for _ in range(3):
+        got = flows.go()[0, 4] / STEP
+    estimates = np.array([flows.rate / others, flows.state.estimate[0, 4, 0]])
+    each, own = AT_ONCE + QUANTA * np.maximum(2 * PACKET, QUANTUM * estimates)
+    trip = SHORT_TRIP + min(buffer, others * each / flows.rate)
+    assert got == pytest.approx(own / trip, rel=0.02)
+    assert got < 0.9 * flows.rate

@@ -1,6 +1,7 @@
 """How connections share links: weighted max-min fairly, each by what its congestion control would send.
 
-Under BBR a flow's weight is its estimate of the bandwidth (memory.py), under control by losses its window (windows.py).
+Under BBR a flow's weight is its estimate of the bandwidth, or its window per round trip where that is less (memory.py),
+under control by losses its window (windows.py).
 """
 
 from __future__ import annotations
@@ -8,13 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from .compiler import entry, fast
-from .memory import remember
+from .memory import remember, window_rate
 from .state import FLOWS
 from .windows import acknowledge, grow, queue_up
 
-INSISTENT = 10.0  # weight of a flow that keeps its rate, beside those that give way
 TICK = 0.02  # seconds between two looks at growing rates
 PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks come later by this share of the rest
+
+
+@fast
+def offer(s, rules, d, remembers):
+    """Note what each flow would send, while links still have the loads that packets wait behind."""
+    _, W, K = s.serving.shape
+    for w in range(W):
+        for k in range(K):
+            s.offered[d, w, k] = s.estimate[d, w, k]
+            if remembers and s.serving[d, w, k] >= 0:
+                s.offered[d, w, k] = min(s.estimate[d, w, k], window_rate(s, rules, d, w, k))
 
 
 @fast
@@ -41,9 +52,8 @@ def open_links(s, d):
             s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
             if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
                 s.sending[n, 0], s.sending[n, 1] = w, k
-                s.insistence[n] = s.luck[d, w, k] * (INSISTENT if s.policed[d, w, k] > 0.0 else 1.0)
-                s.weight[n] = s.estimate[d, w, k] * s.insistence[n]
-                alone = s.estimate[d, w, k] / s.trip[d, w, k]
+                s.weight[n] = s.offered[d, w, k] * s.luck[d, w, k]
+                alone = s.offered[d, w, k] / s.trip[d, w, k]
                 for link in (k, K + w):
                     s.wanted[link] += s.weight[n]
                     s.load[d, link] += alone / s.links[d, link]
@@ -57,7 +67,7 @@ def open_links(s, d):
 def keep(s, i, n):
     """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
     s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
-    s.insistence[n], s.weight[n] = s.insistence[i], s.weight[i]
+    s.weight[n] = s.weight[i]
 
 
 @fast
@@ -65,9 +75,9 @@ def share(s, d, capped):
     """
     Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
 
-    A flow's weight is its estimate times its insistence: its luck, and more when it believes itself policed and does
-    not give way. When `capped`, it gets no more than its estimate per `trip`. Notes each link's number of flows and its
-    load, what they would send together over its capacity, and which link holds each flow back.
+    A flow's weight is what it offers times its luck; when `capped`, it gets no more than it offers, per `trip`. Notes
+    each link's number of flows and its load, what they would send together over its capacity, and which link holds each
+    flow back.
     """
     _, W, K = s.serving.shape
     n = open_links(s, d)
@@ -80,8 +90,8 @@ def share(s, d, capped):
         left = 0
         for i in range(n if capped else 0):
             w, k = s.sending[i, 0], s.sending[i, 1]
-            if level * s.insistence[i] * s.trip[d, w, k] >= 1.0:
-                settle(s, d, i, s.estimate[d, w, k] / s.trip[d, w, k])
+            if level * s.luck[d, w, k] * s.trip[d, w, k] >= 1.0:
+                settle(s, d, i, s.offered[d, w, k] / s.trip[d, w, k])
             else:
                 keep(s, i, left)
                 left += 1
@@ -91,7 +101,7 @@ def share(s, d, capped):
                 w, k = s.sending[i, 0], s.sending[i, 1]
                 if tightest in (k, K + w):
                     s.held[d, w, k] = tightest
-                    settle(s, d, i, level * s.estimate[d, w, k] * s.insistence[i])
+                    settle(s, d, i, level * s.offered[d, w, k] * s.luck[d, w, k])
                 else:
                     keep(s, i, left)
                     left += 1
@@ -117,6 +127,7 @@ def reshare(s, rules, now, d, rng):
             if s.serving[d, w, k] >= 0:
                 s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
             s.since[d, w, k] = now
+    offer(s, rules, d, remembers)
     share(s, d, windows or remembers)
     if windows:
         queue_up(s, rules, d)

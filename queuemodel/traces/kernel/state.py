@@ -25,8 +25,8 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting current record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "backlog estimate luck trip threshold calm silent idle_since held standing "
-    "links load flows unsettled left_over wanted sending insistence weight dirty tick same_since shared "
+    "backlog estimate offered luck trip threshold calm silent idle_since held standing "
+    "links load flows unsettled left_over wanted sending weight dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_times",
 )
 #: Why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow.
@@ -104,6 +104,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         due=finish.reshape(-1),  # the same memory
         backlog=floats(*flow),
         estimate=estimate,
+        offered=floats(*flow),
         luck=np.ones(flow),
         trip=np.ones(flow),
         threshold=np.full(flow, np.inf),
@@ -120,7 +121,6 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         left_over=floats(K + W),
         wanted=floats(K + W),
         sending=integers(W * K, 2),
-        insistence=floats(W * K),
         weight=floats(W * K),
         dirty=integers(2),
         tick=np.full(2, np.inf),
