@@ -101,7 +101,7 @@ class AllReduceModel(Result):
     def beyond(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
         seconds = self.fitted.alone - float(self.fitted.computed.mean())
-        return seconds if seconds > 0 else seconds * self.slowness
+        return seconds if seconds > 0 else seconds * self.slowness * self.steps_per_round
 
     @property
     def steps_per_round(self) -> int:
