@@ -1,5 +1,6 @@
 """Reading whole files with one clear error, and writing them all or not at all; names that end in .gz are gzip'd."""
 
+import codecs
 import contextlib
 import gzip
 import os
@@ -14,7 +15,7 @@ MOST_UNPACKED = 2**31
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked where its name ends in .gz.
+    """The contents of a file, unpacked where its name ends in .gz, without the byte order mark of some editors.
 
     Raises
     ------
@@ -31,7 +32,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
     if not content.strip():
         raise DataError(f"{path}: the file is empty")
-    return content
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def _unpacked(path: str | os.PathLike[str]) -> bytes:

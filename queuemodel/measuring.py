@@ -197,8 +197,8 @@ def next_measurement(
     told = {name: changes.pop(name) for name in TOLD if name in changes}
     network = model if isinstance(model, TrainingModel) else fit(model, throughputs=measured, seed=seed)
     choice = _runs(network, asked) if runs is None else list(dict.fromkeys(runs))
-    if not choice:
-        raise ModelError(f"{where}: runs must name at least one run to choose from, got none")
+    if not choice or not all(isinstance(run, Run) for run in choice):
+        raise ModelError(f"{where}: runs must be one or more to choose from, such as [Run(1), Run(4)], got {choice!r}")
     recorded = network.fitted.recorded
     own = recorded.bandwidth if recorded else None
     places = [(run.workers, None if run.bandwidth == own else run.bandwidth) for run in choice]

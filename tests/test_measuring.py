@@ -109,7 +109,8 @@ def test_the_command_line_says_the_same(tmp_path):
     [
         (POINTS, {"workers": [0]}, "workers must be"),
         (POINTS, {"method": "trace"}, "method 'trace' needs a profile with recorded operations"),
-        (POINTS, {"runs": []}, "runs must name at least one run"),
+        (POINTS, {"runs": []}, "runs must be one or more to choose from"),
+        (POINTS, {"runs": [4]}, "such as [Run(1), Run(4)], got [4]"),
         (POINTS, {"runs": [Run(2, 1e9)]}, "bandwidth needs the bytes per step"),
         (POINTS, {"congestion_control": "bbr"}, "congestion_control is for the simulation only"),
         (example_profile("ddp-alexnet-40"), {}, "asynchronous job on parameter servers"),

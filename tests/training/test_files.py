@@ -1,5 +1,6 @@
 """Profiles and CSVs: what is written is read back, what is wrong is one clear line, nothing is lost."""
 
+import codecs
 import json
 import math
 import os
@@ -38,6 +39,9 @@ def test_round_trip(tmp_path):
     profile = qm.Profile.from_json(json.dumps(DOCUMENT))
     profile.save(tmp_path / "p.json")
     assert qm.Profile.load(tmp_path / "p.json") == profile
+    marked = tmp_path / "with a byte order mark.json"
+    marked.write_bytes(codecs.BOM_UTF8 + (tmp_path / "p.json").read_bytes())
+    assert qm.Profile.load(marked) == profile
     assert profile.values("fetch").tolist() == [0.2, 0.2]
     assert len(profile.to_frame()) == 2
     assert "step_time" in repr(profile)
