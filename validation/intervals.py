@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from .model_errors import PARTS, Errors, leave_kind_out
+from .model_errors import PARTS, Errors, calibrated, leave_kind_out
 from .series import Comparison
 
 SECTION = """## Intervals
@@ -14,9 +14,9 @@ SECTION = """## Intervals
 Coverage can be bought with width, so both stand together, with the interval score (Gneiting and Raftery, 2007), which
 charges the width and, for a measurement outside, twenty times its distance; all relative to the prediction. The
 errors of the models themselves are learnt from the testbed's series (`python -m validation.model_errors`), each kind of
-network counting as one, by where the workers stand to the knee; *kind left out* are intervals whose errors are learnt
-from all other kinds. How connections share a link was found on these series too, and by hand: that cannot be left out.
-The packaged errors are as much larger in each region as those intervals were too narrow there.
+network counting as one, by where the workers stand to the knee, and as much larger in each region as intervals of a
+kind left out are too narrow there; *kind left out* are intervals whose errors are learnt so from all other kinds. How
+connections share a link was found on these series too, and by hand: that cannot be left out.
 
 """
 
@@ -45,7 +45,7 @@ def _packaged(comparisons: Iterable[Comparison]) -> tuple[np.ndarray, np.ndarray
 
 def _left_out(found: Sequence[Errors]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The same with each kind of network left out; and the part that most of each measurement is in."""
-    ends = leave_kind_out(found)
+    ends = leave_kind_out(found, calibrated)
     lower, upper = (np.concatenate([end[k] for end in ends]) for k in (1, 2))
     value = np.concatenate([np.exp(one.off) for one, *_ in ends])
     return lower, upper, value, np.concatenate([one.parts.argmax(axis=1) for one, *_ in ends])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -35,8 +35,8 @@ LEAST = 0.02
 
 ABOUT = (
     "Relative standard errors of the closed network (mva) and of the simulation (trace) "
-    "(queuemodel.training.model_error says where), learnt by `python -m validation.model_errors` from the testbed's "
-    "series, of so many per kind of network."
+    "(queuemodel.training.model_error says where), and their correlation for each doubling of the workers, "
+    "learnt by `python -m validation.model_errors` from the testbed's series, of so many per kind of network."
 )
 
 
@@ -77,11 +77,18 @@ def errors_of(comparison: Comparison, kind: str) -> Errors:
 
 
 def learn(found: Sequence[Errors]) -> np.ndarray:
-    """Standard errors of `PARTS`: root mean squares over kinds of network, of what other causes leave.
+    """Standard errors of `PARTS` that a next kind of network shows.
 
     Few kinds leave their mean square open, so that the next kind's errors follow Student's law; the packaged errors,
     taken for normal ones, are as much larger as its 90 % interval is wider.
     """
+    kinds = {one.kind for one in found}
+    student = stats.t.ppf(0.95, max(len(kinds) - 1, 1)) / stats.norm.ppf(0.95)
+    return np.asarray(student * root_mean_squares(found))
+
+
+def root_mean_squares(found: Sequence[Errors]) -> np.ndarray:
+    """Root mean squares of `PARTS` over kinds of network, of what other causes leave."""
     kinds = sorted({one.kind for one in found})
     squares, sizes = np.zeros(len(PARTS)), np.zeros(len(PARTS))
     for kind in kinds:
@@ -94,8 +101,28 @@ def learn(found: Sequence[Errors]) -> np.ndarray:
         sizes += share
     several = squares[1:].sum() / sizes[1:].sum()
     squares[1:], sizes[1:] = squares[1:] + PSEUDO_KINDS * several, sizes[1:] + PSEUDO_KINDS
-    student = stats.t.ppf(0.95, max(len(kinds) - 1, 1)) / stats.norm.ppf(0.95)
-    return np.asarray(student * np.sqrt(np.maximum(squares / sizes, LEAST**2)))
+    return np.asarray(np.sqrt(np.maximum(squares / sizes, LEAST**2)))
+
+
+def doubling(found: Sequence[Errors]) -> float:
+    """Correlation of a series' errors at two numbers of workers, one twice the other: its posterior mean.
+
+    Errors are normal, of the sizes of `root_mean_squares`, and correlate by a power of the octaves between them; what
+    has other causes does not. Every correlation from 0 to 1 is equally likely beforehand, and each kind counts once.
+    """
+    sigma, kinds = root_mean_squares(found), [one.kind for one in found]
+    grid, logs = np.arange(0.0, 1.0, 0.01), []
+    for correlation in grid:
+        likely = 0.0
+        for one in found:
+            octaves = np.log2(one.comparison.workers)
+            size = np.sqrt(one.parts @ sigma**2)
+            covariance = correlation ** np.abs(octaves[:, None] - octaves) * np.outer(size, size)
+            covariance += np.diag((one.others**2).mean(axis=1) + LEAST**2)
+            distance = one.off @ np.linalg.solve(covariance, one.off)
+            likely -= 0.5 * (distance + np.linalg.slogdet(covariance)[1]) / kinds.count(one.kind)
+        logs.append(likely)
+    return float(np.average(grid, weights=np.exp(logs - np.max(logs))))
 
 
 def with_errors(one: Errors, sigma: np.ndarray, *, confidence: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -105,9 +132,11 @@ def with_errors(one: Errors, sigma: np.ndarray, *, confidence: float = 0.9) -> t
     return np.exp(-lower), np.exp(upper)
 
 
-def leave_kind_out(found: Sequence[Errors]) -> list[tuple[Errors, np.ndarray, np.ndarray]]:
+def leave_kind_out(
+    found: Sequence[Errors], teach: Callable[[Sequence[Errors]], np.ndarray] = learn
+) -> list[tuple[Errors, np.ndarray, np.ndarray]]:
     """Each series with the intervals that all other kinds of network teach."""
-    others = {kind: learn([one for one in found if one.kind != kind]) for kind in {one.kind for one in found}}
+    others = {kind: teach([one for one in found if one.kind != kind]) for kind in {one.kind for one in found}}
     return [(one, *with_errors(one, others[one.kind])) for one in found]
 
 
@@ -144,7 +173,9 @@ def main() -> int:
     told: dict[str, object] = {"about": ABOUT, "series per kind": {}}
     for method in ("mva", "trace"):
         found = testbed_errors(cast(Method, method))
-        told[method] = dict(zip(PARTS, calibrated(found).round(4).tolist(), strict=True))
+        told[method] = dict(zip(PARTS, calibrated(found).round(4).tolist(), strict=True)) | {
+            "doubling": round(doubling(found), 2)
+        }
         names = [one.kind for one in found]
         told["series per kind"] = {kind: names.count(kind) for kind in sorted(set(names))}
     write_atomically(FILE, json.dumps(told, indent=1) + "\n")

@@ -23,7 +23,7 @@ from .contention import NETWORK, Contention, contentions
 from .evidence import likely, weighed
 from .result import SimulatedRun
 from .runs import trace_runs
-from .variants import sampled_share, sampling_error, simulation_error, throughput
+from .variants import sampled_share, sampling_error, simulation_error, throughput, window_spread
 
 #: What-ifs that the fitted network knows too.
 WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
@@ -35,9 +35,10 @@ def trace_throughput(
     """
     Steps per second against the number of workers: throughput, lower and upper, shape (n, 3).
 
-    The interval joins the spread of the replications, the sampling of the recorded steps and `simulation_error`. Where
-    the network's kind is not known, the throughput is that of the likeliest, and the interval spans the intervals of
-    all. Arguments are those of `trace_runs`.
+    The interval is that of a measurement of about a minute: it joins the spread of such windows, that of the mean of
+    the replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
+    the throughput is that of the likeliest, and the interval spans the intervals of all. Arguments are those of
+    `trace_runs`.
     """
     return _ensemble(profile, workers=workers, confidence=confidence, **settings)[2]
 
@@ -68,8 +69,9 @@ def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confide
     for replications, error in zip(runs, simulation_error(profile, runs), strict=True):
         X = np.array([run.throughput for run in replications])
         own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
+        window = window_spread(replications)
         share = sampling_error(profile) * sampled_share(profile, replications)
-        width = normal_quantile(confidence) * np.sqrt(own**2 + share**2 + error**2)
+        width = normal_quantile(confidence) * np.sqrt(own**2 + window**2 + share**2 + error**2)
         rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
     return np.array(rows)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..training.ensemble import OTHER_MACHINES, Ensemble, workers_correlation
-from ..training.model_error import model_error, profiled_error
+from ..training.model_error import doubling, model_error, profiled_error
 from ..training.profile import Profile
 from .contention import Contention, contentions
 from .result import SimulatedRun
@@ -83,10 +83,10 @@ def ensemble(
     """
     What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
 
-    The noise of one measurement is that of windows of the likeliest variant's runs. Simulations err by
-    `simulation_error`, which has a measurement's noise in it, and what other parameters of the same kind of network do.
-    One worker has nobody to share a link with: there they err by what few recorded steps, and tracing, leave open, and
-    with more workers as far as the step still decides.
+    The noise of one measurement is that of windows of the likeliest kind's runs that share links alike. Simulations err
+    by that, by `simulation_error`, and by what other parameters of the same kind of network do. One worker has nobody
+    to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more workers as
+    far as the step still decides.
     """
     logs, noise, sampled, errors = [], [], [], []
     names = [kind.name for kind in kinds]
@@ -104,12 +104,16 @@ def ensemble(
             for network in (variant.of(there) for variant in among)
         ]
         logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
-        noise += [np.hypot(LEAST_NOISE, window_spread(runs)) for runs in own[0]]
+        ways = min(len(kinds[0].mechanisms(barrier=settings.get("synchronization") == "sync")), replications)
+        alike = [runs for variant, runs in zip(among, own, strict=True) if variant.kind == among[0].kind]
+        squares = [[window_spread(runs[way::ways]) ** 2 for runs in one] for one in alike for way in range(ways)]
+        spreads = np.sqrt(np.mean(squares, axis=0))
+        noise.append(np.hypot(LEAST_NOISE, spreads))
         sampled += [sampled_share(profile, runs) for runs in own[0]]
-        errors += [simulation_error(profile, own[0])]
+        errors.append(np.hypot(simulation_error(profile, own[0]), spreads))
     workers = np.concatenate([site.workers for site in sites])
     at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
-    correlation = workers_correlation(workers) * np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
+    machines = np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
     share = np.hypot(sampling_error(profile), profiled_error("trace")) * np.array(sampled)
     every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
     spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
@@ -119,8 +123,8 @@ def ensemble(
         every,
         weights,
         error=np.where(workers == 1, 0.0, error),  # nobody to share a link with
-        noise=np.array(noise),
-        correlation=correlation,
+        noise=np.concatenate(noise),
+        correlation=machines * workers_correlation(workers, doubling("trace")),
         own=np.outer(share, share),
     )
 
@@ -161,15 +165,21 @@ def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
 
 
 def window_spread(runs: Sequence[SimulatedRun]) -> float:
-    """Relative standard deviation of the throughput of one measurement's window, in the steady state of the runs."""
+    """Relative standard deviation of the throughput of one measurement's window, in the steady state.
+
+    Windows of a run differ as its phases wander, runs as they begin, where phases hardly wander, and as links are
+    shared: an analysis of variance adds what both show (Searle, Casella and McCulloch, 1992).
+    """
     mean, workers = throughput(runs), runs[0].workers
     wanted = max(WINDOW, WINDOW_STEPS * workers / mean)
     seconds = min(wanted, min(run.duration - run.warmup for run in runs) / 2)
-    shares = []  # of the run's own mean: runs may differ in how links are shared
+    squares, windows = 0.0, 0
     for run in runs:
         steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
         edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
         counts = np.diff(np.interp(edges, run.times, steps))
-        shares += (counts / counts.mean()).tolist()
-    spread = np.sqrt(np.sum((np.array(shares) - 1.0) ** 2) / max(len(shares) - len(runs), 1))
-    return float(spread * np.sqrt(seconds / wanted))
+        squares += float(((counts / counts.mean() - 1.0) ** 2).sum())
+        windows += len(counts)
+    within = squares / (windows - len(runs)) * seconds / wanted
+    between = float(np.var([run.throughput for run in runs], ddof=1)) / mean**2 if len(runs) > 1 else 0.0
+    return float(np.sqrt(max(between + (1.0 - len(runs) / windows) * within, within)))

@@ -7,10 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-#: Correlation of a model's errors at two numbers of workers, one twice the other, without the noise of measuring them:
-#: those of docs/validation correlate by a half between four and eight workers, with noise of 3 % in errors of 5 %.
-DOUBLING = 0.75
-
 #: Correlation of a model's errors on the machines that were measured with those on others (assumed).
 OTHER_MACHINES = 0.75
 
@@ -217,7 +213,7 @@ def _size_weights() -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def workers_correlation(workers: np.ndarray) -> np.ndarray:
-    """Correlation of a model's errors at numbers of workers (P,), shape (P, P): `DOUBLING` for each doubling."""
+def workers_correlation(workers: np.ndarray, doubling: float) -> np.ndarray:
+    """Correlation of a model's errors at numbers of workers (P,), shape (P, P): ``doubling`` for each doubling."""
     octaves = np.log2(workers)
-    return np.asarray(DOUBLING ** np.abs(octaves[:, None] - octaves))
+    return np.asarray(doubling ** np.abs(octaves[:, None] - octaves))

@@ -18,13 +18,12 @@ from . import recipe
 from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
-from .ensemble import DOUBLING
 from .exploring import Explorer
 from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
-from .model_error import REGIONS, model_error, profiled_error
+from .model_error import REGIONS, doubling, model_error, profiled_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
 
@@ -325,7 +324,7 @@ class TrainingModel(Result):
         within = np.where(populations == least, profiled, misfit)
         own = model_error("mva", populations / saturation)
         if most > recorded.workers:  # meets what was measured, and errs as far as its errors change from there
-            apart = DOUBLING ** np.log2(np.maximum(populations / most, 1.0))
+            apart = doubling("mva") ** np.log2(np.maximum(populations / most, 1.0))
             own = own * np.sqrt(np.minimum(2.0 * (1.0 - apart), 1.0))
         return np.where(known, within, np.maximum(own, misfit))
 

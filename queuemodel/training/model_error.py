@@ -41,3 +41,8 @@ def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
 def profiled_error(method: Method) -> float:
     """Relative standard error at the profiled number of workers: tracing makes steps longer."""
     return _file()[method]["profiled"]
+
+
+def doubling(method: Method) -> float:
+    """Correlation of the errors at two numbers of workers, one twice the other."""
+    return _file()[method]["doubling"]

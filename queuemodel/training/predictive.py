@@ -11,11 +11,15 @@ from .calibration import THROUGHPUT_ERROR
 from .changes import Changes
 from .ensemble import OTHER_MACHINES, Ensemble, workers_correlation
 from .model import TrainingModel
+from .model_error import doubling
 from .parameters import normal_quantile
 
 #: Relative error of one measurement of two asynchronous workers, whose phases drift too slowly for its window: repeated
 #: on the testbed, it differs by 8 %.
 TWO_WORKERS_ERROR = 0.08
+
+#: Correlation of the errors of fits of throughputs alone for each doubling of the workers (assumed).
+DRIFTING = 0.75
 
 CONFIDENCE = 0.9
 
@@ -47,13 +51,14 @@ def predictive(model: TrainingModel, places: Sequence[tuple[int, float | None]],
     workers = np.array([n for _, n in sites])
     others = model.changes.other_machines(model.fitted) or model.servers != model.fitted.servers
     kinds = [*[bandwidth or 0.0 for _, bandwidth in places], *[-1.0 if others else 0.0] * len(asked)]
+    apart = doubling("mva") if model.fitted.recorded else DRIFTING
     alike = np.equal.outer(kinds, kinds)
     return Ensemble.before(
         np.array(logs).T,
         np.ones(len(logs[0])),
         error=np.array(error),
         noise=np.array(noise),
-        correlation=workers_correlation(workers) * np.where(alike, 1.0, OTHER_MACHINES),
+        correlation=workers_correlation(workers, apart) * np.where(alike, 1.0, OTHER_MACHINES),
     )
 
 

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import LINKS, profile_of, two_layers
+from by_hand import IDEAL, LINKS, profile_of, serial, two_layers
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.prediction import predict
-from queuemodel.traces import calibrate, simulate, trace_curve
+from queuemodel.traces import calibrate, simulate, trace_curve, trace_runs
 from queuemodel.traces.calibration import knots
 from queuemodel.traces.variants import window_spread
 from queuemodel.training import Throughput
@@ -43,7 +43,7 @@ def test_two_recorded_workers_narrow_what_is_thought_of_more_and_move_it_to_what
     measured = {point.workers: point for point in example_throughputs("alexnet-60")}
     before, after = (trace_curve(profile, measured=more, **told) for more in ([], [measured[2]]))
     width_before, width_after = ((one.upper - one.lower) / one.steps_per_second for one in (before, after))
-    assert (width_after[1:] < 0.95 * width_before[1:]).all()
+    assert width_after[1:].mean() < 0.95 * width_before[1:].mean()
     for n in (4, 8):
         true = measured[n].steps_per_second
         assert abs(after.at(n) - true) < abs(before.at(n) - true) + 0.002 * true
@@ -99,7 +99,7 @@ def test_other_machines_are_simulated_as_what_they_were():
     ]  # fmt: skip
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
-    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.03)
+    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.05)
     assert found.bend(np.array([4, 8]), 0.9).shape == (3, 2)
 
 
@@ -123,6 +123,25 @@ def test_noise_of_a_window_is_that_of_independent_steps_where_nobody_waits():
     times = profile.values("step_time")
     expected = times.std() / times.mean() / (60 / times.mean()) ** 0.5
     assert window_spread(runs) == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize(("cv", "in_one_run"), [(0.0, 0.0), (0.1, 1.0)])
+def test_a_window_has_the_spread_of_phases(cv, in_one_run):
+    """Two workers whose steps do not vary stay in the phases that they begin with: one run shows nothing of it."""
+    rng = np.random.default_rng(2)
+    steps = [serial(compute=0.5 * rng.gamma(cv**-2, cv**2) if cv else 0.5) for _ in range(20)]
+    profile = profile_of(*steps)
+    (many,) = trace_runs(profile, workers=[2], steps=60 * 200, replications=60, seed=1, **IDEAL)
+    measured = []
+    for run in many:
+        steps_made = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
+        measured.append(float(np.diff(np.interp([run.warmup, run.warmup + 60], run.times, steps_made))[0]) / 60)
+    expected = np.std(measured) / np.mean(measured)
+    few = [trace_runs(profile, workers=[2], steps=1600, seed=seed, **IDEAL)[0] for seed in range(20)]
+    found = np.sqrt(np.mean([window_spread(runs) ** 2 for runs in few]))
+    assert found == pytest.approx(expected, rel=0.25)
+    alone = np.sqrt(np.mean([window_spread(runs[:1]) ** 2 for runs in few]))
+    assert alone == pytest.approx(in_one_run * expected, rel=0.25, abs=0.1 * expected)
 
 
 def test_knots_are_few_and_hold_both_ends():

@@ -7,6 +7,7 @@ import pytest
 from by_hand import IDEAL, profile_of, serial
 
 from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
+from queuemodel.traces.variants import window_spread
 from queuemodel.training.model_error import model_error, profiled_error
 
 
@@ -56,7 +57,7 @@ def test_what_is_printed_and_saved_is_what_was_found(run, tmp_path):
     assert json.loads((tmp_path / "steps.json").read_text())["traceEvents"]
 
 
-def test_intervals_join_runs_sampling_and_the_models_own_error():
+def test_intervals_join_windows_runs_sampling_and_the_models_own_error():
     constant = trace_throughput(profile_of(serial()), workers=[1], steps=100, confidence=0.6827, **IDEAL)
     alone = profiled_error("trace")
     assert constant[0] == pytest.approx([1.0, np.exp(-alone), np.exp(alone)], rel=1e-3)
@@ -64,8 +65,9 @@ def test_intervals_join_runs_sampling_and_the_models_own_error():
     times = np.array([0.6, 1.0, 1.4] * 3)
     sampling = times.std(ddof=1) / times.mean() / 3
     settings = {"steps": 6000, "replications": 3, "in_phase": True, **IDEAL}
-    X = np.array([r.throughput for r in trace_runs(profile_of(*steps), workers=1, **settings)[0]])
-    own = X.std(ddof=1) / X.mean() / 3**0.5
+    (runs,) = trace_runs(profile_of(*steps), workers=1, **settings)
+    X = np.array([r.throughput for r in runs])
+    own = np.hypot(X.std(ddof=1) / X.mean() / 3**0.5, window_spread(runs))
     (mean, lower, upper) = trace_throughput(profile_of(*steps), workers=1, confidence=0.6827, **settings)[0]
     assert mean == pytest.approx(X.mean())
     width = np.sqrt(alone**2 + sampling**2 + own**2)

@@ -12,7 +12,7 @@ WORKERS = np.array([1, 2, 4, 8])
 LOGS = np.log([[1.0, 1.7, 2.0, 2.2], [1.0, 1.6, 1.8, 2.0]])
 WEIGHTS = np.array([0.6, 0.4])
 ERROR, NOISE = np.array([0.05, 0.06, 0.05, 0.08]), np.array([0.02, 0.05, 0.03, 0.03])
-CORRELATION = workers_correlation(WORKERS)
+CORRELATION = workers_correlation(WORKERS, 0.75)
 
 
 def ensemble(logs=LOGS, weights=WEIGHTS, **changes):

@@ -1,12 +1,24 @@
 """How the models' own errors are learnt and judged: on errors whose size is known, with controls."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from queuemodel import ThroughputCurve
 from queuemodel.training.model_error import regions
 from validation.intervals import interval_score, intervals_section
-from validation.model_errors import PARTS, Errors, calibrated, errors_of, learn, leave_kind_out, with_errors
+from validation.model_errors import (
+    LEAST,
+    PARTS,
+    Errors,
+    calibrated,
+    doubling,
+    errors_of,
+    learn,
+    leave_kind_out,
+    with_errors,
+)
 from validation.series import Comparison
 
 RATIO = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
@@ -60,6 +72,19 @@ def test_what_has_other_causes_is_not_the_models():
         lower, upper = with_errors(one, TRUTH)
         width = 1.6449 * np.hypot(0.1, np.sqrt(one.parts @ TRUTH**2))
         np.testing.assert_allclose(np.log([lower, upper]), [-width, width], rtol=1e-3)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.8])
+def test_the_correlation_that_made_errors_is_found(correlation):
+    rng, found = np.random.default_rng(8), made_up(np.random.default_rng(8), kinds=60)
+    octaves = np.log2(4 * RATIO)
+    root = np.linalg.cholesky(correlation ** np.abs(octaves[:, None] - octaves) + 1e-9 * np.eye(5))
+    others = 0.03 * np.ones((5, 2))
+    for i, one in enumerate(found):
+        size = np.sqrt(one.parts @ TRUTH**2)
+        measured = np.hypot(0.03, LEAST) * rng.standard_normal(5)
+        found[i] = replace(one, off=size * (root @ rng.standard_normal(5)) + measured, others=others)
+    assert doubling(found) == pytest.approx(correlation, abs=0.1)
 
 
 def coverage(found, scale=1.0):

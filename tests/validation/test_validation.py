@@ -161,7 +161,7 @@ def test_intervals_hold_on_kinds_of_network_left_out(mva, traced, unusual):
     kinds = [kind_of(folder) for folder in [*series_folders(), *series_folders(usual=False)]]
     for comparisons in (mva, [*traced, *unusual]):
         found = [errors_of(c, kind) for c, kind in zip(comparisons, kinds, strict=False)]
-        ends = leave_kind_out(found)
+        ends = leave_kind_out(found, calibrated)
         value, lower, upper = (
             np.concatenate(rows) for rows in zip(*[(np.exp(one.off), lo, hi) for one, lo, hi in ends], strict=True)
         )
