@@ -48,7 +48,7 @@ class Errors:
     ----------
     kind : str
         Of network.
-    parts : ndarray, shape (n, 4)
+    parts : ndarray, shape (n, 5)
         How much of `PARTS` is in each number of workers.
     off : ndarray, shape (n,)
         Logarithm of measured over predicted.

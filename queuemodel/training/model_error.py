@@ -15,12 +15,12 @@ import numpy as np
 
 Method = Literal["mva", "trace"]
 
-#: Numbers of workers over the saturation population: centres of what is below, at and beyond the knee.
-REGIONS = {"below": 0.5, "at": 1.0, "beyond": 2.0}
+#: Numbers of workers over the saturation population: centres of what is below, at, beyond and far beyond the knee.
+REGIONS = {"below": 0.5, "at": 1.0, "beyond": 2.0, "far": 4.0}
 
 
 def regions(ratio: np.ndarray) -> np.ndarray:
-    """How much of each region is in numbers of workers over the saturation population (n,): shares (n, 3)."""
+    """How much of each region is in numbers of workers over the saturation population (n,): shares (n, 4)."""
     doublings = np.log2(np.maximum(ratio, 1e-9))
     centres, one = np.log2(list(REGIONS.values())), np.eye(len(REGIONS))
     return np.array([np.interp(doublings, centres, one[k]) for k in range(len(REGIONS))]).T
