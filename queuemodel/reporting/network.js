@@ -130,6 +130,9 @@ function solveNetwork(recipe, settings) {
   const tail = (1 - recipe.confidence) / 2;
   const own = (n) => recipe.reach * (changed || !servers.error.length ? recipe.elsewhere : servers.error[n]);
   const beside = (n, share) => Math.hypot(Math.log(quantile(drawn[n], share) / X[n]), own(n));
+  const bend = changed ? null : servers.bend; // measured throughputs: factors to the middle, the lower and the upper end
+  const bent = X.map((x, n) => (bend ? x * bend[0][n] : x));
+  const slower = X.map((x, n) => x / bent[n]);
   const workers = X.map((_, n) => n + 1);
   const total = sum(D.flat());
   const busiest = Math.max(...D.flat());
@@ -137,21 +140,21 @@ function solveNetwork(recipe, settings) {
   const names = D.flatMap((_, p) => recipe.stations.map((name) => (D.length > 1 ? `${name} ${p}` : name)));
   return {
     workers,
-    steps_per_second: X,
-    lower: X.map((x, n) => x * Math.exp(-beside(n, tail))),
-    upper: X.map((x, n) => x * Math.exp(beside(n, 1 - tail))),
-    single: X[0],
+    steps_per_second: bent,
+    lower: X.map((x, n) => x * (bend ? bend[1][n] : Math.exp(-beside(n, tail)))),
+    upper: X.map((x, n) => x * (bend ? bend[2][n] : Math.exp(beside(n, 1 - tail)))),
+    single: bent[0],
     batch_size: settings.batch_size,
     parameter_servers: D.length,
     nodes: workers.map((n) => n + D.length),
     stations: names,
-    utilization: X.map((x) => D.flat().map((seconds) => Math.min(x * seconds, 1))),
-    residence_time: spent.map((phase) =>
-      D.flatMap((row) => row.map((seconds, f) => seconds * (phase[f] / Math.max(phaseTotal[f], 1e-300)))),
+    utilization: bent.map((x) => D.flat().map((seconds) => Math.min(x * seconds, 1))),
+    residence_time: spent.map((phase, n) =>
+      D.flatMap((row) => row.map((seconds, f) => (slower[n] * seconds * phase[f]) / Math.max(phaseTotal[f], 1e-300))),
     ),
-    think_time: X.map(() => Z),
-    bound_lower: workers.map((n) => n / (Z + n * total)),
-    bound_upper: workers.map((n) => Math.min(n / (total + Z), busiest > 0 ? 1 / busiest : Infinity)),
+    think_time: slower.map((factor) => factor * Z),
+    bound_lower: workers.map((n) => n / (Z + n * total) / slower[n - 1]),
+    bound_upper: workers.map((n) => Math.min(n / (total + Z), busiest > 0 ? 1 / busiest : Infinity) / slower[n - 1]),
     saturation_workers: busiest > 0 ? (total + Z) / busiest : Infinity,
     bottleneck: busiest > 0 ? names[D.flat().indexOf(busiest)] : "",
     confidence: recipe.confidence,

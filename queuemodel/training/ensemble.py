@@ -21,7 +21,7 @@ EXCESS = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 #: A measurement less likely than this, given all others, is doubted.
 DOUBTFUL = 0.01
 
-#: Combinations of sizes that are less likely than this do not count for quantiles.
+#: Combinations of sizes, and models all together, that are less likely than this do not count for quantiles.
 NEGLIGIBLE = 1e-5
 
 #: Halvings of the interval in which a quantile lies.
@@ -148,6 +148,18 @@ class Ensemble:
             covariance=self.covariance - self.covariance[:, :, places] @ gain,
         )
 
+    def at(self, places: Sequence[int]) -> Ensemble:
+        """What is thought of these places alone, by the models that count for quantiles."""
+        at, likely = np.asarray(places), self.models > NEGLIGIBLE / self.weights.shape[1]
+        return replace(
+            self,
+            logs=self.logs[:, likely][:, :, at],
+            weights=self.weights[:, likely] / self.weights[:, likely].sum(),
+            covariance=self.covariance[:, at[:, None], at],
+            noise=self.noise[at],
+            rest=self.rest[at],
+        )
+
     def interval(self, confidence: float, places: Sequence[int]) -> np.ndarray:
         """Throughput in the middle, and the interval's ends, shape (3, places)."""
         tail = (1 - confidence) / 2
@@ -204,6 +216,30 @@ class Ensemble:
             below = self._below(middle, places, beside) < wanted
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return (low + high) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Bend:
+    """How far what is thought of some numbers of workers is off a curve.
+
+    Attributes
+    ----------
+    workers : ndarray, shape (P,)
+        Increasing.
+    logs : ndarray, shape (P,)
+        Logarithms of the curve's throughput there.
+    thought : Ensemble
+        At these P places.
+    """
+
+    workers: np.ndarray
+    logs: np.ndarray
+    thought: Ensemble
+
+    def factors(self, workers: np.ndarray, confidence: float) -> np.ndarray:
+        """Factors on the curve: to the middle and to the interval's ends, (3, n); beyond the last number they stay."""
+        ends = np.log(self.thought.interval(confidence, range(len(self.workers)))) - self.logs
+        return np.exp([np.interp(np.log(workers), np.log(self.workers), row) for row in ends])
 
 
 def _size_weights() -> np.ndarray:

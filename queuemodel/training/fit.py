@@ -63,8 +63,8 @@ def fit(
     overlaps computation with communication, so that this is less than the computation: only so does the model take as
     long for one worker as was measured (docs/explanation/model). From throughputs alone only the server's total demand
     and the rest of the cycle can be estimated, `fit_throughputs` says how. With both, one worker's throughput tells
-    what tracing cost, and those of more workers how contention changes the servers' demands: these are scaled to meet
-    the throughputs, weighing both by their errors (maximum a posteriori, normal approximation).
+    what tracing cost, and those of more workers how contention changes the servers' demands, and how far the network
+    itself errs there: they weigh all of these by likelihood, and bend the curve (Kennedy and O'Hagan, 2001).
 
     Parameters
     ----------

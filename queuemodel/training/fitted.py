@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .demands import Demands, Servers
+from .ensemble import Bend
 from .flights import Flights
 from .job import Job, Throughput
 from .knee_posterior import Costs
@@ -70,8 +71,12 @@ class Fitted:
     recorded : Recorded or None
         What recorded steps tell; None where there were throughputs only.
     measured : tuple of Throughput
+    uncalibrated, bend : Fitted or None, Bend or None
+        As it was before throughputs of more workers calibrated it, and how far these bend the curve of the machines
+        that it was fitted on; only with recorded steps.
     misfit : float
-        Root mean square relative difference from the throughputs that the model was fitted to.
+        Root mean square relative difference from the throughputs that the model was fitted to, where there was nothing
+        else.
     average : bool
         Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
     others : tuple of Parameter
@@ -92,6 +97,8 @@ class Fitted:
     before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()
+    uncalibrated: Fitted | None = None
+    bend: Bend | None = None
     misfit: float = 0.0
     average: bool = False
     others: tuple[Parameter, ...] = ()

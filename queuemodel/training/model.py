@@ -23,7 +23,7 @@ from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
-from .model_error import REGIONS, doubling, model_error, profiled_error
+from .model_error import REGIONS, model_error, profiled_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
 
@@ -202,11 +202,17 @@ class TrainingModel(Result):
         bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         if self.waiting and not self.changes.unequal:
             bound_lower, bound_upper = self.waiting.bounds(self.rule, D, self.demands.worker, counts)
+        lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        bend = self.bend(populations, confidence)
+        if bend is not None:
+            X, lower, upper = X * bend
+            R, Z = R / bend[0][:, None], Z / bend[0]
+            bound_lower, bound_upper = bound_lower * bend[0][at], bound_upper * bend[0][at]
         curve = ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
-            lower=(X * np.exp(-np.hypot(low, error)))[at],
-            upper=(X * np.exp(np.hypot(high, error)))[at],
+            lower=lower[at],
+            upper=upper[at],
             single=float(X[0]),
             batch_size=self.job.batch_size,
             parameter_servers=self.servers.count,
@@ -313,20 +319,22 @@ class TrainingModel(Result):
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
-        least = min([*([recorded.workers] if recorded else []), *(workers for workers, _ in self.measured)], default=1)
-        known = (populations >= least) & (populations <= most)
         if not most:  # other machines: the regions were not judged there
             return np.full(len(populations), max(model_error("mva", np.array(list(REGIONS.values()))).max(), misfit))
-        if not recorded:  # infers its points' error from the misfit, so that its draws have that already
-            doublings = np.log2(np.maximum(np.maximum(populations / most, least / populations), 1.0))
-            return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
-        profiled = 0.0 if least in dict(self.measured) else profiled_error("mva")  # the draws have a measurement's own
-        within = np.where(populations == least, profiled, misfit)
-        own = model_error("mva", populations / saturation)
-        if most > recorded.workers:  # meets what was measured, and errs as far as its errors change from there
-            apart = doubling("mva") ** np.log2(np.maximum(populations / most, 1.0))
-            own = own * np.sqrt(np.minimum(2.0 * (1.0 - apart), 1.0))
-        return np.where(known, within, np.maximum(own, misfit))
+        if recorded:
+            profiled = 0.0 if recorded.workers in dict(self.measured) else profiled_error("mva")  # the draws have it
+            own = model_error("mva", populations / saturation)
+            return np.where(populations == recorded.workers, profiled, own)
+        # infers its points' error from the misfit, so that its draws have that already
+        least = min(workers for workers, _ in self.measured)
+        known = (populations >= least) & (populations <= most)
+        doublings = np.log2(np.maximum(np.maximum(populations / most, least / populations), 1.0))
+        return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
+
+    def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
+        """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
+        elsewhere = self.waiting or self.changes.other_machines(self.fitted) or self.servers != self.fitted.servers
+        return None if elsewhere or self.fitted.bend is None else self.fitted.bend.factors(populations, confidence)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

@@ -75,7 +75,7 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         "confidence": confidence,
         "reach": normal_quantile(confidence),
         "elsewhere": float(replace(model, changes=ELSEWHERE).own_error(np.array([1]), math.inf)[0]),
-        "servers": {count: _servers(model, count, most) for count in _counts(model)},
+        "servers": {count: _servers(model, count, most, confidence) for count in _counts(model)},
         "settings": {
             "parameter_servers": model.servers.count,
             "bandwidth": model.changes.bandwidth,
@@ -101,8 +101,8 @@ def _counts(model: TrainingModel) -> list[int]:
     return sorted(found)
 
 
-def _servers(model: TrainingModel, count: int, most: int) -> dict[str, Any]:
-    """So many servers on machines that are otherwise as profiled; errors for 1 to ``most`` workers."""
+def _servers(model: TrainingModel, count: int, most: int, confidence: float) -> dict[str, Any]:
+    """So many servers on machines that are otherwise as profiled; errors, and bends, for 1 to ``most`` workers."""
     shards = model.changes.shards if count == model.servers.count else ()
     there = replace(model, changes=Changes(parameter_servers=None if shards else count, shards=shards))
     saturation = there.throughput([1]).saturation_workers
@@ -111,5 +111,6 @@ def _servers(model: TrainingModel, count: int, most: int) -> dict[str, Any]:
         "profiled_workers": there.profiled_workers,
         "measured": there.measured,
         "error": there.own_error(np.arange(1, most + 1), saturation) if there.profiled_workers else [],
+        "bend": there.bend(np.arange(1, most + 1), confidence),
         "method": there.rule.method,
     }
