@@ -67,7 +67,7 @@ def weighed(
     >>> profile = example_profile()
     >>> found = weighed(contentions(profile, congestion_control="unknown"), profile, congestion_control="unknown")
     >>> [(kind.name, round(kind.share, 1)) for kind in found]  # nothing came late
-    [('loss-based', 0.7), ('bbr', 0.3)]
+    [('loss-based', 0.8), ('bbr', 0.2)]
     """
     if len(kinds) == 1 or profile.cluster.workers > 1 or tuple(kinds) != contentions(profile, **told):
         return tuple(kinds)
