@@ -10,6 +10,9 @@ import numpy as np
 from ..collectives import Algorithm, Link
 from .schemes import Cost, Scheme
 
+#: Bytes per second, and seconds: what is hardly known stays within what a link may have.
+LEAST, MOST = np.array([1e-9, 0.0]), np.array([1e15, 1e9])
+
 
 class Network(NamedTuple):
     """What a node's link carries."""
@@ -102,7 +105,7 @@ class Group:
         values, vectors = np.linalg.eigh(covariance)
         times = [(self.mean_time(network, slower=1 + sampling), self.mean_time(network, slower=1 - sampling))]
         for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
-            ends = [Network(*(np.array(network) * np.exp(sign * step))) for sign in (1, -1)]
+            ends = [Network(*np.clip(np.array(network) * np.exp(sign * step), LEAST, MOST)) for sign in (1, -1)]
             times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
         logs = np.log(np.array(times) / self.mean_time(network))
         longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)
