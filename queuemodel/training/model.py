@@ -32,6 +32,8 @@ from .rules import Pace, Rule, Waiting, rule_for
 KNEE_ERROR = 0.01
 #: Fits of throughputs alone: standard deviation of what their laws miss, per doubling beyond the measured (assumed).
 DRIFT = 0.07
+#: Their points are at all numbers of workers up to this, then at so many per doubling; between, straight in logarithms.
+EVERY, PER_DOUBLING = 32, 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,14 +184,12 @@ class TrainingModel(Result):
         if self.waiting:
             self.waiting.require_workers(counts.tolist())
         populations = np.union1d(counts, 1)
-        if self.fitted.average:  # the points' maximum so far does not depend on the numbers asked for
-            ladder = np.geomspace(1, counts[-1], 1 + 2 * int(counts[-1]).bit_length()).astype(int)
-            populations = np.union1d(populations, ladder)
+        if self.fitted.average:
+            populations = np.union1d(populations, _rungs(int(counts[-1])))
         X, R, Z = self.pace(populations)
         drawn = self.drawn(populations)
         if self.fitted.average:
-            X = np.exp(least_relative_error(np.log(drawn), np.ones(drawn.shape[-1])))
-            X = np.maximum.accumulate(X)  # as with every draw
+            X = _points(populations, np.log(drawn))
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         D = self.service_demand
@@ -366,3 +366,18 @@ class TrainingModel(Result):
         return (
             f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}{note}"
         )
+
+
+def _rungs(most: int) -> np.ndarray:
+    """Numbers of workers, the last of them ``most`` or more; the same whatever is asked, but for how far they go."""
+    doublings = max(math.ceil(PER_DOUBLING * math.log2(most / EVERY)), 0)
+    rungs = np.append(np.arange(1, EVERY), EVERY * 2.0 ** (np.arange(doublings + 1) / PER_DOUBLING)).astype(int)
+    return rungs[: int(np.searchsorted(rungs, most)) + 1]
+
+
+def _points(populations: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Throughput (n,) of the least expected relative error from drawn logarithms (n, B), falling nowhere."""
+    rungs = _rungs(int(populations[-1]))
+    at = np.log(rungs)
+    points = least_relative_error(logs[np.searchsorted(populations, rungs)], np.ones(logs.shape[-1]))
+    return np.asarray(np.exp(np.interp(np.log(populations), at, np.maximum.accumulate(points))))
