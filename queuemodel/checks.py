@@ -136,16 +136,24 @@ def require_name(name: Any, what: str, *, error: type[QueueModelError] = ModelEr
     return name
 
 
+def require_file_name(path: str | os.PathLike[str]) -> None:
+    """Refuse the empty name, which Python takes for the folder that one is in, by a `DataError`."""
+    if not os.fspath(path):
+        raise DataError("'': a file's name must not be empty")
+
+
 def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
     """Fail before long work, not after it, when an output cannot be written.
 
     Raises
     ------
     DataError
-        When the name ends in none of ``suffixes``, is a folder, or its folder does not exist or may not be written.
+        When the name is empty or ends in none of ``suffixes``, is a folder, or its folder does not exist or may not be
+        written.
     """
     if path is None:
         return
+    require_file_name(path)
     target = Path(path)
     folder = target.parent
     named = tuple(filter(None, suffixes))

@@ -8,6 +8,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from .checks import JSON, require_file_name, require_writable
 from .errors import DataError
 
 #: A file that unpacks to more is taken for damaged, or for a trap.
@@ -22,6 +23,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     DataError
         One line that names the file, when it cannot be read or unpacked or is empty.
     """
+    require_file_name(path)
     try:
         content = Path(path).read_bytes()
         if str(path).endswith(".gz") and content:
@@ -41,6 +43,13 @@ def _unpacked(path: str | os.PathLike[str]) -> bytes:
     if len(content) > MOST_UNPACKED:
         raise DataError(f"{path}: unpacks to more than {MOST_UNPACKED:,} bytes; is it what it should be?")
     return content
+
+
+def write_json(path: str | os.PathLike[str] | None, text: str) -> None:
+    """Write JSON to ``path``, if one is given, whole or not at all; raises `DataError` for names of other formats."""
+    require_writable(path, suffixes=JSON)
+    if path is not None:
+        write_atomically(path, text + "\n")
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import MissingDependencyError
 from .extras import extra
-from .files import write_atomically
+from .files import write_json
 from .tables import tabulate, text_table
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class Result:
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """JSON of `to_dict`; also written to ``path``, whole or not at all, when one is given."""
         text = json.dumps(self.to_dict(), indent=1)
-        if path is not None:
-            write_atomically(path, text + "\n")
+        write_json(path, text)
         return text
 
     def to_frame(self) -> pandas.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import one_line, require_name, require_number
 from ..errors import DataError, ModelError
-from ..files import read_bytes, write_atomically
+from ..files import read_bytes, write_json
 from ..results import Result
 from .arrays import from_arrays
 from .consistency import members, require_known_classes, require_times
@@ -184,7 +184,7 @@ class Network(Result):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to ``path``, all of it or nothing."""
-        write_atomically(path, json.dumps(self.to_dict(), indent=1) + "\n")
+        write_json(path, json.dumps(self.to_dict(), indent=1))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..checks import require_count, require_seed, require_share
-from ..files import write_atomically
+from ..files import write_json
 from ..results import Result
 from ..training.parameters import normal_quantile
 from ..training.rounds import MOST_RANKS, Bucket
@@ -108,8 +108,7 @@ class SimulatedRounds(Result):
         views = [[self.round(number, rank=rank) for number in range(rounds)] for rank in range(self.ranks)]
         starts = np.append(0.0, np.cumsum(self.times))[:rounds].tolist()
         text = json.dumps({"traceEvents": round_events(views, starts), "displayTimeUnit": "ms"})
-        if path is not None:
-            write_atomically(path, text + "\n")
+        write_json(path, text)
         return text
 
     def plot(self, *, number: int = 0, rank: int = 0, ax: Axes | None = None) -> Axes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import write_atomically
+from ..files import write_json
 from ..results import Result
 from ..training.profile import Profile
 from .chrome import chrome_trace
@@ -195,8 +195,7 @@ class SimulatedRun(Result):
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
         """The kept steps as a Chrome trace, for Perfetto's viewer (see `queuemodel.traces.chrome`)."""
         text = json.dumps(chrome_trace(self.profile, self.workers, self.log, self.log_times))
-        if path is not None:
-            write_atomically(path, text + "\n")
+        write_json(path, text)
         return text
 
     def caption(self) -> str:

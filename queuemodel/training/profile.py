@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import one_line, require_distinct_keys
 from ..convergence import NoiseScale, noise_scale
 from ..errors import DataError
-from ..files import read_bytes, write_atomically
+from ..files import read_bytes, write_json
 from ..network.json_reading import require_format
 from ..results import Result
 from .gradient_norms import GradientNorms
@@ -153,8 +153,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The JSON form, which `from_json` reads; also written to ``path``, all of it or nothing, when one is given."""
         text = msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
-        if path is not None:
-            write_atomically(path, text + "\n")
+        write_json(path, text)
         return text
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.files import write_atomically
 from queuemodel.units import parse_bandwidth, parse_duration, parse_size
 
@@ -237,6 +238,21 @@ def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
     assert target.read_text() == "after"
     with pytest.raises(qm.DataError, match="cannot be written"):
         write_atomically(tmp_path / "missing" / "p.json", "x")
+
+
+def test_json_does_not_take_the_name_of_another_format(tmp_path):
+    profile, network = example_profile("alexnet-60"), qm.Network([qm.Station("server", service_time=0.3)])
+    for save in (profile.save, network.save, qm.solve(network, population=1).to_json):
+        with pytest.raises(qm.DataError, match=r"x\.csv: the file name must end in one of \.json, \.json\.gz"):
+            save(tmp_path / "x.csv")
+        save(tmp_path / "without")
+    assert [path.name for path in tmp_path.iterdir()] == ["without"]
+
+
+@pytest.mark.parametrize("use", [qm.Profile.load, qm.read_throughputs, example_profile().save])
+def test_an_empty_name_is_no_file(use):
+    with pytest.raises(qm.DataError, match=r"^'': a file's name must not be empty$"):
+        use("")
 
 
 def test_throughputs_csv(tmp_path):
