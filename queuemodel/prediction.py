@@ -17,6 +17,7 @@ from .strategies.half import NUMBERS, own_scv
 from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
+from .training.fit import require_growth_unknown
 from .training.job import TOLD, CongestionControl, require_network
 from .training.throughputs import require_measured, traced_throughput
 
@@ -49,6 +50,7 @@ def predict(
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
+    sparse_gradients: bool = False,
     gpus_per_node: int | None = None,
     **changes: Any,
 ) -> ThroughputCurve:
@@ -89,6 +91,8 @@ def predict(
         Results of a round of sync-ps that it does not wait for.
     staleness_bound : int, optional
         Steps that a worker may be ahead of the slowest: bounded-staleness.
+    sparse_gradients : bool
+        That most parameters are embeddings, see `queuemodel.training.fit`; for synchronous throughputs alone.
     gpus_per_node : int, optional
         Of a job measured by placement (`fit_placements`), which needs ``batch_size`` too where several were measured.
     **changes
@@ -114,7 +118,8 @@ def predict(
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
         others = {
             "strategy": strategy not in (None, "all-reduce"), "method": method != "auto", "form": form != "links",
-            "throughputs": bool(throughputs), **{name: number is not None for name, number in numbers.items()},
+            "throughputs": bool(throughputs), "sparse_gradients": sparse_gradients,
+            **{name: number is not None for name, number in numbers.items()},
             **{name: name != "batch_size" for name in changes},
         }  # fmt: skip
         if asked_too := next((name for name, so in others.items() if so), None):
@@ -134,10 +139,13 @@ def predict(
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
     _require_fitting(strategy, changes, numbers, in_rounds=in_rounds)
     had = {} if isinstance(data, Profile) else {"batch_size": changes.pop("batch_size", None)}
+    if sparse_gradients:
+        require_growth_unknown(data, "predict", in_rounds=in_rounds)
     asked: dict[str, Any] = {"workers": counts, "confidence": confidence}
     if in_rounds:
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
+        had |= {"sparse_gradients": sparse_gradients}
         model = fit(data, strategy=strategy, throughputs=measured, **had).what_if(**changes)
         return model.throughput(**asked, **({"seed": seed} if isinstance(model, AllReduceModel) else {}))
     half = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -11,19 +12,20 @@ from queuemodel import RoundModel, Throughput, ThroughputCurve, TrainingModel, f
 from queuemodel.training.prior import Strategy
 from queuemodel.training.throughput_fit import fit_throughputs
 
-from .prior import NO_JOB, learn_knees, learn_rounds, series
+from .intervals import interval_score
+from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, sparse_series
 from .published import Scaling, testbed
 
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
 
-def learnt_without(source: str, jobs: Sequence[Scaling], kind: Strategy) -> Fit:
-    """A fit whose prior is learnt from all other sources."""
+def learnt_without(source: str, jobs: Sequence[Scaling], kind: Strategy, *, sparse: bool = False) -> Fit:
+    """A fit whose prior is learnt from all other sources, and which may be told that gradients are sparse."""
     others = [job for job in jobs if job.source != source]
     if kind == "async-ps":
         knees = learn_knees(others)
         return lambda points: TrainingModel(fit_throughputs(points, job=NO_JOB, prior=knees))
-    rounds = learn_rounds(others)[kind]
+    rounds = (learn_sparse(others) if sparse else learn_rounds(others))[kind]
     return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
 
 
@@ -53,6 +55,11 @@ class Judged:
         """Mean width of the interval against the prediction."""
         return float(((self.upper - self.lower) / self.predicted).mean())
 
+    @property
+    def score(self) -> float:
+        """Mean interval score in logarithms."""
+        return float(interval_score(np.log(self.lower), np.log(self.upper), np.log(self.measured)).mean())
+
 
 def judge(jobs: Iterable[Scaling], fits: Callable[[Scaling], Fit], *, most: int | None = None) -> list[Judged]:
     """Predict each series from its two smallest groups, or from those of at most ``most`` nodes."""
@@ -67,12 +74,25 @@ def judge(jobs: Iterable[Scaling], fits: Callable[[Scaling], Fit], *, most: int 
     return found
 
 
-def leave_source_out(kind: Strategy, *, most: int | None = None) -> list[Judged]:
-    """Each series of a kind, predicted with a prior from all other sources."""
-    jobs = series()
-    judged = [job for job in [*jobs, *testbed()] if job.kind == kind]
-    learnt = {source: learnt_without(source, jobs, kind) for source in {job.source for job in judged}}
-    return judge(judged, lambda job: learnt[job.source], most=most)
+def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = False) -> list[Judged]:
+    """Each series of a kind, predicted with a prior from all other sources; ``told`` which have sparse gradients."""
+    judged = [job for job in [*series(), *testbed()] if job.kind == kind]
+    return judge(judged, _fits(told=told), most=most)
+
+
+def leave_sparse_out(*, told: bool) -> list[Judged]:
+    """Each synchronous series with sparse gradients, told so or not, with a prior from all other sources."""
+    return judge(sparse_series(), _fits(told=told))
+
+
+def _fits(*, told: bool) -> Callable[[Scaling], Fit]:
+    """For each series a fit that was not learnt from its source."""
+
+    @cache
+    def learnt(source: str, kind: Strategy, sparse: bool) -> Fit:
+        return learnt_without(source, sparse_series() if sparse else series(), kind, sparse=sparse)
+
+    return lambda job: learnt(job.source, job.kind, told and job.sparse)
 
 
 #: Two-parameter forms that a throughput of two groups determines: 1/n of X(n), of which T(n) = a + b g(n).
@@ -109,7 +129,7 @@ Published series (`validation/data/published_scaling.json`) and the cloud's, pre
 of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
 is learnt from ([why](explanation/few-throughputs.md)). Beside them forms with two parameters, through the same two
 points. Errors are means over series of mean absolute relative errors; *width* is that of the 90 % intervals, relative
-to the prediction.
+to the prediction, *score* their interval score in logarithms.
 """
 
 
@@ -117,16 +137,17 @@ def prior_section() -> str:
     """Markdown: what fits from few throughputs err on unseen sources, beside forms with two parameters."""
     lines = [
         SECTION,
-        "| jobs, fitted on | method | series | mean error | median | covered | width |",
-        "|---|---|---|---|---|---|---|",
+        "| jobs, fitted on | method | series | mean error | median | covered | width | score |",
+        "|---|---|---|---|---|---|---|---|",
     ]
 
     def row(jobs: str, method: str, found: Sequence[Judged], *, interval: bool = True) -> None:
         errors = [one.error for one in found]
-        told = f"{np.mean([one.covered for one in found]):.0%} | {np.mean([one.width for one in found]):.0%}"
+        covered, width, score = np.mean([(one.covered, one.width, one.score) for one in found], axis=0)
+        told = f"{covered:.0%} | {width:.0%} | {score:.2f}"
         lines.append(
             f"| {jobs} | {method} | {len(found)} | {100 * np.mean(errors):.1f} % | {100 * np.median(errors):.1f} % | "
-            f"{told if interval else ' | '} |"
+            f"{told if interval else ' |  | '} |"
         )
 
     for kind in ("async-ps", "sync-ps", "all-reduce"):
@@ -137,9 +158,15 @@ def prior_section() -> str:
             jobs = f"{kind}{f' ({source})' if source else ''}, two points"
             row(jobs, "**learnt without the source**", of_source)
             if kind != "async-ps":
+                row(jobs, "**and told which gradients are sparse**", leave_source_out(kind, told=True))
                 row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
+    found = leave_sparse_out(told=True)
+    row("sparse gradients, two points", "**told, learnt without the source**", found)
+    row("sparse gradients, two points", "not told", leave_sparse_out(told=False))
+    for form in ("line", *FORMS):
+        row("sparse gradients, two points", form, baseline(form, found), interval=False)
     for source in ("cloud", "testbed"):
         found = [one for one in leave_source_out("async-ps", most=4) if one.job.source == source]
         row(f"async ({source}), up to 4 workers", "**learnt without the source**", found)

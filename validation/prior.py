@@ -23,7 +23,7 @@ from queuemodel import Job
 from queuemodel.files import write_atomically
 from queuemodel.training.demands import largest_share
 from queuemodel.training.knee_posterior import KneePosterior
-from queuemodel.training.prior import KneePrior, RoundPrior
+from queuemodel.training.prior import KneePrior, RoundPrior, Strategy
 from queuemodel.training.round_law import Rounds
 
 from .published import Scaling, cloud, published
@@ -41,10 +41,13 @@ ERRORS = (0.01, 0.02, 0.04)
 GROWING, SERVER_RATE, SERVER_RATE_SPREAD = 0.15, 400e6, 0.7
 
 #: Assumed: laws that never end are latency and stragglers, which start small; what costs much at once is bandwidth.
-GROWING_COST = {"sync-ps": 0.5, "all-reduce": 0.5}
+GROWING_COST: dict[Strategy, float] = {"sync-ps": 0.5, "all-reduce": 0.5}
 
 #: Assumed: how often servers change from a group to one twice as large, of jobs that have any.
-CHANGES = {"sync-ps": 0.1, "all-reduce": 0.0}
+CHANGES: dict[Strategy, float] = {"sync-ps": 0.1, "all-reduce": 0.0}
+
+#: Where gradients are sparse rows are gathered, which grows with the group.
+GATHERED = [q for q in LAWS if q < 0]
 
 NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
 
@@ -58,6 +61,12 @@ ABOUT = (
 def series() -> list[Scaling]:
     """Everything that there is to learn from: not the testbeds, whose links were chosen so that jobs saturate."""
     return [*published(), *cloud()]
+
+
+def sparse_series() -> list[Scaling]:
+    """Synchronous jobs with sparse gradients; devices of one host count as workers of the server of embeddings."""
+    every = [*published(), *published(on_one_host=True)]
+    return [job for job in every if job.sparse and job.kind != "async-ps"]
 
 
 def learn_shares(
@@ -86,25 +95,40 @@ def source_weights(jobs: Sequence[Scaling]) -> list[float]:
     return [1.0 / sizes[job.source] for job in jobs]
 
 
-def learn_rounds(jobs: Sequence[Scaling]) -> dict[str, RoundPrior]:
+def _flat(laws: Sequence[float]) -> list[np.ndarray]:
+    """Laws and drifts all alike."""
+    return [np.full(len(values), 1 / len(values)) for values in (laws, DRIFTS)]
+
+
+def _named(laws: Sequence[float], shares: Sequence[np.ndarray]) -> list[dict[float, float]]:
+    """Shares of laws and of drifts by their values."""
+    return [dict(zip(v, s.round(4).tolist(), strict=True)) for v, s in zip((laws, DRIFTS), shares, strict=True)]
+
+
+def learn_rounds(jobs: Sequence[Scaling]) -> dict[Strategy, RoundPrior]:
     """Priors of the synchronous kinds, each around what both have in common."""
-    flat = [np.full(len(LAWS), 1 / len(LAWS)), np.full(len(DRIFTS), 1 / len(DRIFTS))]
-    laws, drifts = (dict(zip(v, s.tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), flat, strict=True))
+    laws, drifts = _named(LAWS, _flat(LAWS))
     both = [job for job in jobs if job.kind != "async-ps"]
     tables = {
         job.name: _round_evidence(job, RoundPrior(laws, drifts, GROWING_COST[job.kind], CHANGES[job.kind]))
         for job in both
     }
-    common = learn_shares([tables[job.name] for job in both], source_weights(both), flat)
+    common = learn_shares([tables[job.name] for job in both], source_weights(both), _flat(LAWS))
     priors = {}
-    for kind in ("sync-ps", "all-reduce"):
+    for kind in CHANGES:
         own = [job for job in both if job.kind == kind]
         shares = learn_shares([tables[job.name] for job in own], source_weights(own), common)
-        laws, drifts = (
-            dict(zip(v, s.round(4).tolist(), strict=True)) for v, s in zip((LAWS, DRIFTS), shares, strict=True)
-        )
-        priors[kind] = RoundPrior(laws, drifts, GROWING_COST[kind], CHANGES[kind])
+        priors[kind] = RoundPrior(*_named(LAWS, shares), GROWING_COST[kind], CHANGES[kind])
     return priors
+
+
+def learn_sparse(jobs: Sequence[Scaling]) -> dict[Strategy, RoundPrior]:
+    """Priors of the synchronous kinds where gradients are sparse, of laws and drifts that both have in common."""
+    start = _flat(GATHERED)
+    flat = {kind: RoundPrior(*_named(GATHERED, start), GROWING_COST[kind], paid=True) for kind in CHANGES}
+    tables = [Rounds(job.nodes, np.log(job.throughput), flat[job.kind]).log_evidence() for job in jobs]
+    shares = _named(GATHERED, learn_shares(tables, source_weights(jobs), start))
+    return {kind: RoundPrior(*shares, GROWING_COST[kind], CHANGES[kind], paid=True) for kind in CHANGES}
 
 
 _evidence: dict[str, np.ndarray] = {}
@@ -152,17 +176,19 @@ def _knees(job: Scaling) -> tuple[np.ndarray, float | None]:
 
 def learn() -> dict[str, object]:
     """The prior of all sources, as the file has it."""
-    jobs = series()
+    jobs, sparse = series(), sparse_series()
     rounds = learn_rounds(jobs)
+    taught = {kind: [job for job in jobs if job.kind == kind] for kind in ("async-ps", "sync-ps", "all-reduce")}
     sources = {
-        kind: dict(sorted(Counter(job.source for job in jobs if job.kind == kind).items()))
-        for kind in ("async-ps", "sync-ps", "all-reduce")
+        name: dict(sorted(Counter(job.source for job in own).items()))
+        for name, own in (taught | {"sparse gradients": sparse}).items()
     }
     return {
         "about": ABOUT,
         "series per source": sources,
         "async-ps": asdict(learn_knees(jobs)),
         **{kind: asdict(prior) for kind, prior in rounds.items()},
+        "sparse gradients": {kind: asdict(prior) for kind, prior in learn_sparse(sparse).items()},
     }
 
 

@@ -16,6 +16,9 @@ from .series import CLOUD, HERE, read_measured, series_folders
 PUBLISHED = HERE / "data" / "published_scaling.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
 
+#: Models most of whose parameters are embeddings.
+EMBEDDINGS = ("CTR-DNN", "DeepFM", "LM-1B", "Word2Vec")
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -31,6 +34,8 @@ class Scaling:
         second of the whole group, of published series relative to the smallest group's.
     servers : int
     parameter_bytes : int or None
+    sparse : bool
+        Whether most parameters are embeddings.
     """
 
     source: str
@@ -40,6 +45,7 @@ class Scaling:
     throughput: np.ndarray
     servers: int = 1
     parameter_bytes: int | None = None
+    sparse: bool = False
 
     def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
         """Measured throughputs, as `fit` takes them."""
@@ -49,19 +55,23 @@ class Scaling:
         ]
 
 
-def published() -> list[Scaling]:
-    """What others measured, without what the notes doubt and what varies the servers alone."""
+def published(*, on_one_host: bool = False) -> list[Scaling]:
+    """What others measured, without what the notes doubt and what varies the servers alone.
+
+    Of several machines; or of one, whose devices are what is counted.
+    """
     found = []
     for one in json.loads(PUBLISHED.read_text())["series"]:
-        if one["doubt"] or one["kind"] == "servers-sweep":
+        if one["doubt"] or one["kind"] == "servers-sweep" or (one["max_nodes"] == 1) != on_one_host:
             continue
-        machines = one["nodes"] or [n for n, _ in one["points"]]
+        machines = (not on_one_host and one["nodes"]) or [n for n, _ in one["points"]]
         by_machines = {m: x for m, (_, x) in sorted(zip(machines, one["points"], strict=True), key=lambda p: p[1][0])}
         if len(by_machines) > 1:
             nodes = sorted(by_machines)
             values = np.array([by_machines[n] for n in nodes]) / by_machines[nodes[0]]
             source = one["source"].split("@")[0]
-            found.append(Scaling(source, one["id"], KINDS[one["class"]], np.array(nodes), values))
+            sparse = one["model"].startswith(EMBEDDINGS)
+            found.append(Scaling(source, one["id"], KINDS[one["class"]], np.array(nodes), values, sparse=sparse))
     return found
 
 

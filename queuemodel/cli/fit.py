@@ -16,12 +16,13 @@ from ..training import Profile, Throughput
 from ..training.throughputs import traced_throughput
 from .options import SEED, format_option
 from .output import show
-from .questions import FORM, MEASUREMENTS, PROFILE, STRATEGY
+from .questions import FORM, MEASUREMENTS, PROFILE, SPARSE, STRATEGY
 
 
 @click.command()
 @PROFILE
 @STRATEGY
+@SPARSE
 @FORM
 @MEASUREMENTS
 @click.option("--seed", type=SEED, default=0, show_default=True)
@@ -49,7 +50,7 @@ def fit(
     besides = measured_besides(data, throughputs, measured)
     model: Result
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        if besides or strategy not in (None, "all-reduce"):
+        if besides or strategy not in (None, "all-reduce") or options["sparse_gradients"]:
             raise ModelError(f"{profile}: holds steps by placement, which are fitted alone; leave the options out")
         model = fit_placements(cast("list[PlacedStep]", data))
     else:

@@ -47,6 +47,13 @@ STRATEGY = together(
     click.option("--staleness-bound", type=COUNT_OR_NONE, help="Bounded staleness: steps ahead of the last."),
 )
 
+#: Of throughputs alone.
+SPARSE = click.option(
+    "--sparse-gradients",
+    is_flag=True,
+    help="Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.",
+)
+
 #: How to predict.
 METHOD = one_of(
     "--method",
@@ -127,6 +134,7 @@ PREDICTION = together(
     PROFILE,
     click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
     STRATEGY,
+    SPARSE,
     METHOD,
     FORM,
     MEASUREMENTS,

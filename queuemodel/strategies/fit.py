@@ -10,6 +10,7 @@ from ..checks import require_choice
 from ..errors import FitError, ModelError
 from ..training.demands import Form
 from ..training.fit import fit as fit_workers
+from ..training.fit import require_growth_unknown
 from ..training.job import Throughput
 from ..training.model import TrainingModel
 from ..training.profile import Profile
@@ -55,6 +56,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     form: Form = "links",
     batch_size: int | None = None,
     parameter_bytes: float | None = None,
+    sparse_gradients: bool = False,
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
@@ -79,6 +81,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
         Of the closed network: separate transmit link, receive link and update stations, or one for all three.
     batch_size, parameter_bytes
         Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own.
+    sparse_gradients : bool
+        That most parameters are embeddings, see `queuemodel.training.fit`; for synchronous throughputs alone.
     k, backup_workers, staleness_bound : int, optional
         Numbers that a strategy needs or may have, see `queuemodel.prediction.predict`.
     seed : int
@@ -102,6 +106,9 @@ def fit(  # type: ignore[misc]  # the settings are those below
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "fit")
     profile = data if isinstance(data, Profile) else None
+    if sparse_gradients:
+        synchronous = strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)
+        require_growth_unknown(data, "fit", in_rounds=synchronous)
     if profile and profile.rounds and strategy == "all-reduce":
         if throughputs:
             raise ModelError("fit: throughputs besides recorded rounds are not used; leave them out")
@@ -114,7 +121,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     if strategy == "async-ps":
         return fit_workers(data, **measured)
     if not stepped and (strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)):
-        return fit_workers(data, strategy=strategy, **measured)
+        return fit_workers(data, strategy=strategy, sparse_gradients=sparse_gradients, **measured)
     if strategy == "all-reduce" and profile:
         if throughputs:
             raise ModelError("fit: throughputs besides steps on servers tell nothing of all-reduce; leave them out")

@@ -29,6 +29,7 @@ def fit(
     batch_size: int | None = ...,
     parameter_bytes: float | None = ...,
     strategy: Literal["async-ps"] = ...,
+    sparse_gradients: bool = ...,
     seed: int = ...,
 ) -> TrainingModel: ...
 
@@ -42,6 +43,7 @@ def fit(
     batch_size: int | None = ...,
     parameter_bytes: float | None = ...,
     strategy: Strategy,
+    sparse_gradients: bool = ...,
     seed: int = ...,
 ) -> TrainingModel | RoundModel: ...
 
@@ -54,6 +56,7 @@ def fit(
     batch_size: int | None = None,
     parameter_bytes: float | None = None,
     strategy: Strategy = "async-ps",
+    sparse_gradients: bool = False,
     seed: int = 0,
 ) -> TrainingModel | RoundModel:
     """Fit the closed network of a training job.
@@ -78,6 +81,9 @@ def fit(
     strategy : {"async-ps", "sync-ps", "all-reduce"}
         How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
         parameter servers or in an all-reduce.
+    sparse_gradients : bool
+        That most parameters are embeddings, of which a step touches few rows: rounds gather these rows instead of
+        adding gradients up, and grow with the group. False: not known. For throughputs of synchronous training alone.
     seed : int
         Of the resampling.
 
@@ -98,6 +104,8 @@ def fit(
     if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     require_measured(data, "fit")
+    if sparse_gradients:
+        require_growth_unknown(data, "fit", in_rounds=strategy != "async-ps")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):
@@ -111,12 +119,12 @@ def fit(
             parameter_bytes=int(require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)),
             tensors=0,
         )
-        return _from_throughputs(measured, job, strategy)
+        return _from_throughputs(measured, job, strategy, sparse_gradients)
     measured = on_profiled_links(measured, data)
     if data.rounds and not (data.steps or measured):
         raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:
-        return _from_throughputs(measured, data.job, strategy)
+        return _from_throughputs(measured, data.job, strategy, sparse_gradients)
     if strategy != "async-ps":
         raise ModelError(
             f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
@@ -128,9 +136,17 @@ def fit(
     return TrainingModel(fitted)
 
 
-def _from_throughputs(measured: list[Throughput], job: Job, strategy: Strategy) -> TrainingModel | RoundModel:
+def require_growth_unknown(data: object, where: str, *, in_rounds: bool) -> None:
+    """Refuse to be told of sparse gradients but with throughputs of synchronous training alone."""
+    if not in_rounds or (isinstance(data, Profile) and (data.steps or data.rounds)):
+        raise ModelError(f"{where}: sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out")
+
+
+def _from_throughputs(
+    measured: list[Throughput], job: Job, strategy: Strategy, sparse_gradients: bool
+) -> TrainingModel | RoundModel:
     if any(point.bandwidth for point in measured):
         raise FitError("fit: throughputs alone cannot tell what another bandwidth does; leave out those that have one")
     if strategy == "async-ps":
         return TrainingModel(fit_throughputs(measured, job=job))
-    return fit_rounds(measured, job=job, strategy=strategy)
+    return fit_rounds(measured, job=job, strategy=strategy, sparse_gradients=sparse_gradients)

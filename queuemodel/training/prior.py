@@ -55,12 +55,16 @@ class RoundPrior:
         as by others.
     changes : float
         Probability that the servers change between a group and one twice as large: their number, or where they stand.
+    paid : bool
+        Whether every job pays for the first doubling, costs of all orders of magnitude being equally likely; else some
+        pay nothing, and small costs are likelier.
     """
 
     laws: dict[float, float]
     drifts: dict[float, float]
     growing_cost: float | None = None
     changes: float = 0.0
+    paid: bool = False
 
 
 @cache
@@ -78,7 +82,7 @@ def knee_prior() -> KneePrior:
     return KneePrior(**told | {"errors": _shares(told["errors"])})
 
 
-def round_prior(strategy: Strategy) -> RoundPrior:
-    """The prior of synchronous jobs of a kind."""
-    told = _file()[strategy]
-    return RoundPrior(_shares(told["laws"]), _shares(told["drifts"]), told["growing_cost"], told["changes"])
+def round_prior(strategy: Strategy, *, sparse_gradients: bool = False) -> RoundPrior:
+    """The prior of synchronous jobs of a kind, or of those among them whose gradients are sparse."""
+    told = (_file()["sparse gradients"] if sparse_gradients else _file())[strategy]
+    return RoundPrior(**told | {name: _shares(told[name]) for name in ("laws", "drifts")})

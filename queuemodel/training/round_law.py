@@ -29,6 +29,9 @@ COSTS = np.concatenate(
 #: Their prior: a tenth of jobs pay nothing, else small ones are likelier, of density c**-1.5 (assumed).
 _DENSITY = COSTS[1:] ** -1.5 * np.gradient(COSTS[1:])
 COST_PRIOR = np.concatenate([[0.1], 0.9 * _DENSITY / _DENSITY.sum()])
+#: And where every job pays: density 1/c, as nothing says of which order (assumed).
+_ORDERS = np.gradient(np.log(COSTS[1:]))
+PAID_PRIOR = np.concatenate([[0.0], _ORDERS / _ORDERS.sum()])
 #: Relative error of a measured throughput; that of a mistaken one, and how often a point is one (all assumed).
 ERROR = 0.03
 MISTAKE = 0.25
@@ -60,7 +63,8 @@ def cost_prior(prior: RoundPrior) -> np.ndarray:
     """Prior of the costs under each law, shape (costs, laws): what costs much at once is bandwidth, which ends."""
     laws = np.array(list(prior.laws))
     rate = np.where(laws < ENDING, 1.0 / prior.growing_cost, 0.0) if prior.growing_cost else np.zeros(len(laws))
-    table = COST_PRIOR[:, None] * np.exp(-np.minimum(COSTS[:, None] * rate, 500.0))
+    shares = PAID_PRIOR if prior.paid else COST_PRIOR
+    table = shares[:, None] * np.exp(-np.minimum(COSTS[:, None] * rate, 500.0))
     return np.asarray(table / table.sum(axis=0))
 
 
@@ -148,7 +152,7 @@ class Rounds:
         log_weight = -0.5 * ((self.error @ centred) * self.error).sum(axis=-1)
         log_weight += 0.5 * (np.linalg.slogdet(precision)[1] - np.log(total.sum()))
         log_weight += np.log(MISTAKES if mistaken is not None else 1.0 - MISTAKES * len(self._suspects()))
-        log_weight += self._log_change(changed) + np.log(cost_prior(self.prior))
+        log_weight += self._log_change(changed) + np.log(np.maximum(cost_prior(self.prior), 1e-300))
         return Component(log_weight, drift, mistaken, changed)
 
     def log_evidence(self) -> np.ndarray:

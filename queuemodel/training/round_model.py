@@ -61,7 +61,8 @@ class RoundModel(Result):
     @cached_property
     def note(self) -> str:
         """What this fit cannot know, and which measurement does not fit the others."""
-        notes = ["how a round grows beyond what was measured rests on published series of such jobs"]
+        jobs = "jobs with sparse gradients" if self.prior.paid else "such jobs"
+        notes = [f"how a round grows beyond what was measured rests on published series of {jobs}"]
         mistaken = self._posterior.mistaken()
         if mistaken is not None:
             point = self.measured[mistaken]
@@ -165,9 +166,9 @@ class RoundModel(Result):
 
 
 def fit_rounds(
-    measured: list[Throughput], *, job: Job, strategy: Strategy, prior: RoundPrior | None = None
+    measured: list[Throughput], *, job: Job, strategy: Strategy, sparse_gradients: bool = False
 ) -> RoundModel:
-    """Fit a synchronous round to measured throughputs (`queuemodel.training.rounds`).
+    """Fit a synchronous round to measured throughputs (`queuemodel.training.round_law`).
 
     Raises
     ------
@@ -176,7 +177,7 @@ def fit_rounds(
     """
     if not measured:
         raise FitError("fit: at least one measured throughput is needed, got none")
-    return RoundModel(tuple(measured), strategy, job, prior or round_prior(strategy))
+    return RoundModel(tuple(measured), strategy, job, round_prior(strategy, sparse_gradients=sparse_gradients))
 
 
 def _described(laws: np.ndarray, share: np.ndarray) -> str:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.prediction import predict
+from queuemodel.strategies import fit as fit_job
 from queuemodel.training.forecast import least_relative_error
 from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
 from queuemodel.training.round_law import (
@@ -235,6 +237,39 @@ def test_refused_in_one_line():
         predict(two, strategy="all-reduce", bandwidth=1e9)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cost", [0.2, 0.5, 1.5])
+def test_rows_that_are_gathered_grow_with_the_group(kind, cost):
+    """An all-gather of n nodes' rows takes n - 1 times as long as that of two; untold, few jobs are like that."""
+    two, ahead = [1, 2], [4, 8, 16]
+    x = curve_of([*two, *ahead], cost=cost, law=-1.0)
+    told, untold = (
+        qm.fit(points(two, x[:2]), strategy=kind, sparse_gradients=sparse).throughput(ahead) for sparse in (True, False)
+    )
+    np.testing.assert_allclose(told.steps_per_second, x[2:], rtol=0.25)
+    assert np.all((told.lower < x[2:]) & (x[2:] < told.upper))
+    assert np.all(untold.steps_per_second > 1.15 * told.steps_per_second)
+    assert untold.at(16) > 1.5 * x[-1], "it would not matter"
+    assert "sparse gradients" in told.note
+    assert "sparse gradients" not in untold.note
+
+
+def test_sparse_gradients_are_told_with_synchronous_throughputs_alone():
+    two = points([1, 2], [1.0, 1.9])
+    refused = [
+        lambda: qm.fit(two, sparse_gradients=True),
+        lambda: predict(two, sparse_gradients=True),
+        lambda: fit_job(two, strategy="k-sync", k=1, sparse_gradients=True),
+        lambda: qm.fit(example_profile("alexnet-60"), strategy="sync-ps", sparse_gradients=True),
+        lambda: predict(example_profile("ddp-alexnet-40"), sparse_gradients=True),
+    ]
+    for ask in refused:
+        with pytest.raises(qm.ModelError, match="sparse_gradients is for throughputs of sync-ps or all-reduce alone"):
+            ask()
+    curve = predict(two, workers=[8], strategy="all-reduce", sparse_gradients=True)
+    assert curve.at(8) == qm.fit(two, strategy="all-reduce", sparse_gradients=True).throughput([8]).at(8)
+
+
 def test_what_costs_an_all_reduce_much_at_once_is_bandwidth():
     """Two nodes three times as slow as one: a ring's growth ends at twice the cost; a server's would not."""
     x = np.array([1.0, 2 / 3])
@@ -246,3 +281,8 @@ def test_what_costs_an_all_reduce_much_at_once_is_bandwidth():
     table = cost_prior(RoundPrior({-1.0: 0.5, 1.0: 0.5}, {0.0: 1.0}, 0.5))
     np.testing.assert_allclose(table.sum(axis=0), 1.0)
     assert table[:, 0] @ COSTS < 0.5 < table[:, 1] @ COSTS
+    paid = cost_prior(RoundPrior({-1.0: 0.5, 1.0: 0.5}, {0.0: 1.0}, paid=True))
+    np.testing.assert_allclose(paid.sum(axis=0), 1.0)
+    orders = [paid[(least <= COSTS) & (least * 10 > COSTS), 0].sum() for least in (0.01, 0.1, 1.0)]
+    assert orders == pytest.approx([orders[0]] * 3, rel=0.15)
+    assert paid[0, 0] == 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from queuemodel import RoundModel
 from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
-from validation.left_out import FORMS, baseline, judge, leave_source_out
+from validation.left_out import FORMS, baseline, judge, leave_source_out, leave_sparse_out
 from validation.prior import FILE, NO_JOB, learn, learn_knees, learn_rounds, learn_shares, series
 
 
@@ -38,6 +38,10 @@ def test_the_packaged_prior_is_what_the_series_teach():
         assert packaged[kind]["changes"] == learnt[kind]["changes"]
         assert packaged[kind]["drifts"] == pytest.approx(learnt[kind]["drifts"], abs=1e-3)
         assert asdict(round_prior(kind))["laws"] == {float(k): v for k, v in packaged[kind]["laws"].items()}
+        sparse = packaged["sparse gradients"][kind]
+        for name in ("laws", "drifts"):
+            assert sparse[name] == pytest.approx(learnt["sparse gradients"][kind][name], abs=1e-3)
+        assert round_prior(kind, sparse_gradients=True).laws == {float(k): v for k, v in sparse["laws"].items()}
     assert packaged["async-ps"].pop("errors") == pytest.approx(learnt["async-ps"].pop("errors"), abs=1e-3)
     assert packaged["async-ps"] == pytest.approx(learnt["async-ps"], rel=1e-3)
     assert asdict(knee_prior()).items() >= packaged["async-ps"].items()
@@ -57,6 +61,18 @@ def test_synchronous_servers_from_two_groups_on_unseen_sources(judged):
     assert np.median([one.error for one in found]) < 0.07
     assert mean_error(found) < min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
     assert 0.85 < coverage(found) < 0.95
+
+
+def test_sparse_gradients_that_are_told_on_unseen_sources():
+    told, untold = (leave_sparse_out(told=so) for so in (True, False))
+    assert len(told) == 11
+    assert {one.job.source for one in told} == {"4paradigm/OpenEmbedding", "snuspl/parallax"}
+    assert mean_error(told) < 0.22
+    assert mean_error(told) < 0.4 * mean_error(untold)
+    assert np.mean([one.score for one in told]) < 0.4 * np.mean([one.score for one in untold])
+    assert coverage(told) > 0.85 > coverage(untold)
+    assert mean_error(leave_source_out("all-reduce", told=True)) < 0.055
+    assert mean_error(leave_source_out("sync-ps", told=True)) < 0.15
 
 
 def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
