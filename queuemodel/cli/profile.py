@@ -21,8 +21,8 @@ SERVERS, RANKS = "async-ps", "all-reduce"
 #: Where in `adapters` each is, and the options that only some have.
 LIVE = {
     ("tensorflow", SERVERS): ("tensorflow.live", {"style", "ps", "worker", "batch_size"}),
-    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size", "noise_steps"}),
-    ("torch", RANKS): ("pytorch.live", {"master", "rank", "noise_steps"}),
+    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size", "ranks", "noise_steps"}),
+    ("torch", RANKS): ("pytorch.live", {"master", "rank", "ranks", "noise_steps"}),
 }
 
 
@@ -31,17 +31,18 @@ LIVE = {
 @click.option("--framework", type=OneOf(["tensorflow", "torch"]), default="tensorflow", show_default=True,
               help="Which one trains.")  # fmt: skip
 @click.option("--strategy", type=OneOf([SERVERS, RANKS]),
-              help="A parameter server and a worker, or two ranks. [default: async-ps; torch: all-reduce]")  # fmt: skip
+              help="A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
+@click.option("--ranks", type=int, help="All-reduce: train 1, 2 and so on up to these.  [default: 2]")
 @click.option("--steps", type=int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
 @click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
 @click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
-@click.option("--noise-steps", type=int, help="All-reduce: for the gradient noise scale, two ranks.  [default: 10]")
+@click.option("--noise-steps", type=int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @click.option("--style", type=OneOf(["graph", "strategy"]),
               help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
 @click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
-@click.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for rank 1, on another machine.")
-@click.option("--rank", type=int, help="PyTorch: this machine's, 0 or 1; rank 0 writes the profile.")
+@click.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for those on other machines.")
+@click.option("--rank", type=int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
 @click.option("--time-limit", type=DURATION, default="10min", show_default=True, help="For everything.")
 @click.option("--batch-size", type=int, help="TensorFlow: examples per step.  [default: the data set's]")
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
@@ -58,14 +59,15 @@ def profile(
     output_format: str,
     **settings: object,
 ) -> None:
-    """Train MODEL for a short while on this machine, or on two, and record where its time goes.
+    """Train MODEL for a short while on this machine, or on several, and record where its time goes.
 
     MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
     batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
     this machine, unless --ps and --worker or the environment's TF_CONFIG say where they run. With --strategy all-reduce
-    rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, both on this machine. For PyTorch it returns a
+    rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, all on this machine. For PyTorch it returns a
     module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
-    ranks with DistributedDataParallel over gloo, both on this machine unless --master and --rank are given.
+    ranks with DistributedDataParallel over gloo, all on this machine unless --master and --rank are given. With --ranks
+    3 three are recorded besides, which some networks need (see `queuemodel next-measurement`).
 
     \b
     Examples:
@@ -73,7 +75,7 @@ def profile(
       queuemodel profile train:make --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
       queuemodel profile mlp --strategy all-reduce -o mirrored.json
       queuemodel profile --framework torch train:make -o ddp.json
-      queuemodel profile --framework torch train:make --master host:2222 --rank 0
+      queuemodel profile --framework torch train:make --ranks 3 --master host:2222 --rank 0
     """
     from ..adapters.live.interrupts import Interrupted
 
@@ -110,4 +112,4 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
     if scale := profile.noise_scale():
         yield f"\ngradient noise scale {scale}"
     elif profile.rounds and noise:
-        yield "\nno gradient noise recorded: both ranks trained on the same examples; let each draw its own"
+        yield "\nno gradient noise recorded: all ranks trained on the same examples; let each draw its own"

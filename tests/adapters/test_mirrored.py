@@ -149,17 +149,20 @@ def profiled(*model, **settings):
 
 
 @pytest.mark.live
-def test_one_rank_and_two_on_this_machine(family, tmp_path):
-    profile = profiled("mlp", steps=4, warmup=2, batch_size=16, output=tmp_path / "p.json", time_limit=120)
-    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * 4)
+def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
+    settings = {"ranks": 3, "steps": 4, "warmup": 2, "batch_size": 16, "time_limit": 120}
+    profile = profiled("mlp", output=tmp_path / "p.json", **settings)
+    assert [(one.ranks, one.rank) for one in profile.rounds] == [
+        (ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)
+    ]
     assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
-    assert {bucket.bytes for one in two(profile) for bucket in one.buckets} == {MLP_BYTES}
+    assert {bucket.bytes for one in profile.rounds for bucket in one.buckets} == {MLP_BYTES}
     for one in profile.rounds:
         assert sum(gradient.bytes for gradient in one.gradients) == MLP_BYTES
         assert one.gradients[-1].ready == one.computed
-    assert [point.workers for point in profile.throughputs] == [1, 2]
+    assert [point.workers for point in profile.throughputs] == [1, 2, 3]
     assert qm.Profile.load(tmp_path / "p.json") == profile
-    assert len(profile.gradient_norms) == 10
+    assert [len(step.workers) for step in profile.gradient_norms] == [3] * 10
 
 
 @pytest.mark.live

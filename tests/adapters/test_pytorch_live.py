@@ -24,8 +24,9 @@ live = pytest.mark.live
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 
-def check(profile, *, steps, batch_size, parameter_bytes, tensors):
-    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted([(1, 0), (2, 0), (2, 1)] * steps)
+def check(profile, *, ranks=2, steps, batch_size, parameter_bytes, tensors):
+    each = [(n, rank) for n in range(1, ranks + 1) for rank in range(n)]
+    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted(each * steps)
     assert profile.job.batch_size == batch_size
     assert profile.job.parameter_bytes == parameter_bytes
     assert profile.job.tensors == tensors
@@ -33,16 +34,17 @@ def check(profile, *, steps, batch_size, parameter_bytes, tensors):
     assert profile.source.framework_version
     for one in profile.rounds:
         assert sum(gradient.bytes for gradient in one.gradients) == parameter_bytes
-        assert sum(bucket.bytes for bucket in one.buckets) == (parameter_bytes if one.ranks == 2 else 0)
+        assert sum(bucket.bytes for bucket in one.buckets) == (parameter_bytes if one.ranks > 1 else 0)
         assert 0 < one.computed <= one.round_time
 
 
 @live
 @needs_torch
-def test_one_rank_and_two_on_this_machine(family, tmp_path):
+def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     seen = []
     profile = profile_live(
         "torch_jobs:regression",
+        ranks=3,
         steps=6,
         warmup=3,
         noise_steps=400,
@@ -50,16 +52,19 @@ def test_one_rank_and_two_on_this_machine(family, tmp_path):
         traces=tmp_path / "traces",
         on_step=lambda *news: seen.append(news),
     )
-    check(profile, steps=6, batch_size=30, parameter_bytes=4 * torch_jobs.LENGTH, tensors=1)
+    check(profile, ranks=3, steps=6, batch_size=30, parameter_bytes=4 * torch_jobs.LENGTH, tensors=1)
     assert Profile.load(tmp_path / "ddp.json") == profile
-    runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2")]
+    runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2", "trace_n3")]
     assert read_traces(runs, batch_size=30).rounds == profile.rounds
-    kinds = (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 2 + ["noise"] * 400
+    kinds = (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 3 + ["noise"] * 400
     assert [kind for kind, _, _ in seen] == kinds
-    assert seen[-1][1:] == (430, 430)
+    assert seen[-1][1:] == (445, 445)
     low, high = profile.noise_scale().interval(0.99)
     assert low < torch_jobs.NOISE_SCALE < high < 1.8 * low
+    assert [point.workers for point in profile.throughputs] == [1, 2, 3]
+    assert len(profile.gradient_norms[0].workers) == 3
     curve = predict(profile, workers=[1, 2, 4])
+    assert curve.profiled_workers == 3
     assert curve.rounds_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
     assert all(curve.steps_per_second > 0)
 
@@ -72,7 +77,7 @@ def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, capsys)
         main(["profile", "--framework", "torch", *job, "-o", str(tmp_path / "ddp.json")])
     assert not ended.value.code
     assert Profile.load(tmp_path / "ddp.json").gradient_norms == []
-    assert "both ranks trained on the same examples" in capsys.readouterr().out
+    assert "all ranks trained on the same examples" in capsys.readouterr().out
 
 
 @live
@@ -157,7 +162,8 @@ def test_a_time_limit_is_kept(family):
         ({"time_limit": -1}, "time_limit"),
         ({"rank": 0}, "rank: give master too"),
         ({"master": "localhost:29500"}, "master: give rank too"),
-        ({"master": "localhost:29500", "rank": 2}, "rank"),
+        ({"ranks": 1}, "ranks"),
+        ({"master": "localhost:29500", "rank": 2}, "rank: 2 is not among 2 ranks, .* give more ranks"),
         ({"master": "localhost", "rank": 1}, "master: must be HOST:PORT"),
         ({"master": "no-such-host.invalid:29500", "rank": 1}, "cannot be resolved"),
         ({"model": "train.py"}, "model: must be 'package.module:function', got"),

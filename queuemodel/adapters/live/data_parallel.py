@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,12 @@ NOISE_STEPS = 10
 LONGEST_RUN = 7 * 24 * 3600.0
 READING = 0.1  # of the time limit
 
-#: What is trained: alone, and with another.
-RUNS = ("trace_n1", "trace_n2")
-
 
 def ranks_settings(
     model: str | Callable[[], Any],
     built_in: Sequence[str] = (),
     *,
+    ranks: int,
     steps: int,
     warmup: int,
     untraced_steps: int | None,
@@ -49,6 +47,7 @@ def ranks_settings(
     traced = require_count(steps, "steps", error=DataError)
     return {
         "model": function_name(model, built_in),
+        "ranks": require_count(ranks, "ranks", least=2, error=DataError),
         "steps": traced,
         "warmup": require_count(warmup, "warmup", least=2, error=DataError),
         "untraced_steps": require_count(
@@ -66,13 +65,13 @@ def profile_ranks(
     read: Callable[[Sequence[Path], dict[str, Any]], Profile],
     *,
     here: Sequence[int],
-    environment: Mapping[str, str],
+    train: Callable[[RanksRun], None],
     output: str | os.PathLike[str] | None,
     traces: str | os.PathLike[str] | None,
     progress: bool | None,
     on_step: Callable[[str, int, int], None] | None,
 ) -> Profile | None:
-    """Train the ranks that are ``here``; rank 0's machine reads the traces of both and makes the profile.
+    """Train the ranks that are ``here``; rank 0's machine reads the traces of all and makes the profile.
 
     Parameters
     ----------
@@ -81,11 +80,11 @@ def profile_ranks(
     settings : dict
         What `ranks_settings` checked, and what else the module needs.
     read : function
-        From the folders of `RUNS`, and what rank 0 told of the job, to a profile.
+        From the folders of one rank, of two and so on, and what rank 0 told of the job, to a profile.
     here : sequence of int
         Ranks on this machine.
-    environment : dict
-        Added to the processes' own.
+    train : function
+        Starts them, with another and then with more.
     output, traces, progress, on_step
         As of every ``profile_live``.
 
@@ -95,14 +94,14 @@ def profile_ranks(
         Nothing is saved.
     """
     each = settings["warmup"] + settings["steps"] + settings["untraced_steps"]
-    total = each * (2 if 0 in here else 1) + settings["noise_steps"]
+    total = each * (settings["ranks"] - here[0]) + settings["noise_steps"]
     with ground(total, traces=traces, progress=progress, on_step=on_step) as prepared:
         run = RanksRun(rank, settings, prepared)
-        run.train(here, environment)
+        train(run)
         if 0 not in here:
             return None
         run.progress.say("reading the traces")
-        profile = read([run.traces / folder for folder in RUNS], run.facts)
+        profile = read([run.traces / f"trace_n{n}" for n in range(1, settings["ranks"] + 1)], run.facts)
         replace = msgspec.structs.replace
         profile = replace(
             profile,

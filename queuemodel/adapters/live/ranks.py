@@ -1,4 +1,4 @@
-"""A live run of data-parallel ranks: one alone, then two together, on this machine or each on its own."""
+"""A live run of data-parallel ranks: one alone, then two together and more, on this machine or each on its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .interrupts import Interrupted
 from .processes import Child
 from .run import Ground, LiveRun, starting
 
-NEWS = 1.0  # seconds to wait for the cause, where one rank's failure may be due to the other's end
+NEWS = 1.0  # seconds to wait for the cause, where one rank's failure may be due to another's end
 
 
 class RanksRun(LiveRun):
@@ -25,7 +25,7 @@ class RanksRun(LiveRun):
     untraced : dict
         Seconds of a round without tracing, by the number of ranks; the first one's on this machine.
     gradient_norms : list of dict
-        Of both ranks' gradients and their mean, by step.
+        Of all ranks' gradients and their mean, by step.
     """
 
     def __init__(self, rank: str, settings: dict[str, Any], ground: Ground) -> None:
@@ -35,14 +35,17 @@ class RanksRun(LiveRun):
         self.gradient_norms: list[dict[str, Any]] = []
         self.doing = "starting"
 
-    def train(self, ranks: Sequence[int], environment: Mapping[str, str]) -> None:
-        """Start the processes, follow them to the end, and leave none behind (raises ProfilingError, Interrupted)."""
+    def train(self, ranks: Sequence[int], environment: Mapping[str, str], **settings: Any) -> None:
+        """Start the processes, follow them to the end, and leave none behind (raises ProfilingError, Interrupted).
+
+        ``environment`` is added to their own, ``settings`` to those of the run.
+        """
         try:
             self.progress.say(self.doing)
             with starting():
                 for rank in ranks:
-                    settings = {**self.settings, "rank": rank, "traces": str(self.traces.resolve())}
-                    self.start(f"rank {rank}", self.rank, [json.dumps(settings)], environment)
+                    own = {**self.settings, **settings, "rank": rank, "traces": str(self.traces.resolve())}
+                    self.start(f"rank {rank}", self.rank, [json.dumps(own)], environment)
             self._follow()
         except KeyboardInterrupt:
             signals = self.interrupts.received
@@ -50,6 +53,7 @@ class RanksRun(LiveRun):
             raise Interrupted("interrupted; nothing is saved", None, status=status) from None
         finally:
             self.kill()
+            self.children.clear()
 
     def _follow(self) -> None:
         running = set(self.children)  # a rank that is done may stay, where the others need it until they are
@@ -61,6 +65,8 @@ class RanksRun(LiveRun):
                 child, message = self.inbox.get(timeout=max(0.0, left))
             except queue.Empty:
                 raise ProfilingError(f"time_limit: it was over while {self.doing}; give more seconds") from None
+            if child not in self.children:  # of an earlier start, killed since
+                continue
             if message is None:
                 if child.process.returncode:
                     raise ProfilingError(child.epitaph())

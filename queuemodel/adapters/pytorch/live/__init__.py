@@ -1,7 +1,7 @@
-"""Live profiling of data-parallel PyTorch: rank 0 trains alone, then two ranks train together over gloo, traced.
+"""Live profiling of data-parallel PyTorch: rank 0 trains alone, then two ranks and more train together over gloo.
 
 `profiling.profile_live` is the way in; what its processes (`rank`) say is followed as any framework's ranks are
-(`adapters.live`). Rank 1 sends its trace to rank 0, whose files are then read as anybody's are (`traces`).
+(`adapters.live`). The others send their traces to rank 0, whose files are then read as anybody's are (`traces`).
 """
 
 from ...live.interrupts import Interrupted

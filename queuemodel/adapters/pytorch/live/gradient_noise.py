@@ -1,4 +1,4 @@
-"""Squared norms of two ranks' gradients, before they are reduced and after, on the way through DDP; PyTorch is loaded.
+"""Squared norms of the ranks' gradients, before they are reduced and after, on the way through DDP; PyTorch is loaded.
 
 A communication hook sees every bucket before and after its all-reduce, whatever the optimizer does with the gradients
 then. DDP keeps a hook for good, so it is given to a wrapper of its own, beside the one whose steps are traced.

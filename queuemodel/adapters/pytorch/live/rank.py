@@ -8,16 +8,18 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
+from ...live.addresses import split_address
 from ...live.functions import extend_path, imported
 from ...live.parent import attach, leave, one_line
 from .gradient_noise import gradient_norms
 
 FILE = "rank{}.pt.trace.json.gz"
-KINDS = ("warmup", "steps", "untraced_steps", "noise_steps")
+DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps")  # by rank 0, for all
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
@@ -27,44 +29,76 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     from torch import distributed
 
     rank, traces = settings["rank"], Path(settings["traces"])
-    if rank == 0:  # the other one waits meanwhile, so that it takes no time from this one
-        module, step = _build(settings["model"])
-        train = _training(step, settings["model"], say)
+    if rank == 0:  # the others wait meanwhile, so that they take no time from this one
+        module, train = _build(settings["model"], say)
         batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
         say(batch_size=batch_size, version=str(torch.__version__))
-    say(doing=f"waiting for rank {1 - rank} at {settings['master']}")
-    distributed.init_process_group(
-        "gloo",
-        init_method=f"tcp://{settings['master']}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=max(1.0, settings["until"] - time.monotonic())),
+    say(doing=f"waiting for rank {0 if rank else 1} at {settings['master']}")
+    store = _meeting(settings)
+    for ranks in range(max(2, rank + 1), settings["ranks"] + 1):
+        distributed.init_process_group(
+            "gloo",
+            store=distributed.PrefixStore(str(ranks), store),
+            rank=rank,
+            world_size=ranks,
+            timeout=_left(settings),
+        )
+        if rank == ranks - 1:
+            module, train = _build(settings["model"], say)
+        own = traces / f"trace_n{ranks}" / FILE.format(rank)
+        _record(torch.nn.parallel.DistributedDataParallel(module), train, own, settings, say)
+        if settings["noise_steps"] and ranks == settings["ranks"]:
+            say(gradient_norms=gradient_norms(module, partial(train, kind="noise"), settings["noise_steps"]))
+        _collect(own, rank, ranks, say)
+        if ranks < settings["ranks"]:
+            distributed.destroy_process_group()
+            say(doing=f"waiting for rank {0 if rank else ranks} at {settings['master']}")
+
+
+def _meeting(settings: dict[str, Any]) -> Any:
+    """Where the ranks find each other, and what rank 0 decided; one that it does not wait for is refused."""
+    from torch import distributed
+
+    host, port = split_address(settings["master"], where="master")
+    rank = settings["rank"]
+    store = distributed.TCPStore(
+        host.strip("[]"), port, is_master=rank == 0, timeout=_left(settings), wait_for_workers=False
     )
-    numbers = torch.tensor([settings[kind] for kind in KINDS])
-    distributed.broadcast(numbers, 0)
-    settings |= zip(KINDS, numbers.tolist(), strict=True)
-    if rank == 1:
-        module, step = _build(settings["model"])
-        train = _training(step, settings["model"], say)
-    own = traces / "trace_n2" / FILE.format(rank)
-    _record(torch.nn.parallel.DistributedDataParallel(module), train, own, settings, say)
-    if settings["noise_steps"]:
-        say(gradient_norms=gradient_norms(module, lambda it: train(it, "noise"), settings["noise_steps"]))
-    say(doing="sending the trace" if rank else "fetching the trace of rank 1")
-    if rank == 1:
+    if rank == 0:
+        store.set("settings", json.dumps({name: settings[name] for name in DECIDED}))
+    else:
+        settings |= json.loads(store.get("settings"))
+    if rank >= settings["ranks"]:
+        raise ProfilingError(f"rank: rank 0 trains {settings['ranks']} ranks, without rank {rank}; give it more ranks")
+    return store
+
+
+def _left(settings: dict[str, Any]) -> timedelta:
+    return timedelta(seconds=max(1.0, settings["until"] - time.monotonic()))
+
+
+def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None:
+    """Bring the traces of all ranks to rank 0."""
+    import torch
+    from torch import distributed
+
+    say(doing="sending the trace" if rank else "fetching the traces of the other ranks")
+    if rank:
         content = torch.frombuffer(bytearray(own.read_bytes()), dtype=torch.uint8)
         distributed.send(torch.tensor([len(content)]), 0)
         distributed.send(content, 0)
     else:
-        length = torch.zeros(1, dtype=torch.int64)
-        distributed.recv(length, 1)
-        content = torch.zeros(int(length), dtype=torch.uint8)
-        distributed.recv(content, 1)
-        own.with_name(FILE.format(1)).write_bytes(content.numpy().tobytes())
+        for other in range(1, ranks):
+            length = torch.zeros(1, dtype=torch.int64)
+            distributed.recv(length, other)
+            content = torch.zeros(int(length), dtype=torch.uint8)
+            distributed.recv(content, other)
+            own.with_name(FILE.format(other)).write_bytes(content.numpy().tobytes())
     distributed.barrier()  # nobody leaves before all has arrived
 
 
-def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
+def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]]:
+    """The module, and what trains it for a step of some kind."""
     import torch
 
     torch.manual_seed(1)
@@ -83,10 +117,11 @@ def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
         raise ProfilingError(
             f"model {name!r}: its function must return a pair (module, step), got {type(result).__name__}"
         )
-    return result
+    module, step = result
+    return module, _training(step, name, say)
 
 
-def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -> Callable[[Any, str], int]:
+def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -> Callable[..., int]:
     """A step of a module, checked and reported as of some kind; it returns its number of examples."""
     sizes: set[int] = set()
 

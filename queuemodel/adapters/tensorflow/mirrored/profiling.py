@@ -14,17 +14,17 @@ from ....errors import DataError
 from ....training.profile import Profile
 from ...live.addresses import free_addresses
 from ...live.data_parallel import NOISE_STEPS, profile_ranks, ranks_settings
+from ...live.ranks import RanksRun
 from .._imports import require_installed
 from ..children.models import BUILT_IN
 from ..environment import child_environment
 from ..reading import read_mirrored
 
-RANKS = (0, 1)
-
 
 def profile_live(
     model: str | Callable[[], Any],
     *,
+    ranks: int = 2,
     steps: int = 12,
     warmup: int = 5,
     untraced_steps: int | None = None,
@@ -37,21 +37,23 @@ def profile_live(
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> Profile | None:
     """
-    Train on one rank, then on two with `MultiWorkerMirroredStrategy` on this machine, and record where the time goes.
+    Train on one rank, then on more with `MultiWorkerMirroredStrategy` on this machine, and record where the time goes.
 
     Parameters
     ----------
     model : str or function
         As for parameter servers (`tensorflow.live.profile_live`); each rank trains on all of the data set.
+    ranks : int
+        Most to train together: two, three and so on up to these are recorded, each number by itself.
     steps : int
-        To trace, on one rank and on two.
+        To trace, on one rank, on two and so on.
     warmup : int
         Steps before each recording; two at least.
     untraced_steps : int, optional
         Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
         `steps` unless given; 0 for none.
     noise_steps : int
-        Steps of two ranks after these, without updates, in which each rank's gradient, of batches of its own, and
+        Steps of all ranks after these, without updates, in which each rank's gradient, of batches of its own, and
         their mean are measured: the profile's gradient noise scale. 0 for none.
     time_limit : float
         Seconds for everything.
@@ -84,6 +86,7 @@ def profile_live(
     settings = ranks_settings(
         model,
         tuple(BUILT_IN),
+        ranks=ranks,
         steps=steps,
         warmup=warmup,
         untraced_steps=untraced_steps,
@@ -91,7 +94,6 @@ def profile_live(
         time_limit=time_limit,
     )
     settings["batch_size"] = None if batch_size is None else require_count(batch_size, "batch_size", error=DataError)
-    settings["addresses"] = free_addresses(len(RANKS))
     require_writable(output, suffixes=JSON)
     require_installed()
 
@@ -100,12 +102,19 @@ def profile_live(
         profile = read_mirrored(folders, name=facts["name"], **known)
         return msgspec.structs.replace(profile, job=msgspec.structs.replace(profile.job, tensors=facts["tensors"]))
 
+    def train(run: RanksRun) -> None:
+        """The ranks of each number anew: TensorFlow does not let any join."""
+        environment = child_environment(gpu=False)  # ranks on one accelerator would be no nodes
+        for number in range(2, settings["ranks"] + 1):
+            noise = settings["noise_steps"] if number == settings["ranks"] else 0
+            run.train(range(number), environment, addresses=free_addresses(number), noise_steps=noise)
+
     return profile_ranks(
         f"{__package__}.rank",
         settings,
         read,
-        here=RANKS,
-        environment=child_environment(gpu=False),  # two ranks on one accelerator would be no two nodes
+        here=range(settings["ranks"]),
+        train=train,
         output=output,
         traces=traces,
         progress=progress,

@@ -38,7 +38,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     ring = communication.CommunicationOptions(implementation=communication.CommunicationImplementation.RING)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
     say(doing="building the model")
-    if rank == 0:  # the other one waits meanwhile, so that it takes no time from this one
+    ranks = len(settings["addresses"])
+    if rank == 0 and ranks == 2:  # the other one waits meanwhile, so that it takes no time from this one
         task = load(settings["model"], batch_size=settings["batch_size"])
         say(**task.facts(settings["model"]), version=tf.__version__)
         _record(task, tf.distribute.get_strategy(), 1, traces / "trace_n1" / FILE.format(0), settings, say)
@@ -46,7 +47,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     with strategy.scope():
         task = load(settings["model"], batch_size=settings["batch_size"])
         task.model.optimizer.build(task.model.trainable_variables)
-    _record(task, strategy, 2, traces / "trace_n2" / FILE.format(rank), settings, say)
+    _record(task, strategy, ranks, traces / f"trace_n{ranks}" / FILE.format(rank), settings, say)
     say(done=True)
     stopping.wait()  # who leaves now cuts off what the other has still to receive; the parent ends all
     return strategy, task
