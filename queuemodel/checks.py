@@ -24,6 +24,9 @@ LARGEST = 1e9
 #: Examples of an epoch, of a batch, or until a target: tokens are examples, too.
 MOST_EXAMPLES = 10**15
 
+#: Links from 8 kbit/s to 8 Pbit/s (bytes per second); what lies outside was given in another unit.
+SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
+
 #: What must be above 0 must be above it by more than rounding.
 SMALLEST_POSITIVE = 1e-15
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from .checks import require_name, require_number
+from .checks import FASTEST_LINK, require_name, require_number
 from .errors import DataError, ModelError
 from .placements import PlacedStep
 from .prediction import predict
 from .results import Result
 from .rows import read_rows
 from .training import Choice, Profile, Throughput, ThroughputCurve, plan
-from .training.job import FASTEST_LINK, require_bandwidth
+from .training.job import require_bandwidth
 from .units import parse_bandwidth, parse_duration
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import FASTEST_LINK, require_number
 
 #: Bytes of one message, or of many, and the seconds that they take.
 Size = TypeVar("Size", float, np.ndarray)
@@ -38,6 +38,6 @@ class Link:
     reduction_time: float = 0.0
 
     def __post_init__(self) -> None:
-        require_number(self.bandwidth, "link: bandwidth", unit="bytes per second", positive=True, largest=1e15)
+        require_number(self.bandwidth, "link: bandwidth", unit="bytes per second", positive=True, largest=FASTEST_LINK)
         require_number(self.latency, "link: latency", unit="seconds")
         require_number(self.reduction_time, "link: reduction_time", unit="seconds per byte")

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import FASTEST_LINK
 from ..collectives import Algorithm, Link
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
-LEAST, MOST = np.array([1e-9, 0.0]), np.array([1e15, 1e9])
+LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
 
 
 class Network(NamedTuple):

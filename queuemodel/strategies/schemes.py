@@ -14,13 +14,11 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from ..errors import ModelError
+from ..training.operations import MOST_BYTES
 from .rounds import round_time
 
 #: Seconds of messages of these bytes (u,) that need bandwidth, and that do not.
 Cost = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-#: Bytes of a message, beyond which it counts as all that there is.
-LARGEST = 1e15
 
 #: More slices than this take minutes.
 MOST_SLICES = 100_000
@@ -65,7 +63,7 @@ class Buckets:
 
     def __post_init__(self) -> None:
         for name in ("cap", "first"):
-            require_number(getattr(self, name), f"buckets: {name}", unit="bytes", largest=LARGEST)
+            require_number(getattr(self, name), f"buckets: {name}", unit="bytes", largest=MOST_BYTES)
         if self.at_once is not None:
             require_count(self.at_once, "buckets: at_once")
 
@@ -124,7 +122,7 @@ class Fusion:
     crosses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_number(self.cap, "fusion: cap", unit="bytes", largest=LARGEST)
+        require_number(self.cap, "fusion: cap", unit="bytes", largest=MOST_BYTES)
         require_number(self.cycle, "fusion: cycle", unit="seconds", largest=3600.0)
 
     def units(self, sizes: np.ndarray) -> np.ndarray:
@@ -169,8 +167,8 @@ class Slices:
     crosses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_number(self.cap, "slices: cap", unit="bytes", positive=True, largest=LARGEST)
-        require_number(self.credit, "slices: credit", unit="bytes", positive=True, largest=LARGEST)
+        require_number(self.cap, "slices: cap", unit="bytes", positive=True, largest=MOST_BYTES)
+        require_number(self.credit, "slices: credit", unit="bytes", positive=True, largest=MOST_BYTES)
 
     def counts(self, sizes: np.ndarray) -> np.ndarray:
         """How many slices each gradient has."""
@@ -211,7 +209,7 @@ class Slices:
 SCHEMES: dict[str, Scheme] = {
     "ddp": Buckets(),
     "horovod": Fusion(),
-    "tf-ring": Buckets(cap=LARGEST, first=LARGEST, at_once=1),
+    "tf-ring": Buckets(cap=MOST_BYTES, first=MOST_BYTES, at_once=1),
     "p3": Slices(cap=160_000, credit=320_000),
     "bytescheduler": Slices(cap=4e6, credit=16e6),
 }

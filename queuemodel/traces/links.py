@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_number
+from ..checks import FASTEST_LINK, require_number
 from ..errors import DataError
 from ..results import Result
 from ..training.bandwidth import nominal_bandwidth, transfer_time
@@ -18,9 +18,6 @@ from ..training.profile import Profile
 
 #: No link is faster than this (seconds per byte): 100 GB/s.
 LEAST_TIME_PER_BYTE = 1e-11
-
-#: Nor do people ask for one (bytes per second).
-LARGEST_RATE = 1e15
 
 #: Recorded ends scatter by about this (seconds): threads wake up late, a lost packet holds up those behind it.
 SCATTER = 1e-3
@@ -53,7 +50,7 @@ class Link:
     transfers: int
 
     def __post_init__(self) -> None:
-        require_number(self.rate, "link: rate", unit="bytes per second", positive=True, largest=LARGEST_RATE)
+        require_number(self.rate, "link: rate", unit="bytes per second", positive=True, largest=FASTEST_LINK)
         require_number(self.tensor_time, "link: tensor_time", unit="seconds")
 
 

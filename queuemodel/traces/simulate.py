@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..checks import require_count, require_seed, require_share
+from ..checks import FASTEST_LINK, require_count, require_seed, require_share
 from ..compiled import ready
 from ..errors import ModelError
 from ..training.job import MOST_WORKERS, CongestionControl
 from ..training.profile import Profile
 from .contention import contentions
 from .kernel.state import DONE, Rules, State, new_state
-from .links import LARGEST_RATE, Links
+from .links import Links
 from .policies import Policy
 from .prepare import Graphs, prepare
 from .result import SimulatedRun
@@ -232,5 +232,5 @@ def _at_start(
             raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
     links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
     if worker_bandwidth is not None:
-        links[:, K:] = per_worker("worker_bandwidth", worker_bandwidth, W, largest=LARGEST_RATE)
+        links[:, K:] = per_worker("worker_bandwidth", worker_bandwidth, W, largest=FASTEST_LINK)
     return new_state(graphs.steps, links=links, starts=starts, rules=rules, kept_steps=kept_steps)

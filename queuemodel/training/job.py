@@ -6,12 +6,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..checks import MOST_EXAMPLES, require_choice, require_count, require_number
+from ..checks import FASTEST_LINK, MOST_EXAMPLES, SLOWEST_LINK, require_choice, require_count, require_number
 from ..errors import DataError, ModelError, QueueModelError
 from .operations import MOST_BYTES, MOST_SERVERS
-
-#: Links from 8 kbit/s to 8 Pbit/s; what lies outside was given in another unit.
-SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
 
 #: Seconds; as many steps a second as a measured throughput can have.
 SHORTEST_STEP = 1e-6
