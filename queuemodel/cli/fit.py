@@ -11,7 +11,7 @@ from ..placements import PlacedStep, fit_placements
 from ..prediction import load, measured_besides
 from ..results import Result
 from ..strategies import fit as fit_job
-from ..strategies.fit import Strategy, recorded_strategy
+from ..strategies.fit import Strategy
 from ..training import Profile, Throughput
 from ..training.throughputs import traced_throughput
 from .options import SEED, format_option
@@ -56,7 +56,7 @@ def fit(
     else:
         model = fit_job(
             cast("Profile | list[Throughput]", data),
-            strategy=strategy or recorded_strategy(data),
+            strategy=strategy,
             throughputs=[traced_throughput(m) if isinstance(m, Profile) else m for m in besides],
             form=form,
             **options,

@@ -27,7 +27,15 @@ STRATEGIES: tuple[Strategy, ...] = ("async-ps", "sync-ps", *get_args(Free)[1:], 
 
 
 @overload
-def fit(data: Profile | Sequence[Throughput], *, strategy: Free | None = ..., **settings: Any) -> TrainingModel: ...
+def fit(data: Profile, *, strategy: None = ..., **settings: Any) -> TrainingModel | AllReduceModel: ...
+
+
+@overload
+def fit(data: Sequence[Throughput], *, strategy: None = ..., **settings: Any) -> TrainingModel: ...
+
+
+@overload
+def fit(data: Profile | Sequence[Throughput], *, strategy: Free, **settings: Any) -> TrainingModel: ...
 
 
 @overload
@@ -73,8 +81,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     ----------
     data : Profile, or sequence of Throughput
     strategy : str, optional
-        How the job trains, see `queuemodel.prediction.predict`; ``"async-ps"`` unless given. A profile of rounds alone
-        asks for ``"all-reduce"``.
+        How the job trains, see `queuemodel.prediction.predict`; what the profile recorded unless given.
     throughputs : sequence of Throughput
         Measured for other node counts, besides those in the profile.
     form : {"links", "single"}
@@ -101,7 +108,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
         For what is neither profile nor throughputs, an unknown strategy or form, a number that the strategy has not, or
         measurements that it cannot be told from.
     """
-    strategy = strategy or "async-ps"
+    strategy = strategy or recorded_strategy(data)
     require_choice(strategy, "fit: strategy", STRATEGIES)
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "fit")

@@ -201,7 +201,7 @@ def test_what_cannot_be_answered_is_one_line(job):
     with pytest.raises(qm.ModelError, match="strategy must be one of"):
         predict(job[0], strategy="ring")
     with pytest.raises(qm.FitError, match="synchronous rounds only"):
-        qm.fit(job[0])
+        qm.fit(job[0], strategy="async-ps")
     for other in ("async-ps", "sync-ps", "k-batch-async"):
         with pytest.raises(qm.ModelError, match="synchronous rounds only"):
             predict(job[0], strategy=other)

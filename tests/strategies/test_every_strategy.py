@@ -52,7 +52,7 @@ def test_throughputs_alone_give_learnt_rounds(strategy):
         ("alexnet-60", {"strategy": "k-sync"}, "'k-sync' needs k; give it"),
         ("alexnet-60", {"strategy": "sync-ps", "k": 2}, "k is a question for strategy k-sync"),
         ("alexnet-60", {"strategy": "ring"}, "strategy must be one of async-ps"),
-        ("ddp-alexnet-40", {}, "ask with strategy 'all-reduce'"),
+        ("ddp-alexnet-40", {"strategy": "async-ps"}, "ask with strategy 'all-reduce'"),
         ("ddp-alexnet-40", {"strategy": "k-async", "k": 2}, "ask with strategy 'all-reduce'"),
     ],
 )
@@ -62,12 +62,19 @@ def test_what_a_profile_does_not_tell_is_refused(name, settings, match):
     assert "\n" not in str(error.value)
 
 
+def test_a_profile_is_fitted_as_it_was_recorded():
+    for name, strategy in (("alexnet-60", "async-ps"), ("ddp-alexnet-40", "all-reduce")):
+        profile = example_profile(name)
+        assert qm.fit(profile).to_rows() == qm.fit(profile, strategy=strategy).to_rows()
+
+
 def test_a_profile_of_rounds_with_a_throughput_is_not_taken_for_asynchronous():
     profile = msgspec.structs.replace(
         example_profile("ddp-alexnet-40"), throughputs=[qm.Throughput(workers=1, steps_per_second=2.0)]
     )
     with pytest.raises(qm.FitError, match="synchronous rounds only"):
-        qm.fit(profile)
+        qm.fit(profile, strategy="async-ps")
+    assert isinstance(qm.fit(profile), AllReduceModel)
     assert predict(profile, workers=[2]).synchronous
 
 
