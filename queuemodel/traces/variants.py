@@ -86,7 +86,7 @@ def ensemble(
     The noise of one measurement is that of windows of the likeliest kind's runs that share links alike. Simulations err
     by that, by `simulation_error`, and by what other parameters of the same kind of network do. One worker has nobody
     to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more workers as
-    far as the step still decides.
+    far as the step still decides. What one worker's predictions were seen to err by has the noise of measuring in it.
     """
     logs, noise, sampled, errors = [], [], [], []
     names = [kind.name for kind in kinds]
@@ -114,19 +114,23 @@ def ensemble(
     workers = np.concatenate([site.workers for site in sites])
     at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
     machines = np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
-    share = np.hypot(sampling_error(profile), profiled_error("trace")) * np.array(sampled)
+    traced = profiled_error("trace")
+    tracing = np.sqrt(max(traced**2 - LEAST_NOISE**2, (traced / 2) ** 2)) * np.array(sampled)
+    steps = sampling_error(profile) * np.array(sampled)
     every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
     spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
     error = np.concatenate(errors)
-    error = np.sqrt(np.maximum(error**2 - spread**2, (error / 2) ** 2))
-    return Ensemble.before(
+    own = np.sqrt(np.maximum(error**2 - spread**2 - tracing**2, (error / 2) ** 2))
+    alone = workers == 1  # nobody to share a link with
+    before = Ensemble.before(
         every,
         weights,
-        error=np.where(workers == 1, 0.0, error),  # nobody to share a link with
+        error=np.where(alone, 0.0, own),
         noise=np.concatenate(noise),
         correlation=machines * workers_correlation(workers, doubling("trace")),
-        own=np.outer(share, share),
+        own=np.outer(steps, steps) + np.outer(tracing, tracing),
     )
+    return replace(before, rest=np.where(alone, np.sqrt(error**2 - tracing**2), before.rest))
 
 
 def within_kinds(logs: np.ndarray, weights: np.ndarray, kinds: np.ndarray) -> np.ndarray:
