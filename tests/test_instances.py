@@ -106,8 +106,8 @@ def test_latency_is_asked_of_data_parallel_training():
     ("settings", "match"),
     [
         ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "two questions"),
-        ({"deadline": 60.0}, "needs epochs and dataset_size"),
-        ({}, "needs epochs and dataset_size"),
+        ({"deadline": 60.0}, "give epochs too, for a deadline or a price"),
+        ({}, "give epochs too, for a deadline or a price"),
         ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
         ({"throughput": -1.0}, "throughput must be finite and > 0"),
         ({"throughput": 1.0, "instances": []}, "at least one type of machine"),

@@ -88,7 +88,8 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
     warnings.showwarning = _show_warning
     status: int | None = 0
     try:
-        status = command.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        status = command.main(args=given or ["--help"], standalone_mode=False)
     except click.exceptions.Exit as request:
         status = request.exit_code
     except click.ClickException as error:

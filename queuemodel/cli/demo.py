@@ -70,4 +70,7 @@ def demo(
         click.echo("")
     show(curve, output_format)
     wrote = f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}"
-    click.echo(f"\n{wrote}" if output_format == "table" else wrote, err=output_format != "table")
+    if output_format == "table":
+        click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
+    else:
+        click.echo(wrote, err=True)

@@ -151,7 +151,8 @@ def plan(
     if size is not None:
         require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
     if (deadline is not None or price_per_node_hour is not None) and (epochs is None or size is None):
-        raise ModelError("plan: a deadline or a price needs epochs and dataset_size; give both")
+        missing = [name for name, value in (("epochs", epochs), ("dataset_size", size)) if value is None]
+        raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline or a price")
     examples = math.nan if epochs is None or size is None else epochs * size
     price = math.nan if price_per_node_hour is None else price_per_node_hour
 

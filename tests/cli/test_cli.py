@@ -68,6 +68,7 @@ def test_help_lists_the_commands(run):
     code, out, _ = run("--help")
     assert code == 0
     assert all(command in out for command in COMMANDS)
+    assert run() == (0, out, "")
 
 
 def test_predict_json_has_the_promised_fields(run, profile):

@@ -123,8 +123,8 @@ def test_rows_and_json():
     ("arguments", "message"),
     [
         ({}, "at least one"),
-        ({"deadline": 3600}, "needs epochs"),
-        ({"price_per_node_hour": 1.0}, "needs epochs"),
+        ({"deadline": 3600}, "plan: give epochs too"),
+        ({"price_per_node_hour": 1.0}, "give epochs too"),
         ({"epochs": 0, "deadline": 1}, "epochs"),
         ({"epochs": 1, "deadline": -1}, "deadline"),
         ({"epochs": math.nan, "deadline": 1}, "epochs"),
