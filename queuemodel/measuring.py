@@ -27,7 +27,7 @@ def _short(bandwidth: float) -> str:
     return readable_rate(bandwidth).replace(" ", "")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Run:
     """A run of the job that one could make, on the machines that were profiled.
 
@@ -82,9 +82,9 @@ class NextMeasurement(Result):
     runs: tuple[Run, ...]
     expected: tuple[float, ...]
     _: KW_ONLY
-    confidence: float = 0.9
-    parameter_servers: int = 1
-    source: str = "profile.json"
+    confidence: float
+    parameter_servers: int
+    source: str
 
     @property
     def recommended(self) -> Run:

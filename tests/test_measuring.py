@@ -13,6 +13,7 @@ from queuemodel.data import example_profile
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
 from queuemodel.training.predictive import predictive
+from queuemodel.training.throughputs import traced_throughput
 
 POINTS = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
 
@@ -41,9 +42,11 @@ def test_more_workers_tell_more_of_a_job_whose_saturation_nobody_saw(model):
     assert sorted(found.expected) == list(found.expected)
     row = found.to_rows()[0]
     assert row["machines"] == 9
+    assert found.width * (1 - row["narrower_by"]) == pytest.approx(row["expected_width"])
     assert row["command"] == "queuemodel predict profile.json --workers 16 --measured 8=STEPS_PER_SECOND"
     assert "interval at 16 worker(s)" in repr(found)
     assert next_measurement(POINTS, 16).runs == found.runs
+    assert Run(8) in next_measurement(POINTS, [2, 16]).runs
 
 
 def test_what_was_measured_already_tells_less(model):
@@ -87,6 +90,19 @@ def test_a_run_on_links_as_profiled_is_a_run_on_the_profiled_ones():
         runs = [Run(4), Run(4, profile.cluster.bandwidth)]
         found = next_measurement(profile, 16, runs=runs, method=method, bandwidth=profile.cluster.bandwidth)
         assert found.expected[0] == found.expected[1]
+        of_network = next_measurement(qm.fit(profile), 16, runs=runs)
+        assert (found.width == of_network.width) == (method == "mva")
+
+
+def test_a_profile_of_several_workers_is_a_measurement_besides():
+    profile = example_profile("alexnet-60")
+    several = msgspec.structs.replace(profile, cluster=msgspec.structs.replace(profile.cluster, workers=4))
+    asked = {"workers": 8, "runs": [Run(4)], "method": "mva"}
+    found = next_measurement(profile, throughputs=[several], **asked)
+    assert found.expected == next_measurement(profile, throughputs=[traced_throughput(several)], **asked).expected
+    assert found.width != next_measurement(profile, **asked).width
+    with pytest.raises(qm.ModelError, match="of one worker alone"):
+        next_measurement(several, method="trace")
 
 
 def test_links_of_any_bandwidth_can_be_slowed_down():
