@@ -11,6 +11,7 @@ from .checks import require_choice, require_count, require_seed, require_share
 from .errors import ModelError
 from .prediction import METHODS, SIMULATED, UNTRACED, Method, really_changed
 from .results import Result
+from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, TrainingModel, fit
 from .training.curve import require_workers
 from .training.ensemble import Ensemble
@@ -75,6 +76,8 @@ class NextMeasurement(Result):
         Machines that every run needs besides its workers.
     source : str
         The file that is predicted from.
+    recording : str
+        The command that makes a profile of RANKS ranks; of data-parallel rounds, where throughputs would add nothing.
     """
 
     workers: tuple[int, ...]
@@ -85,6 +88,7 @@ class NextMeasurement(Result):
     confidence: float
     parameter_servers: int
     source: str
+    recording: str = ""
 
     @property
     def recommended(self) -> Run:
@@ -94,13 +98,14 @@ class NextMeasurement(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per run."""
         asked = ",".join(map(str, self.workers))
+        predicted = f"queuemodel predict {self.source} --workers {asked}"
         return [
             {
                 "run": str(run),
                 "machines": run.workers + self.parameter_servers,
                 "expected_width": width,
                 "narrower_by": 1 - width / self.width,
-                "command": f"queuemodel predict {self.source} --workers {asked} {run.option}",
+                "command": self.recording.replace("RANKS", str(run.workers)) or f"{predicted} {run.option}",
             }
             for run, width in zip(self.runs, self.expected, strict=True)
         ]
@@ -108,10 +113,12 @@ class NextMeasurement(Result):
     def caption(self) -> str:
         """What is known now, and how to go on."""
         asked = ", ".join(map(str, self.workers))
-        return (
-            f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected after a minute of "
-            "training, whose steps of all workers per second go into the command:"
+        after = (
+            "once so many ranks are recorded besides:"
+            if self.recording
+            else "after a minute of training, whose steps of all workers per second go into the command:"
         )
+        return f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected {after}"
 
 
 def next_measurement(
@@ -130,6 +137,9 @@ def next_measurement(
     """
     Say which cheap run would narrow the interval at so many workers most.
 
+    Of data-parallel rounds runs are those that record more ranks, which says more of the network than throughputs do:
+    what is expected is the interval that the model has from so many, as its errors are known.
+
     For each run that one could make, what may come out of it is drawn from what is thought now, the prediction is
     updated by each outcome, and the widths of the intervals that follow are averaged: preposterior analysis (Raiffa and
     Schlaifer, 1961; Lindley, 1956; Chaloner and Verdinelli, 1995). What is thought is the ensemble of simulations that
@@ -139,14 +149,15 @@ def next_measurement(
     Parameters
     ----------
     model : Profile, sequence of Throughput, or TrainingModel
-        Of an asynchronous job on parameter servers.
+        Of an asynchronous job on parameter servers; or a profile of data-parallel rounds.
     workers : int or iterable of int
         Where the interval is to be narrow.
     throughputs : sequence of Throughput or Profile
         Measured besides the profile.
     runs : iterable of Run, optional
         To choose from. Unless given: one worker, two, about twice the saturation population (at most half of the
-        workers asked about), and two workers on links of half the bandwidth, where a profile says what that is.
+        workers asked about), and two workers on links of half the bandwidth, where a profile says what that is; of
+        rounds, one rank more than recorded, and twice as many.
     method : {"auto", "mva", "trace"}
         As for `predict`.
     confidence : float
@@ -180,6 +191,9 @@ def next_measurement(
     require_share(confidence, f"{where}: confidence", open_ended=True)
     require_seed(seed, f"{where}: seed")
     require_choice(method, f"{where}: method", METHODS)
+    if isinstance(model, Profile) and model.rounds and not model.steps:
+        others = {"throughputs": throughputs, "method": method != "auto", **changes}
+        return _ranks(model, asked, runs, others, confidence=confidence, seed=seed, source=source)
     if not isinstance(model, Profile | TrainingModel | Sequence) or (isinstance(model, Profile) and not _steps(model)):
         raise ModelError(
             f"{where}: model must be a profile with steps, throughputs, or a fit of an asynchronous job on parameter "
@@ -232,6 +246,52 @@ def next_measurement(
         confidence=confidence,
         parameter_servers=network.fitted.servers.count,
         source=source,
+    )
+
+
+def _ranks(
+    profile: Profile,
+    asked: Sequence[int],
+    runs: Iterable[Run] | None,
+    others: dict[str, Any],
+    *,
+    confidence: float,
+    seed: int,
+    source: str,
+) -> NextMeasurement:
+    """The same of data-parallel rounds."""
+    if wrong := [name for name, value in others.items() if value]:
+        raise ModelError(f"next_measurement: {wrong[0]} does not apply to a profile of rounds; leave it out")
+    now = AllReduceModel(fit_rounds(profile))
+    ranks = now.fitted.ranks
+    choice = [Run(ranks + 1), Run(2 * ranks)] if runs is None else list(dict.fromkeys(runs))
+    if not choice or any(type(run) is not Run or run.bandwidth or run.workers <= ranks for run in choice):
+        raise ModelError(
+            f"next_measurement: runs must be one or more of more ranks than are recorded, on the same links, such as "
+            f"[Run({ranks + 1})], got {choice!r}"
+        )
+
+    def width(model: AllReduceModel) -> float:
+        curve = model.throughput(asked, confidence=confidence, seed=seed)
+        return float(((curve.upper - curve.lower) / curve.steps_per_second).mean())
+
+    expected = {run: width(now.once_recorded(run.workers)) for run in choice}
+    choice.sort(key=lambda run: (round(expected[run], 4), run.workers))
+    if profile.source.hosts:  # a live run
+        framework = "torch" if profile.source.framework == "pytorch" else "tensorflow"
+        recording = f"queuemodel profile MODEL --framework {framework} --strategy all-reduce --ranks RANKS"
+    else:
+        folders = " ".join(f"trace_n{n}" for n in sorted({one.ranks for one in profile.rounds}))
+        recording = f"queuemodel import-trace {folders} trace_nRANKS --batch-size {profile.job.batch_size}"
+    return NextMeasurement(
+        tuple(asked),
+        width(now),
+        tuple(choice),
+        tuple(expected[run] for run in choice),
+        confidence=confidence,
+        parameter_servers=0,
+        source=source,
+        recording=f"{recording} -o {source}",
     )
 
 

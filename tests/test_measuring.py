@@ -15,6 +15,7 @@ from queuemodel.prediction import predict
 from queuemodel.training.predictive import predictive
 from queuemodel.training.throughputs import traced_throughput
 
+DDP = example_profile("ddp-alexnet-40")
 POINTS = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
 
 
@@ -111,6 +112,21 @@ def test_links_of_any_bandwidth_can_be_slowed_down():
     assert Run(2, 25e9) in next_measurement(fast, 8, method="mva").runs
 
 
+def test_ranks_that_two_tell_of_are_worth_recording_only_where_they_are_asked_about():
+    """gloo has two buckets under way: beyond the recorded ranks its errors are those of two."""
+    near, far = (next_measurement(DDP, asked, runs=[Run(3)]) for asked in (3, 8))
+    assert near.expected[0] < 0.7 * near.width
+    assert far.expected[0] == far.width
+    curve = predict(DDP, workers=[8])
+    assert far.width == pytest.approx((curve.upper - curve.lower)[0] / curve.steps_per_second[0])
+    (row,) = far.to_rows()
+    assert row["machines"] == 3
+    assert row["command"] == "queuemodel import-trace trace_n1 trace_n2 trace_n3 --batch-size 32 -o profile.json"
+    live = msgspec.structs.replace(DDP.source, hosts={"rank:0": "here"})
+    (row,) = next_measurement(msgspec.structs.replace(DDP, source=live), 8, runs=[Run(3)], source="p.json").to_rows()
+    assert row["command"] == "queuemodel profile MODEL --framework torch --strategy all-reduce --ranks 3 -o p.json"
+
+
 def test_the_command_line_says_the_same(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("workers,steps_per_second\n1,10\n2,19\n")
@@ -129,7 +145,10 @@ def test_the_command_line_says_the_same(tmp_path):
         (POINTS, {"runs": [4]}, "such as [Run(1), Run(4)], got [4]"),
         (POINTS, {"runs": [Run(2, 1e9)]}, "bandwidth needs the bytes per step"),
         (POINTS, {"congestion_control": "bbr"}, "congestion_control is for the simulation only"),
-        (example_profile("ddp-alexnet-40"), {}, "asynchronous job on parameter servers"),
+        (DDP, {"runs": [Run(2)]}, "of more ranks than are recorded"),
+        (DDP, {"runs": [Run(3, 1e9)]}, "on the same links, such as [Run(3)], got [Run(workers=3"),
+        (DDP, {"throughputs": POINTS}, "throughputs does not apply to a profile of rounds"),
+        (DDP, {"bandwidth": 1e9}, "bandwidth does not apply to a profile of rounds"),
         (3, {}, "asynchronous job on parameter servers, got int"),
         (qm.fit(POINTS), {"throughputs": POINTS}, "give them to `fit`"),
     ],

@@ -10,7 +10,6 @@ import click
 from ..adapters import pytorch, tensorflow
 from ..checks import JSON, require_writable
 from ..errors import DataError
-from ..training.job import TOLD
 from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE, format_option
 from .output import show_profile, watched
 
@@ -49,9 +48,9 @@ def import_trace(
     """
     require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
-    servers = {"--workers": workers, **{f"--{name.replace('_', '-')}": job[name] for name in TOLD}}
+    servers = {"--workers": workers, "--buffer": job["buffer"]}
     job["progress"] = watched()
-    of_ranks = {name: value for name, value in job.items() if name not in TOLD}
+    of_ranks = {name: value for name, value in job.items() if name != "buffer"}
     if any(pytorch.is_trace(folder) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
         profile = pytorch.read_traces(folders, **of_ranks)

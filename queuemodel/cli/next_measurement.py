@@ -59,7 +59,8 @@ def next_measurement(
     """Say which minute of training would narrow a prediction most.
 
     PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. Each run is
-    weighed by how wide the interval is expected to be once its throughput is known.
+    weighed by how wide the interval is expected to be once its throughput is known. Of a profile of data-parallel
+    rounds, by how wide it is once more ranks are recorded.
 
     \b
     Examples:

@@ -185,5 +185,5 @@ format_option = click.option(
     "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
 )
 REPORT = click.option("--report", type=click.Path(dir_okay=False), help="Write a page that one can mail (.html).")
-CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts, for the simulation.")
+CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
 BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_share
+from ..checks import require_count, require_share
 from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
@@ -33,6 +33,12 @@ MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
 #: on their length, hence on the number of ranks. Root mean square of 18 predictions of TensorFlow's rings from two
 #: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
 IN_TURN_ERROR = 0.13
+
+#: From three ranks, whose links pause more as those of many do: of twelve predictions under BBR with a shallow buffer.
+IN_TURN_FROM_THREE = 0.06
+
+#: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
+IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
 
 #: Relative error of computation known from one round only (assumed).
 ONE_ROUND = 0.05
@@ -144,7 +150,7 @@ class AllReduceModel(Result):
         T, network, latency, stragglers, wire, messages = parts
         beyond = (every > fitted.ranks) | self.changes.other_machines(fitted)
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
-        error = np.where((every > max(2, fitted.ranks)) & self._in_turn, IN_TURN_ERROR, error)
+        error = np.where((every > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
         X = k * every / T
         added = np.stack([network, latency, stragglers], axis=-1)
         busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
@@ -183,6 +189,12 @@ class AllReduceModel(Result):
     def _in_turn(self) -> bool:
         """Whether one message is under way at a time."""
         return isinstance(self.scheme, Buckets) and (self.scheme.at_once or 1) == 1
+
+    @property
+    def _in_turn_error(self) -> float:
+        if self.fitted.congestion_control in GIVING_WAY:
+            return IN_TURN_GIVING_WAY
+        return IN_TURN_FROM_THREE if self.fitted.ranks > 2 else IN_TURN_ERROR
 
     @property
     def _algorithm(self) -> str:
@@ -269,6 +281,17 @@ class AllReduceModel(Result):
         bandwidth = self.changes.bandwidth or self.fitted.nominal
         return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
+    def once_recorded(self, ranks: int) -> AllReduceModel:
+        """As far as a profile with so many ranks would let trust it, if they showed what is predicted.
+
+        Raises
+        ------
+        ModelError
+            For a number that is not larger than the recorded ones.
+        """
+        require_count(ranks, "once_recorded: ranks", least=self.fitted.ranks + 1)
+        return replace(self, fitted=replace(self.fitted, ranks=ranks))
+
     @property
     def note(self) -> str:
         """What the profile cannot know."""
@@ -279,6 +302,8 @@ class AllReduceModel(Result):
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
         if self._in_turn:
             notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
+            if self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
+                notes[-1] += ": record three ranks"
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

@@ -44,6 +44,8 @@ class FittedRounds:
         How many times as long each recorded rank computes as the typical one; empty where all are alike.
     fewer : dict
         Bandwidth and latency that groups of fewer ranks showed, by their number.
+    congestion_control : str
+        TCP's, as the profile says.
     """
 
     job: Job
@@ -62,6 +64,7 @@ class FittedRounds:
     ranks: int
     paces: tuple[float, ...] = ()
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    congestion_control: str = "unknown"
 
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.

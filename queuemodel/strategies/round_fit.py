@@ -76,6 +76,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         ranks=most,
         paces=unequal,
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
+        congestion_control=profile.cluster.congestion_control,
     )
     untraced = {point.workers: point.workers / point.steps_per_second for point in profile.throughputs}
     return without_tracing(fitted, profile.rounds, untraced)

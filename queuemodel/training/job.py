@@ -122,6 +122,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         require_bandwidth(self.bandwidth)
 
 
+def given(**network: Any) -> dict[str, Any]:
+    """Fields of a `Cluster` whose network the user describes; None is not known."""
+    told = {field: value for field, value in network.items() if value is not None}
+    return told | {"origins": dict.fromkeys(told, "given")}
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the job is, independent of where it runs.
 

@@ -4,12 +4,14 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
 from queuemodel.adapters.tensorflow import read_mirrored
+from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
 from validation.data_parallel import OURS, read_ranks
 
@@ -45,3 +47,17 @@ def test_three_ranks_traces_tell_what_two_hide(profile, measured):
     assert np.all((curve.lower <= truth * workers) & (truth * workers <= curve.upper))
     two = predict(read_ranks(BEFORE), workers=workers.tolist())
     assert (two.rounds_per_second / truth - 1).min() > 0.1
+
+
+def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():
+    """Under control by losses two told as much: `mirrored-alexnet-60` was 1 % off."""
+    two = read_ranks(BEFORE)
+    found = next_measurement(two, 8)
+    assert found.recommended == Run(3)
+    assert found.expected[0] < 0.5 * found.width
+    assert "record three ranks" in predict(two, workers=[8]).note
+    cubic = msgspec.structs.replace(two, cluster=msgspec.structs.replace(two.cluster, congestion_control="cubic"))
+    known = next_measurement(cubic, 8)
+    assert known.width < 0.5 * found.width
+    assert known.expected[0] == known.width
+    assert "record three ranks" not in predict(cubic, workers=[8]).note

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
+from ...training.job import CongestionControl, given
 from ..bars import bar
 from ..runs import RankTrace, require_different, whole_run
 from .chrome import read_rank
@@ -27,6 +28,7 @@ def read_traces(
     name: str = "",
     bandwidth: float | None = None,
     dataset_size: int | None = None,
+    congestion_control: CongestionControl | None = None,
     progress: bool = False,
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
@@ -44,6 +46,8 @@ def read_traces(
         Nominal bytes per second of each host's link.
     dataset_size : int, optional
         Examples per epoch.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts, when known.
     progress : bool
         Show progress bars on standard error.
 
@@ -64,7 +68,7 @@ def read_traces(
     backends = {trace.backend for run in runs for trace in run if trace.backend}
     return Profile(
         source=Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends))),
-        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth),
+        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control)),
         job=Job(
             name=name,
             batch_size=batch_size,

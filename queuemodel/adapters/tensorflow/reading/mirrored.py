@@ -10,7 +10,7 @@ from pathlib import Path
 from ....checks import require_count
 from ....errors import DataError
 from ....files import read_bytes
-from ....training.job import Cluster, Job, Source
+from ....training.job import Cluster, CongestionControl, Job, Source, given
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ....training.rounds import Bucket, Gradient, Round
@@ -35,6 +35,7 @@ def read_mirrored(
     name: str = "",
     bandwidth: float | None = None,
     dataset_size: int | None = None,
+    congestion_control: CongestionControl | None = None,
     parameter_bytes: int | None = None,
     progress: bool = False,
 ) -> Profile:
@@ -54,6 +55,8 @@ def read_mirrored(
         Nominal bytes per second of each host's link.
     dataset_size : int, optional
         Examples per epoch.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts, when known.
     parameter_bytes : int, optional
         All parameters together; needed where packs of gradients are too small for their sizes to be recorded in any run
         of as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
@@ -83,7 +86,7 @@ def read_mirrored(
     packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
     return Profile(
         source=Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy"),
-        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth),
+        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control)),
         job=Job(
             name=name,
             batch_size=batch_size,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ....checks import require_count
 from ....errors import DataError
-from ....training.job import Cluster, CongestionControl, Job, Source
+from ....training.job import Cluster, CongestionControl, Job, Source, given
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ...phases import derive
@@ -87,16 +86,13 @@ def read_traces(
         derived = derive(read_run_metadata(folder, progress=progress), progress=progress)
     if workers is not None:
         require_count(workers, "workers (the traces show so many)", least=derived.workers, error=DataError)
-    network: dict[str, Any] = {"congestion_control": congestion_control, "buffer": buffer}
-    told = {field: value for field, value in network.items() if value is not None}
     return Profile(
         source=Source(framework="tensorflow", method=method, style=style),
         cluster=Cluster(
             workers=workers or derived.workers,
             parameter_servers=len(derived.servers),
             bandwidth=bandwidth,
-            origins=dict.fromkeys(told, "given"),
-            **told,
+            **given(congestion_control=congestion_control, buffer=buffer),
         ),
         job=Job(
             name=name,
