@@ -6,13 +6,15 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import stats
 
 import queuemodel as qm
 from queuemodel.cli import cli
 from queuemodel.data import example_profile
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
-from queuemodel.training.predictive import predictive
+from queuemodel.training.changes import Changes
+from queuemodel.training.predictive import CONTENTION, of_steps, predictive
 from queuemodel.training.throughputs import traced_throughput
 
 DDP = example_profile("ddp-alexnet-40")
@@ -33,6 +35,14 @@ def test_what_a_fit_thinks_is_what_its_curve_says(model):
     assert middle == pytest.approx(np.median(model.drawn(curve.workers), axis=1), rel=0.12)
     faster = qm.fit([qm.Throughput(workers=p.workers, steps_per_second=1.15 * p.steps_per_second) for p in POINTS])
     assert predictive(faster, [(1, None), (4, None)], [16]).interval(0.9, [0])[1] > 1.1 * lower[0]
+
+
+def test_contention_is_students_above_none_and_normal_below():
+    thought = of_steps(qm.fit(example_profile("alexnet-60")).fitted, [(Changes(), 4)])
+    z, at = np.unique(thought.contention / CONTENTION, return_inverse=True)
+    density = np.bincount(at, thought.ensemble.models) / np.gradient(z)
+    law = np.where(z > 0, stats.t.pdf(z, df=3) / stats.t.pdf(0, df=3), stats.norm.pdf(z) / stats.norm.pdf(0))
+    assert density[1:-1] / density[1:-1].max() == pytest.approx(law[1:-1] / law[1:-1].max(), rel=0.03)
 
 
 def test_more_workers_tell_more_of_a_job_whose_saturation_nobody_saw(model):
