@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..checks import require_count, require_share
@@ -76,8 +77,7 @@ class AllReduceModel(Result):
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
         job = self.fitted.job
-        fields = {name: getattr(job, name) for name in Job.__struct_fields__}
-        return Job(**fields | {"batch_size": self.changes.batch_size or job.batch_size})
+        return msgspec.structs.replace(job, batch_size=self.changes.batch_size or job.batch_size)
 
     @cached_property
     def network(self) -> Network:

@@ -76,20 +76,12 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
 
 def _step(strategy: Any, task: TrainingTask, graphs: list[Any]) -> Callable[[Any], Any]:
     """The training step; each graph that TensorFlow makes of it is added to ``graphs``."""
-    import keras
     import tensorflow as tf
-
-    model = task.model
 
     def train(batch: Any) -> tf.Tensor:
         graphs.append(tf.compat.v1.get_default_graph())
-        for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
-            part.set_shape(first.shape)  # all batches are of one size
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        model.optimizer.apply(gradients, model.trainable_variables)
+        loss, gradients = task.gradients(batch)
+        task.model.optimizer.apply(gradients, task.model.trainable_variables)
         return loss
 
     return tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)

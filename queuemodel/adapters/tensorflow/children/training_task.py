@@ -46,6 +46,24 @@ class TrainingTask:
             "dataset_size": self.dataset_size,
         }
 
+    def loss(self, batch: Any) -> Any:
+        """A batch's loss, in training."""
+        import keras
+
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        y_pred = self.model(x, training=True)
+        return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=True)
+
+    def gradients(self, batch: Any) -> tuple[Any, list[Any]]:
+        """A batch's loss, and its gradients by the trainable variables."""
+        import tensorflow as tf
+
+        for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(self.batch), strict=True):
+            part.set_shape(first.shape)  # all batches are of one size
+        with tf.GradientTape() as tape:
+            loss = self.loss(batch)
+        return loss, list(tape.gradient(loss, self.model.trainable_variables))
+
 
 def load(name: str, *, batch_size: int | None) -> TrainingTask:
     """
@@ -72,12 +90,11 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
     if not model.compiled or model.optimizer is None:
         raise _wrong(name, "a compiled model, got one without optimizer and loss; call model.compile(...)")
     dataset, batch, dataset_size = _batches(name, dataset, batch_size)
-    size = int(tf.nest.flatten(batch)[0].shape[0])
-    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+    task = TrainingTask(model, dataset, batch, int(tf.nest.flatten(batch)[0].shape[0]), dataset_size)
     # creates what is created on first use, and lets a wrong shape fail where its message is clearest
     with _blaming(name):
-        model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
-    return TrainingTask(model, dataset, batch, size, dataset_size)
+        task.loss(batch)
+    return task
 
 
 def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any, int | None]:

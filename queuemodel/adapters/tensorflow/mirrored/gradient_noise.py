@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: Gradients of a replica's batch, in the order of the variables; None where a variable has none.
-Gradients = Callable[[Any], list[Any]]
+#: Loss of a replica's batch, and its gradients in the order of the variables; None where a variable has none.
+Gradients = Callable[[Any], tuple[Any, list[Any]]]
 
 
 def gradient_norms(
@@ -29,7 +29,7 @@ def gradient_norms(
 
     def measure(batch: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        own = [tf.convert_to_tensor(gradient) for gradient in gradients(batch) if gradient is not None]
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients(batch)[1] if gradient is not None]
         mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
         return context.all_gather(tf.stack([_norm(own), _norm(mean)])[None], axis=0)
 

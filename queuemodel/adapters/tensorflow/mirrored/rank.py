@@ -66,22 +66,13 @@ def _record(
     task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Callable[..., None]
 ) -> None:
     """Train, write the recording of the steps after the warm-up, and time others."""
-    import keras
     import tensorflow as tf
 
     model, batches = task.model, iter(task.dataset)
     noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
 
-    def gradients_of(batch: Any) -> list[Any]:
-        for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(task.batch), strict=True):
-            part.set_shape(first.shape)  # all batches are of one size
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight, training=True)
-        return list(tape.gradient(loss, model.trainable_variables))
-
     def train(batch: Any) -> None:
-        gradients = gradients_of(batch)
+        _, gradients = task.gradients(batch)
         noted.clear()  # a function may be traced again
         for gradient in gradients:
             if isinstance(gradient, tf.Tensor):
@@ -120,7 +111,7 @@ def _record(
         say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
     if ranks > 1 and settings["noise_steps"]:
         steps = settings["noise_steps"]
-        say(gradient_norms=gradient_norms(strategy, gradients_of, batches, steps, lambda: say(step="noise")))
+        say(gradient_norms=gradient_norms(strategy, task.gradients, batches, steps, lambda: say(step="noise")))
 
 
 def _maker(operation: Any) -> str:
