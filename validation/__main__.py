@@ -19,6 +19,7 @@ from queuemodel.files import write_atomically
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
+from .floor import Floor, floor, floor_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
 from .left_out import prior_section
@@ -41,10 +42,8 @@ once by simulation of the recorded operations, and judged on all measured number
 (synchronous SGD), one slow worker, one slow link, or parameters fetched in the order of layers are simulated only, told
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
 a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control and the
-buffers as recorded (BBR and 12 ms unless the name says otherwise). A measurement with two workers depends on their
-phases, which drift too slowly for its window: repeated, `alexnet-60` gave 1.63 and 1.37 steps/s. Repeated with another
-seed, `alexnet-60-cubic-25ms` differed by -3.1, +0.3, +2.8 and +2.5 % at 1, 2, 4 and 8 workers: errors of 2 to 3 % are
-those of measuring. Data-parallel series (PyTorch over gloo, and
+buffers as recorded (BBR and 12 ms unless the name says otherwise). Measurements err too: *floor* is
+what a perfect model would err by ([below](#what-measuring-errs-by)). Data-parallel series (PyTorch over gloo, and
 `mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
 network is told by all its busy periods. `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr` were predicted
@@ -59,16 +58,19 @@ fits was learnt on them too, the section on few throughputs leaves them out.
 """
 
 
-def table(comparisons: Sequence[Comparison]) -> str:
-    """A Markdown table with one row per series and one for all."""
-    lines = ["| series | method | errors | mean absolute error | covered |", "|---|---|---|---|---|"]
+def table(comparisons: Sequence[Comparison], floors: Sequence[Floor] = ()) -> str:
+    """A Markdown table with one row per series and one for all; and what measuring alone would err by, where known."""
+    lines = ["| series | method | errors | mean absolute error |", "|---|---|---|---|"]
     for c in comparisons:
-        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.workers, c.errors, strict=True))
-        lines.append(f"| {c.name} | {c.method} | {errors} | {100 * c.error:.1f} % | {100 * c.coverage:.0f} % |")
+        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.counts, c.errors, strict=True))
+        lines.append(f"| {c.name} | {c.method} | {errors} | {100 * c.error:.1f} % |")
     total, worst = np.mean([c.error for c in comparisons]), max(c.error for c in comparisons)
-    covered = np.mean([c.coverage for c in comparisons])
-    lines.append(f"| **all** | | worst {100 * worst:.1f} % | **{100 * total:.1f} %** | {100 * covered:.0f} % |")
-    return "\n".join(lines) + "\n"
+    lines.append(f"| **all** | | worst {100 * worst:.1f} % | **{100 * total:.1f} %** |")
+    least, covered = [one.errors.mean() for one in floors], [c.coverage for c in comparisons]
+    further = [["floor", "---", *(f"{100 * one:.1f} %" for one in [*least, np.mean(least)])]] if floors else []
+    further.append(["covered", "---", *(f"{100 * one:.0f} %" for one in [*covered, np.mean(covered)])])
+    rows = zip(lines, *further, strict=True)
+    return "\n".join(row + "".join(f" {cell} |" for cell in cells) for row, *cells in rows) + "\n"
 
 
 def main() -> int:
@@ -85,7 +87,12 @@ def main() -> int:
         ]
         groups["Data-parallel, from few ranks"] = compare_data_parallel()
         groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
-        body = "".join(f"## {title}\n\n{table(comparisons)}\n" for title, comparisons in groups.items())
+        floors = [floor(f, p) for f, p in tqdm([*profiles, *others], desc="floor")]
+        usual, unusual_ones = floors[: len(profiles)], floors[len(profiles) :]
+        of_groups = dict(zip(groups, (usual, usual, unusual_ones), strict=False))
+        body = "".join(
+            f"## {title}\n\n{table(comparisons, of_groups.get(title, ()))}\n" for title, comparisons in groups.items()
+        )
         kinds = [kind_of(folder) for folder, _ in [*profiles, *others]]
         mva, trace, unusual = list(groups.values())[:3]
         errors = {
@@ -93,7 +100,8 @@ def main() -> int:
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
-        sections = [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
+        sections = [floor_section(floors), intervals_section(groups, errors), untold_section(hidden)]
+        sections.append(section(advice(profiles)))
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)

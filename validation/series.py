@@ -31,7 +31,10 @@ FITTED_WORKERS = 4
 
 @dataclass(frozen=True)
 class Comparison:
-    """One series: what was measured where it counts, and what was predicted there."""
+    """One series: what was measured where it counts, and what was predicted there.
+
+    A number of workers that was measured again stands as often in `workers`; its error is that of the mean.
+    """
 
     group: str
     name: str
@@ -46,9 +49,15 @@ class Comparison:
         return np.array([self.curve.at(int(n)) for n in self.workers])
 
     @property
+    def counts(self) -> np.ndarray:
+        """Numbers of workers, each once."""
+        return np.unique(self.workers)
+
+    @property
     def errors(self) -> np.ndarray:
-        """Relative errors."""
-        return self.predicted / self.measured - 1
+        """Relative errors at `counts`."""
+        off = self.predicted / mean_again(self.workers, self.measured) - 1
+        return off[np.searchsorted(self.workers, self.counts)]
 
     @property
     def error(self) -> float:
@@ -94,40 +103,66 @@ def _word(name: str, value: Any) -> str:
     )
 
 
+def mean_again(workers: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """For each measurement the mean of all with as many workers."""
+    return np.array([measured[workers == n].mean() for n in workers])
+
+
 def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Workers and steps per second of a testbed series."""
+    """Workers and steps per second of a testbed series, each number of workers as it was measured first."""
     rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
     rows.sort(key=lambda row: row["workers"])
     return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
 
 
+def read_windows(folder: Path) -> list[dict[str, Any]]:
+    """Every window that measured a testbed series, or one of the same name elsewhere, again too; by workers."""
+    files = [place / folder.name / name for place in TESTBEDS for name in ("measured.json", "again.json")]
+    rows = [row for file in files if file.exists() for row in json.loads(file.read_text())]
+    return sorted((row for row in rows if row.get("counts", True)), key=lambda row: row["workers"])
+
+
+def _every(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Workers and steps per second of every window."""
+    rows = read_windows(folder)
+    return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
+
+
 def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
     """Predict a testbed series from its one-worker traces alone."""
-    workers, measured = read_measured(folder)
-    curve = predict(profile, workers=workers.tolist(), method=method)
+    workers, measured = _every(folder)
+    curve = predict(profile, workers=np.unique(workers).tolist(), method=method)
     name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
     return Comparison("testbed", name, method, workers, measured, curve)
 
 
+def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
+    """What is known of a series' unequal machines or its barrier: arguments of `queuemodel.traces.trace_runs`."""
+    from queuemodel.traces import estimate_links
+
+    settings, others = _unusual(folder), [1.0] * (workers - 2)  # worker 1, the second one, is the slow one
+    told: dict[str, Any] = {"synchronization": settings.get("mode", "async")}
+    if workers > 1 and "slow_worker" in settings:
+        told["worker_speeds"] = [1.0, 1.0 / settings["slow_worker"], *others]
+    if workers > 1 and "slow_link_mbit" in settings:
+        slower = settings["slow_link_mbit"] / json.loads((folder / "job.json").read_text())["bandwidth_mbit"]
+        rate = estimate_links(profile, errors=False).transmit.rate
+        told["worker_bandwidth"] = [rate * share for share in (1.0, slower, *others)]
+    return told
+
+
 def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     """Simulate a series from its one-worker traces, and from what is known of its unequal machines or its barrier."""
-    from queuemodel.traces import estimate_links, trace_throughput
+    from queuemodel.traces import trace_throughput
 
-    settings = _unusual(folder)
-    workers, measured = read_measured(folder)
-    rate = estimate_links(profile).transmit.rate
-    nominal = json.loads((folder / "job.json").read_text())["bandwidth_mbit"]
-    rows = []
-    for n in workers.tolist():  # worker 1, the second one, is the slow one
-        machines: dict[str, Any] = {"synchronization": settings.get("mode", "async")}
-        if n > 1 and "slow_worker" in settings:
-            machines["worker_speeds"] = [1.0, 1.0 / settings["slow_worker"], *[1.0] * (n - 2)]
-        if n > 1 and "slow_link_mbit" in settings:
-            machines["worker_bandwidth"] = [rate, rate * settings["slow_link_mbit"] / nominal, *[rate] * (n - 2)]
-        rows.append(trace_throughput(profile, workers=[n], **machines)[0])
+    workers, measured = _every(folder)
+    counts = np.unique(workers).tolist()
+    rows = [trace_throughput(profile, workers=[n], **machines(folder, profile, n))[0] for n in counts]
     X, lower, upper = np.array(rows).T
     knee = fit(profile).throughput([1]).saturation_workers
-    curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), saturation_workers=knee, method="trace")
+    curve = ThroughputCurve(
+        np.array(counts), X, lower, upper, single=float(X[0]), saturation_workers=knee, method="trace"
+    )
     return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve)
 
 

@@ -68,7 +68,7 @@ def untold_section(found: Sequence[Untold]) -> str:
         c, ratio = one.comparison, one.ratio if one.bbr else 1 / one.ratio
         at = np.searchsorted(c.curve.workers, c.workers)
         widths.append(float(((c.curve.upper[at] - c.curve.lower[at]) / c.predicted).mean()))
-        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.workers, c.errors, strict=True))
+        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.counts, c.errors, strict=True))
         was = "BBR" if one.bbr else "loss-based"
         lines.append(
             f"| {c.name} | {was} | {one.late} | {ratio:.2g} | {errors} | {100 * c.error:.1f} % | {c.coverage:.0%} | "
