@@ -42,8 +42,8 @@ once by simulation of the recorded operations, and judged on all measured number
 (synchronous SGD), one slow worker, one slow link, or parameters fetched in the order of layers are simulated only, told
 which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
 a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control and the
-buffers as recorded (BBR and 12 ms unless the name says otherwise). Measurements err too: *floor* is
-what a perfect model would err by ([below](#what-measuring-errs-by)). Data-parallel series (PyTorch over gloo, and
+buffers as recorded (BBR and 12 ms unless the name says otherwise). Measurements err too: *floor* is what a perfect
+model would err by ([below](#what-measuring-errs-by)). Data-parallel series (PyTorch over gloo, and
 `mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
 network is told by all its busy periods. `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr` were predicted
@@ -60,17 +60,18 @@ fits was learnt on them too, the section on few throughputs leaves them out.
 
 def table(comparisons: Sequence[Comparison], floors: Sequence[Floor] = ()) -> str:
     """A Markdown table with one row per series and one for all; and what measuring alone would err by, where known."""
-    lines = ["| series | method | errors | mean absolute error |", "|---|---|---|---|"]
-    for c in comparisons:
+    columns = ["series", "method", "errors", "mean absolute error", *(["floor"] if floors else []), "covered"]
+    least = [one.errors.mean() for one in floors]
+    rows = [columns, ["---"] * len(columns)]
+    for i, c in enumerate(comparisons):
         errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.counts, c.errors, strict=True))
-        lines.append(f"| {c.name} | {c.method} | {errors} | {100 * c.error:.1f} % |")
+        floor_too = [f"{100 * one:.1f} %" for one in least[i : i + 1]]
+        rows.append([c.name, c.method, errors, f"{100 * c.error:.1f} %", *floor_too, f"{100 * c.coverage:.0f} %"])
     total, worst = np.mean([c.error for c in comparisons]), max(c.error for c in comparisons)
-    lines.append(f"| **all** | | worst {100 * worst:.1f} % | **{100 * total:.1f} %** |")
-    least, covered = [one.errors.mean() for one in floors], [c.coverage for c in comparisons]
-    further = [["floor", "---", *(f"{100 * one:.1f} %" for one in [*least, np.mean(least)])]] if floors else []
-    further.append(["covered", "---", *(f"{100 * one:.0f} %" for one in [*covered, np.mean(covered)])])
-    rows = zip(lines, *further, strict=True)
-    return "\n".join(row + "".join(f" {cell} |" for cell in cells) for row, *cells in rows) + "\n"
+    floor_too = [f"{100 * np.mean(least):.1f} %"] if floors else []
+    covered = np.mean([c.coverage for c in comparisons])
+    every = [f"worst {100 * worst:.1f} %", f"**{100 * total:.1f} %**", *floor_too, f"{100 * covered:.0f} %"]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*rows, ["**all**", "", *every]])
 
 
 def main() -> int:
