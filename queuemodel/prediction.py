@@ -50,6 +50,7 @@ def predict(
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
+    parameter_bytes: float | None = None,
     sparse_gradients: bool = False,
     gpus_per_node: int | None = None,
     **changes: Any,
@@ -91,6 +92,8 @@ def predict(
         Results of a round of sync-ps that it does not wait for.
     staleness_bound : int, optional
         Steps that a worker may be ahead of the slowest: bounded-staleness.
+    parameter_bytes : float, optional
+        Of throughputs alone, see `queuemodel.training.fit`.
     sparse_gradients : bool
         That most parameters are embeddings, see `queuemodel.training.fit`; for synchronous throughputs alone.
     gpus_per_node : int, optional
@@ -119,6 +122,7 @@ def predict(
         others = {
             "strategy": strategy not in (None, "all-reduce"), "method": method != "auto", "form": form != "links",
             "throughputs": bool(throughputs), "sparse_gradients": sparse_gradients,
+            "parameter_bytes": parameter_bytes is not None,
             **{name: number is not None for name, number in numbers.items()},
             **{name: name != "batch_size" for name in changes},
         }  # fmt: skip
@@ -138,7 +142,11 @@ def predict(
     stepped = isinstance(data, Profile) and bool(data.steps)
     in_rounds = strategy == "all-reduce" or (strategy == "sync-ps" and not stepped and not backup_workers)
     _require_fitting(strategy, changes, numbers, in_rounds=in_rounds)
-    had = {} if isinstance(data, Profile) else {"batch_size": changes.pop("batch_size", None)}
+    had: dict[str, Any] = {}
+    if not isinstance(data, Profile):
+        had = {"batch_size": changes.pop("batch_size", None), "parameter_bytes": parameter_bytes}
+    elif parameter_bytes is not None:
+        raise ModelError("predict: parameter_bytes is for throughputs alone; a profile has its own")
     if sparse_gradients:
         require_growth_unknown(data, "predict", in_rounds=in_rounds)
     asked: dict[str, Any] = {"workers": counts, "confidence": confidence}

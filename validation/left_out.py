@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from queuemodel import RoundModel, Throughput, ThroughputCurve, TrainingModel, fit
+from queuemodel import Job, RoundModel, Throughput, ThroughputCurve, TrainingModel, fit
 from queuemodel.training.prior import Strategy
 from queuemodel.training.throughput_fit import fit_throughputs
 
@@ -19,12 +19,14 @@ from .published import Scaling, testbed
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
 
-def learnt_without(source: str, jobs: Sequence[Scaling], kind: Strategy, *, sparse: bool = False) -> Fit:
-    """A fit whose prior is learnt from all other sources, and which may be told that gradients are sparse."""
-    others = [job for job in jobs if job.source != source]
+def learnt_without(
+    source: str, kind: Strategy, *, sparse: bool = False, parameter_bytes: int | None = None, link: float | None = None
+) -> Fit:
+    """A fit whose prior is learnt from all other sources, and which may be told more of a job."""
+    others = [job for job in (sparse_series() if sparse else series()) if job.source != source]
     if kind == "async-ps":
-        knees = learn_knees(others)
-        return lambda points: TrainingModel(fit_throughputs(points, job=NO_JOB, prior=knees))
+        knees, job = learn_knees(others), Job(batch_size=1, parameter_bytes=parameter_bytes or 0, tensors=0)
+        return lambda points: TrainingModel(fit_throughputs(points, job=job, prior=knees, link=link))
     rounds = (learn_sparse(others) if sparse else learn_rounds(others))[kind]
     return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
 
@@ -75,7 +77,7 @@ def judge(jobs: Iterable[Scaling], fits: Callable[[Scaling], Fit], *, most: int 
 
 
 def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = False) -> list[Judged]:
-    """Each series of a kind, predicted with a prior from all other sources; ``told`` which have sparse gradients."""
+    """Each series of a kind, predicted with a prior from all other sources; ``told`` what is known of it besides."""
     judged = [job for job in [*series(), *testbed()] if job.kind == kind]
     return judge(judged, _fits(told=told), most=most)
 
@@ -88,11 +90,15 @@ def leave_sparse_out(*, told: bool) -> list[Judged]:
 def _fits(*, told: bool) -> Callable[[Scaling], Fit]:
     """For each series a fit that was not learnt from its source."""
 
-    @cache
-    def learnt(source: str, kind: Strategy, sparse: bool) -> Fit:
-        return learnt_without(source, sparse_series() if sparse else series(), kind, sparse=sparse)
+    learnt = cache(learnt_without)
 
-    return lambda job: learnt(job.source, job.kind, told and job.sparse)
+    def fits(job: Scaling) -> Fit:
+        known = {"sparse": job.sparse, "parameter_bytes": job.parameter_bytes, "link": job.link}
+        asynchronous = job.kind == "async-ps"
+        known = {name: value for name, value in known.items() if value and (name == "sparse") != asynchronous}
+        return learnt(job.source, job.kind, **(known if told else {}))
+
+    return fits
 
 
 #: Two-parameter forms that a throughput of two groups determines: 1/n of X(n), of which T(n) = a + b g(n).
@@ -127,9 +133,11 @@ SECTION = """## Few throughputs, on sources that the prior was not learnt from
 
 Published series (`validation/data/published_scaling.json`) and the cloud's, predicted from their two smallest groups
 of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
-is learnt from ([why](explanation/few-throughputs.md)). Beside them forms with two parameters, through the same two
-points. Errors are means over series of mean absolute relative errors; *width* is that of the 90 % intervals, relative
-to the prediction, *score* their interval score in logarithms.
+is learnt from ([why](explanation/few-throughputs.md)). What is known besides is how many bytes the parameters of
+asynchronous jobs have (cloud, testbed), how fast their links are (testbed), and which synchronous jobs have sparse
+gradients. Beside them forms with two parameters, through the same two points. Errors are means over series of mean
+absolute relative errors; *width* is that of the 90 % intervals, relative to the prediction, *score* their interval
+score in logarithms.
 """
 
 
@@ -157,8 +165,10 @@ def prior_section() -> str:
             of_source = [one for one in found if source in ("", one.job.source)]
             jobs = f"{kind}{f' ({source})' if source else ''}, two points"
             row(jobs, "**learnt without the source**", of_source)
+            told = [one for one in leave_source_out(kind, told=True) if source in ("", one.job.source)]
+            if any(np.any(one.predicted != other.predicted) for one, other in zip(told, of_source, strict=True)):
+                row(jobs, "**and told what is known besides**", told)
             if kind != "async-ps":
-                row(jobs, "**and told which gradients are sparse**", leave_source_out(kind, told=True))
                 row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
@@ -168,6 +178,7 @@ def prior_section() -> str:
     for form in ("line", *FORMS):
         row("sparse gradients, two points", form, baseline(form, found), interval=False)
     for source in ("cloud", "testbed"):
-        found = [one for one in leave_source_out("async-ps", most=4) if one.job.source == source]
-        row(f"async ({source}), up to 4 workers", "**learnt without the source**", found)
+        for told, method in ((False, "**learnt without the source**"), (True, "**and told what is known besides**")):
+            few = leave_source_out("async-ps", most=4, told=told)
+            row(f"async ({source}), up to 4 workers", method, [one for one in few if one.job.source == source])
     return "\n".join(lines) + "\n"

@@ -34,6 +34,8 @@ class Scaling:
         second of the whole group, of published series relative to the smallest group's.
     servers : int
     parameter_bytes : int or None
+    link : float or None
+        Bytes per second of each host's, where that is known.
     sparse : bool
         Whether most parameters are embeddings.
     """
@@ -45,6 +47,7 @@ class Scaling:
     throughput: np.ndarray
     servers: int = 1
     parameter_bytes: int | None = None
+    link: float | None = None
     sparse: bool = False
 
     def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
@@ -88,7 +91,11 @@ def cloud() -> list[Scaling]:
 
 def testbed() -> list[Scaling]:
     """Asynchronous training on the project's testbeds."""
+    jobs = [(folder, json.loads((folder / "job.json").read_text())) for folder in series_folders()]
     return [
-        Scaling("testbed", f"{folder.parent.name}/{folder.name}", "async-ps", *read_measured(folder))
-        for folder in series_folders()
-    ]
+        Scaling(
+            "testbed", f"{folder.parent.name}/{folder.name}", "async-ps", *read_measured(folder),
+            servers=job["parameter_servers"], parameter_bytes=job["model_bytes"], link=1e6 / 8 * job["bandwidth_mbit"],
+        )
+        for folder, job in jobs
+    ]  # fmt: skip

@@ -48,10 +48,13 @@ STRATEGY = together(
 )
 
 #: Of throughputs alone.
-SPARSE = click.option(
-    "--sparse-gradients",
-    is_flag=True,
-    help="Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.",
+TOLD = together(
+    click.option("--parameter-bytes", type=SIZE, help="Throughputs alone: of all parameters, like 98MB."),
+    click.option(
+        "--sparse-gradients",
+        is_flag=True,
+        help="Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.",
+    ),
 )
 
 #: How to predict.
@@ -134,7 +137,7 @@ PREDICTION = together(
     PROFILE,
     click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
     STRATEGY,
-    SPARSE,
+    TOLD,
     METHOD,
     FORM,
     MEASUREMENTS,

@@ -32,11 +32,11 @@ def nominal_bandwidth(profile: Profile) -> float | None:
 
 
 def contradiction(rate: float, nominal: float | None) -> str:
-    """What to say of transfers (bytes per second) that were faster than the profile's links; empty for nothing."""
+    """What to say of transfers (bytes per second) that were faster than their links; empty for nothing."""
     if nominal is None or rate <= FASTER * nominal:
         return ""
     seen, link = readable_rate(rate), readable_rate(nominal)
-    return f"transfers at {seen} were faster than the profile's links of {link}: is its bandwidth right?"
+    return f"transfers at {seen} were faster than links of {link}: is the bandwidth right?"
 
 
 def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandwidth: float) -> Seconds:

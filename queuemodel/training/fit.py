@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, overload
 
+import msgspec
+
 from ..checks import require_choice, require_count, require_number, require_seed
 from ..errors import FitError, ModelError
 from .calibration import calibrate, goes_further, without_tracing
@@ -77,7 +79,8 @@ def fit(
     form : {"links", "single"}
         Separate transmit link, receive link and update stations, or one parameter-server station for all three.
     batch_size, parameter_bytes
-        Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own.
+        Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own. The bytes
+        say about where servers saturate, and more with the bandwidth of their links, which all throughputs may have.
     strategy : {"async-ps", "sync-ps", "all-reduce"}
         How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
         parameter servers or in an all-reduce.
@@ -119,12 +122,12 @@ def fit(
             parameter_bytes=int(require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)),
             tensors=0,
         )
-        return _from_throughputs(measured, job, strategy, sparse_gradients)
+        return _from_throughputs(measured, job, strategy, sparse_gradients, None)
     measured = on_profiled_links(measured, data)
     if data.rounds and not (data.steps or measured):
         raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:
-        return _from_throughputs(measured, data.job, strategy, sparse_gradients)
+        return _from_throughputs(measured, data.job, strategy, sparse_gradients, data.cluster.bandwidth)
     if strategy != "async-ps":
         raise ModelError(
             f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
@@ -143,10 +146,13 @@ def require_growth_unknown(data: object, where: str, *, in_rounds: bool) -> None
 
 
 def _from_throughputs(
-    measured: list[Throughput], job: Job, strategy: Strategy, sparse_gradients: bool
+    measured: list[Throughput], job: Job, strategy: Strategy, sparse_gradients: bool, profiled: float | None
 ) -> TrainingModel | RoundModel:
-    if any(point.bandwidth for point in measured):
-        raise FitError("fit: throughputs alone cannot tell what another bandwidth does; leave out those that have one")
+    links = {point.bandwidth for point in measured}
+    if len(links) > 1 or (profiled is not None and links != {None}):
+        raise FitError("fit: throughputs alone cannot tell what another bandwidth does; give those of one bandwidth")
+    link = next(iter(links), None) or profiled
+    measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
     if strategy == "async-ps":
-        return TrainingModel(fit_throughputs(measured, job=job))
+        return TrainingModel(fit_throughputs(measured, job=job, link=link))
     return fit_rounds(measured, job=job, strategy=strategy, sparse_gradients=sparse_gradients)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..solvers.knee import knee_throughput
+from .bandwidth import LINK_EFFICIENCY
 from .prior import KneePrior
 from .round_law import COST_PRIOR, COSTS, round_time
 
@@ -27,6 +28,10 @@ LAWS = np.array([0.0, 0.5, 1.0, 2.0, 6.0])
 MOST = COSTS <= 0.5
 #: How likely a measurement is wrong altogether, and by how much of a logarithm it then errs.
 WRONG, WRONG_SPREAD = 0.02, 1.0
+#: Degrees of freedom of servers' rates on links that nobody tells, and on links that are told (assumed).
+FREEDOM, FREEDOM_ON_LINKS = 2.0, 4.0
+#: Standard deviation of the logarithm of what a busy link carries over what it should (assumed).
+LINK_SPREAD = 0.2
 #: Draws of the posterior that a model keeps.
 DRAWS = 2000
 
@@ -63,9 +68,19 @@ class KneePosterior:
     parameter_bytes : int
         0 where not known. Where known, servers are taken to stay as they are, and about as fast as `prior` says.
     prior : KneePrior
+    link : float, optional
+        Nominal bytes per second of each server's link, where known: it carries no more.
     """
 
-    def __init__(self, N: np.ndarray, y: np.ndarray, share: np.ndarray, parameter_bytes: int, prior: KneePrior) -> None:
+    def __init__(
+        self,
+        N: np.ndarray,
+        y: np.ndarray,
+        share: np.ndarray,
+        parameter_bytes: int,
+        prior: KneePrior,
+        link: float | None = None,
+    ) -> None:
         self.N, self.y, self.share = N, y, share
         self.smallest = float(N.min())
         self.sigmas = np.array(list(prior.errors))
@@ -84,7 +99,7 @@ class KneePosterior:
         with np.errstate(divide="ignore"):
             self._log_prior = np.log(np.concatenate(shape_prior))
             log_ratio = np.log(self.ratio)
-        self._server = (log_ratio, parameter_bytes, prior)
+        self._server = (log_ratio, parameter_bytes, prior, link)
         self.log_rate = self._rates()
         self.log_likelihood = self._log_likelihood(self.log_rate, np.arange(len(self.width)))
         log_weight = self.log_likelihood + self._log_priors(self.log_rate, np.arange(len(self.width)))
@@ -106,12 +121,11 @@ class KneePosterior:
 
     def _log_priors(self, log_rate: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         """Log prior of shapes and rates, shape (shapes, rates)."""
-        log_ratio, parameter_bytes, prior = self._server
+        log_ratio, parameter_bytes, prior, link = self._server
         table = np.broadcast_to(self._log_prior[shapes, None], (len(shapes), len(log_rate)))
         if not parameter_bytes:
             return table
-        off = log_rate - log_ratio[shapes, None] - math.log(prior.server_rate / parameter_bytes)
-        return table - 0.5 * (off / prior.server_rate_spread) ** 2
+        return table + log_served(log_rate - log_ratio[shapes, None] + math.log(parameter_bytes), prior, link)
 
     def _log_likelihood(self, log_rate: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         """Of the points under each error, shape and rate, shape (sigmas, shapes, rates)."""
@@ -158,6 +172,26 @@ class KneePosterior:
             wrong.append(sum(float((w * p).sum()) for w, p in zip(self.weight, chances, strict=True)))
             misfits.append(float((self.weight * error).sum()))
         return np.array(wrong), np.array(misfits)
+
+
+def log_served(log_rate: np.ndarray, prior: KneePrior, link: float | None) -> np.ndarray:
+    """Log density, up to a constant, of the logarithm of a server's bytes per second at saturation.
+
+    One source tells what servers do, and another one's may be far from it, on slow links above all: Student's t. A
+    server that could do more does what its link carries.
+    """
+    off = (log_rate - math.log(prior.server_rate)) / prior.server_rate_spread
+    if link is None:
+        return np.asarray(-0.5 * (FREEDOM + 1.0) * np.log1p(off**2 / FREEDOM))
+    from scipy.special import ndtr, stdtr
+
+    most, nu = math.log(LINK_EFFICIENCY * link), FREEDOM_ON_LINKS
+    factor = math.gamma((nu + 1.0) / 2.0) / (math.gamma(nu / 2.0) * math.sqrt(nu * math.pi) * prior.server_rate_spread)
+    own = factor * (1.0 + off**2 / nu) ** (-0.5 * (nu + 1.0))
+    over = (log_rate - most) / LINK_SPREAD
+    at_link = np.exp(-0.5 * over**2) / (LINK_SPREAD * math.sqrt(2.0 * math.pi))
+    faster = stdtr(nu, (math.log(prior.server_rate) - most) / prior.server_rate_spread)
+    return np.asarray(np.log(np.maximum(ndtr(-over) * own + faster * at_link, 1e-300)))
 
 
 def _right(error: np.ndarray, sigma: float) -> np.ndarray:

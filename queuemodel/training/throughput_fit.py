@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 
 from ..errors import FitError
+from .bandwidth import contradiction
 from .demands import Demands, Servers, largest_share, uneven_shards
 from .fitted import Fitted
 from .job import Job, Throughput
@@ -17,14 +18,17 @@ from .prior import KneePrior, knee_prior
 from .throughputs import doubt
 
 
-def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | None = None) -> Fitted:
+def fit_throughputs(
+    measured: list[Throughput], *, job: Job, prior: KneePrior | None = None, link: float | None = None
+) -> Fitted:
     """Fit server demand and undisturbed cycle to measured throughputs.
 
     A worker's undisturbed cycle is R, of which the busiest server needs D; X(N) follows `knee_throughput`, but for a
     share of jobs whose servers grow with their workers (`queuemodel.training.knee_posterior`). Prior: log R flat; D/R
     uniform on (0, 1); the knee's width and the measurement error each from a few values; when the bytes of the
-    parameters are known also a wide log-normal for D, and servers that do not grow. The share, the errors and the
-    log-normal are learnt from published series (`queuemodel.training.prior`). A measurement may be wrong altogether:
+    parameters are known also a wide law of heavy tails for D, and servers that do not grow; with the nominal bandwidth
+    of the servers' links too, no more than a ``link`` carries. The share, the errors and that law are learnt from
+    published series (`queuemodel.training.prior`). A measurement may be wrong altogether:
     one that the others contradict hardly counts, and the note names it. Predictions have the least expected relative
     error. The method is numerical integration on a grid, without randomness.
 
@@ -40,10 +44,12 @@ def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | 
     share = np.array([largest_share(p.parameter_servers) for p in measured])
     servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
     prior = prior or knee_prior()
-    posterior = KneePosterior(N, y, share, job.parameter_bytes, prior)
+    faster = contradiction(job.parameter_bytes * float(np.median(share * np.exp(y))), link)
+    link = None if faster else link
+    posterior = KneePosterior(N, y, share, job.parameter_bytes, prior, link)
     cycle, total, width, costs = posterior.draws()
     fewest = np.array([N.argmin()])
-    alone = KneePosterior(N[fewest], y[fewest], share[fewest], job.parameter_bytes, prior)
+    alone = KneePosterior(N[fewest], y[fewest], share[fewest], job.parameter_bytes, prior, link)
     cycle_before, total_before, width_before, costs_before = alone.draws()
     none = np.zeros(DRAWS)
     demands = Demands(np.zeros(()), np.zeros(()), np.median(total), np.median(cycle) - np.median(total))
@@ -56,6 +62,7 @@ def fit_throughputs(measured: list[Throughput], *, job: Job, prior: KneePrior | 
         else "prior from published jobs"
     )
     notes = ["throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"]
+    notes = [faster, *notes] if faster else notes
     if not seen:
         notes.insert(0, f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}")
     wrong, misfits = posterior.against()

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
+from queuemodel.prediction import predict
 from queuemodel.solvers import knee_throughput
+from queuemodel.training.bandwidth import LINK_EFFICIENCY
 from queuemodel.training.prior import knee_prior
 
 SOUND = {1: 1.0, 2: 1.97, 3: 2.9, 4: 3.7}
@@ -109,11 +111,55 @@ def test_no_station_has_less_than_its_demand_and_littles_law_holds(servers):
     assert pace.R.sum(axis=-1) + pace.Z == pytest.approx(curve.workers / pace.X, rel=1e-6)
 
 
+def of_job(pairs, size, bandwidth=None):
+    points = [qm.Throughput(workers=n, steps_per_second=x, bandwidth=bandwidth) for n, x in pairs]
+    return qm.fit(points, parameter_bytes=size)
+
+
 def test_known_parameter_bytes_say_where_a_server_that_nobody_saturated_yet_ends():
     """More bytes saturate sooner; where the points leave it open, the server carries what servers do."""
-    points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.98))]
-    sizes = [1e6, 1e8, 1e9]
-    X = [qm.fit(points, parameter_bytes=size).throughput([32]).steps_per_second[0] for size in sizes]
-    assert X[0] > 1.5 * X[1] > 1.5 * X[2]
-    assert 28 < X[0] < 33
+    two, sizes = ((1, 1.0), (2, 1.98)), [1e6, 1e8, 1e9]
+    X = [of_job(two, size).throughput([32]).at(32) for size in sizes]
+    assert X[0] > 1.5 * X[1] > 1.6 * X[2]
     assert X[1] * sizes[1] == pytest.approx(knee_prior().server_rate, rel=0.7)
+    on_fast_links = of_job(two, 1e6, bandwidth=1.25e9).throughput([32])
+    assert on_fast_links.at(32) > 28
+
+
+@settings(max_examples=8)
+@given(st.floats(3.0, 12.0), st.sampled_from([1.0, 0.95]))
+def test_a_link_that_is_told_is_where_the_curve_ends(knee, efficiency):
+    """Two workers far below saturation; servers of published jobs do fifty times as much as this link."""
+    size, link = 1e6, 1e6 * knee / LINK_EFFICIENCY  # a step a second of each worker
+    curve = of_job(((1, 1.0), (2, 2.0 * efficiency)), size, bandwidth=link).throughput([2, 64])
+    assert curve.at(64) == pytest.approx(knee, rel=0.3)
+    assert curve.lower[1] < knee < curve.upper[1] < 2 * knee
+    untold = of_job(((1, 1.0), (2, 2.0 * efficiency)), size).throughput([64])
+    assert untold.upper[0] > 2 * curve.upper[1]
+
+
+@settings(max_examples=12)
+@given(st.floats(3.0, 13.0), st.none() | st.floats(4.0, 11.0))
+def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth):
+    """Four measurements show a knee: wherever else bytes and links put it, they decide."""
+    truth = ((1, 1.0), (2, 1.9), (4, 2.6), (8, 2.7))
+    told = of_job(truth, 10**size, bandwidth and 10**bandwidth)
+    X = told.throughput([2, 8, 16]).steps_per_second
+    untold = fitted(truth).throughput([2, 8, 16]).steps_per_second
+    np.testing.assert_allclose(X, untold, rtol=0.15)
+    assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.25 * 10 ** (size - bandwidth) > 1.5)
+
+
+def test_all_throughputs_alone_have_one_bandwidth_or_none():
+    point = qm.Throughput(workers=1, steps_per_second=1.0)
+    slow, fast = (qm.Throughput(workers=2, steps_per_second=1.9, bandwidth=b) for b in (1e7, 1e8))
+    for mixed in ([point, slow], [slow, fast]):
+        with pytest.raises(qm.FitError, match="give those of one bandwidth"):
+            qm.fit(mixed)
+    with pytest.raises(qm.ModelError, match="parameter_bytes is for throughputs alone"):
+        predict(example_profile("alexnet-60"), parameter_bytes=1e8)
+    curve = predict([slow], workers=[8], parameter_bytes=1e6)
+    assert curve.at(8) == qm.fit([slow], parameter_bytes=1e6).throughput([8]).at(8)
+    assert curve.measured == ((2, 1.9),)
+    rounds = [qm.fit([p], strategy="all-reduce").throughput([8]).at(8) for p in (slow, fast)]
+    assert rounds[0] == rounds[1]

@@ -91,6 +91,18 @@ def test_asynchronous_jobs_from_one_to_four_workers():
     assert coverage(found) > 0.85
 
 
+def test_bytes_of_the_parameters_and_links_that_are_told_on_unseen_sources(judged):
+    """Links are the testbed's, fifty times as slow as servers of the cloud, where the prior was learnt."""
+    told = leave_source_out("async-ps", told=True)
+    for source, most in (("cloud", 0.13), ("testbed", 0.14)):
+        one, untold = of_source(told, source), of_source(judged["async-ps"], source)
+        assert mean_error(one) < min(most, 0.85 * mean_error(untold))
+        assert coverage(one) > 0.85
+        assert np.mean([x.score for x in one]) < np.mean([x.score for x in untold])
+    few = of_source(leave_source_out("async-ps", most=4, told=True), "testbed")
+    assert mean_error(few) < 0.11
+
+
 def test_a_wrong_prior_would_be_noticed(judged):
     jobs = [one.job for one in judged["all-reduce"]]
     wrong = RoundPrior({-1.0: 1.0}, {0.0: 1.0})
