@@ -14,7 +14,7 @@ from queuemodel.data import example_profile
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
 from queuemodel.training.changes import Changes
-from queuemodel.training.predictive import CONTENTION, of_steps, predictive
+from queuemodel.training.predictive import CONTENTION, THROUGHPUT_ERROR, TWO_WORKERS_ERROR, of_steps, predictive
 from queuemodel.training.throughputs import traced_throughput
 
 DDP = example_profile("ddp-alexnet-40")
@@ -43,6 +43,14 @@ def test_contention_is_students_above_none_and_normal_below():
     density = np.bincount(at, thought.ensemble.models) / np.gradient(z)
     law = np.where(z > 0, stats.t.pdf(z, df=3) / stats.t.pdf(0, df=3), stats.norm.pdf(z) / stats.norm.pdf(0))
     assert density[1:-1] / density[1:-1].max() == pytest.approx(law[1:-1] / law[1:-1].max(), rel=0.03)
+
+
+def test_one_worker_shares_nothing_and_two_are_measured_badly():
+    thought = of_steps(qm.fit(example_profile("alexnet-60")).fitted, [(Changes(), n) for n in (1, 2, 4)])
+    assert thought.ensemble.noise.tolist() == [THROUGHPUT_ERROR, TWO_WORKERS_ERROR, THROUGHPUT_ERROR]
+    by_contention = np.ptp(thought.ensemble.logs[0, thought.worker == 0], axis=0)
+    assert by_contention[0] < 1e-9
+    assert (by_contention[1:] > 0.5).all()
 
 
 def test_more_workers_tell_more_of_a_job_whose_saturation_nobody_saw(model):

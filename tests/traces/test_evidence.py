@@ -14,9 +14,9 @@ FETCH, STEPS, BUFFER = 0.4, 12, 0.05
 HERE = {"worker:0": "127.0.0.1:1", "ps:0": "127.0.0.1:2"}
 
 
-def held_up(seconds, fetch=FETCH):
+def held_up(seconds, fetch=FETCH, push=None):
     """A step whose parameter came so much later than its bytes."""
-    on_time = serial(fetch=fetch, compute=0.2, push=fetch)
+    on_time = serial(fetch=fetch, compute=0.2, push=fetch if push is None else push)
     shifted = [msgspec.structs.replace(o, start=o.start + seconds, end=o.end + seconds) for o in on_time]
     return [msgspec.structs.replace(shifted[0], start=0.0), *shifted[1:]]
 
@@ -48,6 +48,22 @@ def test_by_how_much_follows_from_how_often_a_lone_connection_falls_silent():
     ratio = spared ** (2 * STEPS)
     expected = ratio / (2 + ratio)
     assert shares(profile_with())["bbr"] == pytest.approx(expected, abs=0.06)
+
+
+def test_a_buffer_that_nobody_tells_may_be_one_in_which_little_comes_late():
+    untold = profile_with(cluster=qm.Cluster())
+    assumed = contentions(untold)[0].loaded_trip
+    found, told, four_times = (
+        shares(untold, **told)["bbr"] for told in ({}, *({"buffer": b * assumed} for b in (1, 4)))
+    )
+    assert 1.3 * told < found < four_times
+
+
+def test_fetches_are_held_against_fetches():
+    """A push takes longer than even a late fetch."""
+    steps = [held_up(seconds, fetch=0.1, push=0.5) for seconds in (0.25, 0.25, 0.25, *[0.0] * (STEPS - 3))]
+    profile = msgspec.structs.replace(profile_of(*steps), cluster=qm.Cluster(buffer=BUFFER))
+    assert shares(profile)["bbr"] > 0.5
 
 
 def test_what_is_always_late_says_nothing():
