@@ -13,7 +13,7 @@ from queuemodel.training.prior import Strategy
 from queuemodel.training.throughput_fit import fit_throughputs
 
 from .intervals import interval_score
-from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, sparse_series
+from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, source_weights, sparse_series
 from .published import Scaling, testbed
 
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
@@ -136,8 +136,8 @@ of machines, or from one to four workers, with a prior learnt from all other sou
 is learnt from ([why](explanation/few-throughputs.md)). What is known besides is how many bytes the parameters of
 asynchronous jobs have (cloud, testbed), how fast their links are (testbed), and which synchronous jobs have sparse
 gradients. Beside them forms with two parameters, through the same two points. Errors are means over series of mean
-absolute relative errors; *width* is that of the 90 % intervals, relative to the prediction, *score* their interval
-score in logarithms.
+absolute relative errors, *by source* first over those of each source; *width* is that of the 90 % intervals, relative
+to the prediction, *score* their interval score in logarithms.
 """
 
 
@@ -145,16 +145,18 @@ def prior_section() -> str:
     """Markdown: what fits from few throughputs err on unseen sources, beside forms with two parameters."""
     lines = [
         SECTION,
-        "| jobs, fitted on | method | series | mean error | median | covered | width | score |",
-        "|---|---|---|---|---|---|---|---|",
+        "| jobs, fitted on | method | series | mean error | by source | median | covered | width | score |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
 
     def row(jobs: str, method: str, found: Sequence[Judged], *, interval: bool = True) -> None:
         errors = [one.error for one in found]
+        weights = source_weights([one.job for one in found])
         covered, width, score = np.mean([(one.covered, one.width, one.score) for one in found], axis=0)
         told = f"{covered:.0%} | {width:.0%} | {score:.2f}"
         lines.append(
-            f"| {jobs} | {method} | {len(found)} | {100 * np.mean(errors):.1f} % | {100 * np.median(errors):.1f} % | "
+            f"| {jobs} | {method} | {len(found)} | {100 * np.mean(errors):.1f} % | "
+            f"{100 * np.average(errors, weights=weights):.1f} % | {100 * np.median(errors):.1f} % | "
             f"{told if interval else ' |  | '} |"
         )
 
