@@ -11,13 +11,16 @@ from ..checks import require_writable
 from ..errors import DataError
 from ..prediction import predict
 from .options import OneOf, format_option
-from .output import show, show_profile, watched
+from .output import Table, show, show_profile, watched
 
 #: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
 DEMOS = {
     "tensorflow": ("tensorflow.live", "cnn", 40),
     "torch": ("pytorch.live", "queuemodel.adapters.pytorch.examples:mlp", 12),
 }
+
+#: Numbers of workers that the table shows; the picture has all.
+SHOWN = (1, 2, 4, 8, 16, 32)
 
 
 @click.command()
@@ -65,12 +68,13 @@ def demo(
     save_figure(curve.plot(), picture)
     if framework == "torch":
         save_figure(plot_round(next(one for one in profile.rounds if one.ranks > 1)), written[-1])
+    wrote = f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}"
     if output_format == "table":
         show_profile(profile, output_format)
         click.echo("")
-    show(curve, output_format)
-    wrote = f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}"
-    if output_format == "table":
+        rows = [row for row in curve.shown_rows() if row["workers"] in SHOWN]
+        show(Table(rows, says=curve.caption()), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
     else:
+        show(curve, output_format)
         click.echo(wrote, err=True)
