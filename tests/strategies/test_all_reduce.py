@@ -13,7 +13,8 @@ from queuemodel.adapters.pytorch import read_traces
 from queuemodel.collectives import HalvingDoubling, Link, Ring
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
-from queuemodel.strategies import AllReduceModel, Fusion, all_reduce, fit_rounds, round_time, simulate
+from queuemodel.strategies import AllReduceModel, Buckets, Fusion, all_reduce, fit_rounds, round_time, simulate
+from queuemodel.strategies.group import Group, Network
 from queuemodel.strategies.round_changes import COLLECTIVES
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
@@ -317,3 +318,15 @@ def test_nodes_that_several_ranks_share_are_paid_once(job):
     (choice,) = qm.plan(curve, epochs=1, dataset_size=1000, price_per_node_hour=2.0).choices
     assert choice.workers == 4
     assert choice.cost == pytest.approx(2.0 * choice.time / 3600)
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "latency", "computed", "covariance", "sampling"),
+    [(1e6, 0.0, 0.0, [0.05**2, 0.0], 0.0), (1e15, 0.1, 0.0, [0.0, 0.05**2], 0.0), (1e15, 0.0, 1.0, [0.0, 0.0], 0.05)],
+    ids=["bandwidth", "latency", "computation"],
+)
+def test_what_all_the_time_goes_to_errs_as_the_round_does_both_ways(bandwidth, latency, computed, covariance, sampling):
+    ready = np.full(5, computed)
+    group = Group(4, np.array([1e6]), ready[:, None], ready, Ring(), Buckets(), 0.0)
+    longer, shorter = group.spread(Network(bandwidth, latency), np.diag(covariance), sampling)
+    assert (longer, shorter) == pytest.approx((0.05, 0.05), rel=0.05)
