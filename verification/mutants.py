@@ -26,13 +26,17 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).parent.parent
 
-#: Which tests judge which folder of the package; tests of documents do not count.
+#: Which tests judge which folder, or module, of the package; tests of documents do not count.
 JUDGES = {
     "network": ["tests/network", "tests/solvers/test_laws.py", "tests/solvers/test_generated.py"],
     "solvers": ["tests/solvers", "tests/test_plotting.py"],
     "training": ["tests/training", "tests/test_plotting.py", "tests/test_prediction.py"],
     "collectives": ["tests/collectives"],
     "strategies": ["tests/strategies"],
+    "placements": ["tests/placements"],
+    "descent": ["tests/descent"],
+    "comparison": ["tests/comparison"],
+    "measuring": ["tests/test_measuring.py"],
     "traces": ["tests/traces"],
     "scheduling": ["tests/scheduling"],
 }
@@ -64,7 +68,8 @@ def main(part: str, sample: int, seed: int, limit: int, files: str) -> None:
         if not passes(copy, JUDGES[part], 10 * limit):
             raise click.ClickException("the tests fail without any mutant")
         click.echo(f"{part}: tests pass in {time.monotonic() - began:.0f} s")
-        every = mutants(sorted((copy / "queuemodel" / part).rglob(files)))
+        folder = copy / "queuemodel" / part
+        every = mutants(sorted(folder.rglob(files)) if folder.is_dir() else [folder.with_suffix(".py")])
         drawn = random.Random(seed).sample(every, len(every))
         killed, survivors = 0, []
         with tqdm(total=sample, desc=part, disable=not sys.stderr.isatty()) as bar:
