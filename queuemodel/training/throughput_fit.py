@@ -44,7 +44,7 @@ def fit_throughputs(
     share = np.array([largest_share(p.parameter_servers) for p in measured])
     servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
     prior = prior or knee_prior()
-    faster = contradiction(job.parameter_bytes * float(np.median(share * np.exp(y))), link)
+    faster = contradiction(job.parameter_bytes * float(np.max(share * np.exp(y))), link)
     link = None if faster else link
     posterior = KneePosterior(N, y, share, job.parameter_bytes, prior, link)
     cycle, total, width, costs = posterior.draws()

@@ -147,7 +147,7 @@ def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth)
     X = told.throughput([2, 8, 16]).steps_per_second
     untold = fitted(truth).throughput([2, 8, 16]).steps_per_second
     np.testing.assert_allclose(X, untold, rtol=0.15)
-    assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.25 * 10 ** (size - bandwidth) > 1.5)
+    assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.7 * 10 ** (size - bandwidth) > 1.5)
 
 
 def test_all_throughputs_alone_have_one_bandwidth_or_none():
