@@ -92,6 +92,13 @@ def test_what_made_the_data_is_found():
         assert model.step_time(nodes=k, gpus=n, gpus_per_node=g, batch_size=size) == pytest.approx(truth, rel=0.02)
 
 
+def test_standard_errors_are_those_of_what_was_drawn():
+    model = qm.fit_placements(table(placements=[*NEAR, (8, 8, 1)], noise=0.02))
+    drawn = np.column_stack([1 / (1 + np.exp(-model.draws[:, 0])), np.exp(model.draws[:, 1:4]), model.draws[:, 4:]])
+    central = np.diff(np.quantile(drawn, [0.15866, 0.84134], axis=0), axis=0)[0] / 2
+    assert [parameter.standard_error for parameter in model.parameters] == pytest.approx(central, rel=0.2)
+
+
 def test_two_nodes_do_not_tell_growth_and_the_fit_says_so():
     model = qm.fit_placements(table())
     (growth,) = [p for p in model.parameters if p.name == "growth with nodes"]
