@@ -10,7 +10,7 @@ from jobs_by_hand import profile
 
 import queuemodel as qm
 from queuemodel.training import model as training_model
-from queuemodel.training.model_error import model_error, regions
+from queuemodel.training.model_error import REGIONS, model_error, regions
 from queuemodel.training.parameters import normal_quantile
 
 WORKERS = [1, 2, 4, 8]
@@ -76,7 +76,7 @@ def test_errors_change_from_region_to_region_without_steps(ratio):
     assert share.sum(axis=1) == pytest.approx(1.0)
     assert np.all(np.abs(np.diff(share, axis=0)) < 0.02)
     for method in ("mva", "trace"):
-        ends = model_error(method, np.array([0.01, 1.0, 100.0]))
+        ends = model_error(method, np.array(list(REGIONS.values())))
         assert ends.min() * 0.999 <= model_error(method, np.array([ratio]))[0] <= ends.max() * 1.001
 
 
