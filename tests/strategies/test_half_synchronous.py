@@ -47,6 +47,13 @@ def simulated(strategy, *, workers, scv, D, k, seed=0, exponential=False, **sett
     return k * np.array(batch_means(durations, confidence=0.99))
 
 
+@pytest.mark.parametrize("name", ["sync-ps", "k-sync", "k-batch-sync", "k-async", "k-batch-async", "bounded-staleness"])
+def test_one_worker_waits_for_nobody_and_its_bounds_meet(name):
+    number = 0 if name == "sync-ps" else 1
+    lower, upper = bounded(name, number, workers=1, scv=0.04, D=BUSY)
+    assert (lower, upper) == pytest.approx((1 / (1 + sum(BUSY)),) * 2, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "number", "strategy", "k", "scv", "D"),
     [
