@@ -21,9 +21,10 @@ def read_ranks(folder: Path) -> Profile:
     """The profile of a recorded series, from its traces: of one rank and of two, of some series of three besides."""
     job = json.loads((folder / "job.json").read_text())
     runs = sorted(folder.glob("trace_n*"))
+    known = {"batch_size": 1, "congestion_control": job["tcp"], "buffer": job["latency_ms"] / 1e3}
     if job["framework"].startswith("tensorflow"):
-        return tensorflow.read_mirrored(runs, batch_size=1, parameter_bytes=job["parameter_bytes"])
-    return pytorch.read_traces(runs, batch_size=1)
+        return tensorflow.read_mirrored(runs, **known, parameter_bytes=job["parameter_bytes"])
+    return pytorch.read_traces(runs, **known)
 
 
 def compare_data_parallel() -> list[Comparison]:

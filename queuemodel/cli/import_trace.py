@@ -48,15 +48,14 @@ def import_trace(
     """
     require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
-    servers = {"--workers": workers, "--buffer": job["buffer"]}
+    servers: dict[str, object] = {"--workers": workers}
     job["progress"] = watched()
-    of_ranks = {name: value for name, value in job.items() if name != "buffer"}
     if any(pytorch.is_trace(folder) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
-        profile = pytorch.read_traces(folders, **of_ranks)
+        profile = pytorch.read_traces(folders, **job)
     elif len(folders) > 1 or tensorflow.is_mirrored(folders[0]):
         _refuse(servers, "traces of data-parallel training")
-        profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **of_ranks)
+        profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
     else:
         if below := [str(path) for path in sorted(Path(folders[0]).glob("*/")) if pytorch.is_trace(path)]:
             raise DataError(f"{folders[0]}: PyTorch's traces stand below it; give each run's folder: {' '.join(below)}")

@@ -174,7 +174,7 @@ class Timing:
         """
         model, n, compressor = self.rounds, self.workers, getattr(strategy, "compressor", None)
         byte = self.sizing(strategy) * self.scale / 8
-        bandwidth, latency = model.among(n)
+        bandwidth, latency, _ = model.among(n)
         link = Link(bandwidth, latency=latency)
         reduced = partial(model.collective.time, nodes=n, link=link)
         if isinstance(strategy, SynchronousSGD):

@@ -2,6 +2,7 @@
 
     rounds      how long a synchronous round takes: buckets behind one another on the network, ranks behind the slowest
     schemes     how gradients are put together, cut, ordered and sent: the frameworks' rules as values
+    late_messages  what BBR makes of single messages in a short buffer
     round_fit   what recorded rounds tell (`fitted_rounds`): computation, its spread, what the network carries
                 (`round_network`), whose `paces` differ, and what the rates of `untraced` rounds correct
     from_steps  the same from steps on parameter servers, for a job that would reduce instead

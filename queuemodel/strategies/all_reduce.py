@@ -38,6 +38,9 @@ IN_TURN_ERROR = 0.13
 #: From three ranks, whose links pause more as those of many do: of twelve predictions under BBR with a shallow buffer.
 IN_TURN_FROM_THREE = 0.06
 
+#: From two or three where BBR and the buffer are told (`late_messages`): of SIXTEEN predictions.
+IN_TURN_LATE = 0.05
+
 #: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
 IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
 
@@ -86,7 +89,8 @@ class AllReduceModel(Result):
 
     def among(self, ranks: int) -> Network:
         """What a node's link carries among so many ranks."""
-        return self.changes.network(self.fitted, ranks)
+        network = self.changes.network(self.fitted, ranks)
+        return network if self._in_turn and isinstance(self.collective, Ring) else network._replace(buffer=0.0)
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -194,6 +198,8 @@ class AllReduceModel(Result):
     def _in_turn_error(self) -> float:
         if self.fitted.congestion_control in GIVING_WAY:
             return IN_TURN_GIVING_WAY
+        if self.network.buffer:
+            return IN_TURN_LATE
         return IN_TURN_FROM_THREE if self.fitted.ranks > 2 else IN_TURN_ERROR
 
     @property
@@ -302,7 +308,9 @@ class AllReduceModel(Result):
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
         if self._in_turn:
             notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
-            if self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
+            if self.network.buffer:
+                notes[-1] = "single messages under BBR are taken to lose packets in such buffers as plain sockets' do"
+            elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
                 notes[-1] += ": record three ranks"
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
@@ -318,7 +326,7 @@ class AllReduceModel(Result):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        fitted, slower, (bandwidth, latency) = self.fitted, self.slowness, self.network
+        fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
         spread = np.sqrt(np.diag(fitted.covariance))
         computed = fitted.computed * slower
         few = len(computed) < 2

@@ -46,6 +46,8 @@ class FittedRounds:
         Bandwidth and latency that groups of fewer ranks showed, by their number.
     congestion_control : str
         TCP's, as the profile says.
+    buffer : float
+        Seconds of a buffer that single messages under BBR overflow (`late_messages`); 0 where none is known.
     """
 
     job: Job
@@ -65,6 +67,7 @@ class FittedRounds:
     paces: tuple[float, ...] = ()
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     congestion_control: str = "unknown"
+    buffer: float = 0.0
 
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.

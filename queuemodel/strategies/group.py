@@ -9,6 +9,7 @@ import numpy as np
 
 from ..checks import FASTEST_LINK
 from ..collectives import Algorithm, Link
+from .late_messages import late_rounds
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
@@ -20,6 +21,7 @@ class Network(NamedTuple):
 
     bandwidth: float
     latency: float
+    buffer: float = 0.0
 
 
 class Parts(NamedTuple):
@@ -64,7 +66,8 @@ class Group:
 
         def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work = self.collective.time(sizes, self.ranks, wire)
-            return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0)
+            late = late_rounds(sizes, self.ranks, bandwidth=network.bandwidth, buffer=network.buffer)
+            return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0) + late
 
         return seconds
 
@@ -86,7 +89,7 @@ class Group:
         ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
         """
         time = self.mean_time(network)
-        at_best = self.mean_time(network._replace(latency=0.0))
+        at_best = self.mean_time(network._replace(latency=0.0, buffer=0.0))
         slowest = float(self.computed.mean())
         work, wait = self.cost(network)(self.scheme.units(self.sizes))
         return Parts(
@@ -103,10 +106,15 @@ class Group:
 
         ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the relative error of computation.
         """
+
+        def moved(step: np.ndarray) -> Network:
+            bandwidth, latency = np.clip(np.array([network.bandwidth, network.latency]) * np.exp(step), LEAST, MOST)
+            return network._replace(bandwidth=bandwidth, latency=latency)
+
         values, vectors = np.linalg.eigh(covariance)
         times = [(self.mean_time(network, slower=1 + sampling), self.mean_time(network, slower=1 - sampling))]
         for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
-            ends = [Network(*np.clip(np.array(network) * np.exp(sign * step), LEAST, MOST)) for sign in (1, -1)]
+            ends = [moved(sign * step) for sign in (1, -1)]
             times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
         logs = np.log(np.array(times) / self.mean_time(network))
         longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)

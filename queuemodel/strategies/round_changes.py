@@ -126,10 +126,10 @@ class RoundChanges:
         carried, latency = fitted.carried(ranks)
         latency = latency if self.latency is None else self.latency
         if self.bandwidth is None or self.bandwidth == fitted.nominal:
-            return Network(carried, latency)
+            return Network(carried, latency, fitted.buffer)
         seconds = np.array(1.0 / carried)
         byte = float(transfer_time(seconds, 1.0, nominal=fitted.nominal, bandwidth=self.bandwidth))
-        return Network(1.0 / byte, latency)
+        return Network(1.0 / byte, latency, fitted.buffer)
 
     def algorithm(self) -> Algorithm:
         """The collective, where the ranks stand."""

@@ -22,8 +22,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     Computation and its spread come from the records of the fewest ranks that reduce. What the network carries comes
     from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
     recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
-    wide spread helps out. Where the profile has the throughput of untraced rounds, of one rank or of the most that are
-    recorded, the times are corrected by it.
+    wide spread helps out. Where messages go one at a time under BBR, and the profile knows the buffers, they are
+    late as `late_messages` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
+    that are recorded, the times are corrected by it.
 
     Raises
     ------
@@ -39,10 +40,13 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
     networks = {}
     at_once = max((at_once_in(one) for one in alike[most]), default=1)
+    cluster = profile.cluster
+    in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
+    buffer = cluster.buffer or 0.0 if in_turn and cluster.congestion_control == "bbr" else 0.0
     for n, found in alike.items():
         if groups := [group for group in _by_number(found).values() if len(group) == n]:
             slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
-            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once)
+            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
     grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
@@ -72,11 +76,12 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         latency=latency,
         covariance=covariance,
         latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
-        nominal=profile.cluster.bandwidth,
+        nominal=cluster.bandwidth,
         ranks=most,
         paces=unequal,
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
-        congestion_control=profile.cluster.congestion_control,
+        congestion_control=cluster.congestion_control,
+        buffer=buffer,
     )
     untraced = {point.workers: point.workers / point.steps_per_second for point in profile.throughputs}
     return without_tracing(fitted, profile.rounds, untraced)

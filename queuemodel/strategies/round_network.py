@@ -8,6 +8,7 @@ import numpy as np
 
 from ..collectives import Link, Ring
 from ..training.rounds import Round
+from .late_messages import late_rounds
 from .rounds import round_time
 
 #: Seconds per message before anything is known, and the factor that covers two thirds of networks.
@@ -37,7 +38,7 @@ def at_once_in(one: Round) -> int:
 
 
 def fit_network(
-    slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int
+    slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int, buffer: float = 0.0
 ) -> tuple[float, float, np.ndarray]:
     """Bandwidth, latency and the covariance of their logarithms.
 
@@ -50,6 +51,8 @@ def fit_network(
         When the slowest rank had each bucket, and when all before and it were reduced.
     bucket_bytes : ndarray, shape (b,)
     ranks, at_once : int
+    buffer : float
+        Of `late_messages`.
     """
     from scipy.optimize import least_squares
 
@@ -60,7 +63,8 @@ def fit_network(
     last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
 
     def errors(logs: np.ndarray) -> np.ndarray:
-        work, latency = ring_costs(bucket_bytes, ranks, *np.exp(logs))
+        bandwidth, message = np.exp(logs)
+        work, latency = ring_costs(bucket_bytes, ranks, bandwidth, message, buffer)
         times = [
             round_time(slowest[:, : b + 1], nothing, work[: b + 1], latency[: b + 1], at_once=at_once) for b in last
         ]
@@ -79,8 +83,11 @@ def fit_network(
     return float(np.exp(found.x[0])), float(np.exp(found.x[1])), covariance
 
 
-def ring_costs(bucket_bytes: np.ndarray, ranks: int, bandwidth: float, latency: float) -> tuple[np.ndarray, np.ndarray]:
+def ring_costs(
+    bucket_bytes: np.ndarray, ranks: int, bandwidth: float, latency: float, buffer: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of each bucket's ring that need bandwidth, and that do not."""
     ring, wire = Ring(), Link(bandwidth)
     work = np.array([ring.time(size, ranks, wire) for size in bucket_bytes])
-    return work, np.full(len(bucket_bytes), ring.time(0.0, ranks, Link(bandwidth, latency=latency)))
+    messages = ring.time(0.0, ranks, Link(bandwidth, latency=latency))
+    return work, messages + late_rounds(bucket_bytes, ranks, bandwidth=bandwidth, buffer=buffer)

@@ -45,7 +45,7 @@ def without_tracing(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapp
     if fitted.ranks in seconds:
         rows = np.column_stack([fitted.ready, fitted.computed])
         (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
-        work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency)
+        work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency, fitted.buffer)
         ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
         fitted = replace(fitted, tail=max(0.0, seconds[fitted.ranks] - float(ends.mean())))
     return fitted

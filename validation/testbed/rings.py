@@ -27,6 +27,7 @@ from .workload import Layer, Workload
 
 PORT, PAUSE = 5001, 0.3
 UNCOUNTED = 8  # one round in so many comes first and is not counted
+LATE = 5e-3  # seconds
 
 
 def rings(
@@ -39,8 +40,9 @@ def rings(
     -------
     dict
         `wire`, what a pack's ring took over what its bytes take on one link; `late_ms`, how much later than its bytes
-        allow a message arrived, in the mean and in nine of ten cases; `again`, packets sent again for each that was
-        needed.
+        allow a message arrived, in the mean and in nine of ten cases; `beside`, for messages during which the next
+        rank could send its own for less than a quarter of the time, up to three quarters, and more: their share, and
+        the share of them that were late by `LATE`; `again`, packets sent again for each that was needed.
     """
     layer = Layer(name="none", tensor_bytes=(4,), forward_s=0.0, backward_s=0.0)
     network = {"bandwidth_mbit": mbit, "congestion_control": congestion_control, "buffer_ms": buffer_ms}
@@ -65,11 +67,14 @@ def rings(
     ]  # rank, round, pack, step, posted or here
     posted, here = times[..., 0], np.roll(times[..., 1], -1, axis=0)
     took = here[..., -1].max(axis=0) - posted[..., 0].max(axis=0)
-    late = here - _departures(posted, wire)
+    departures = _departures(posted, wire)
+    late = here - departures
+    beside = np.digitize(_beside(departures.reshape(ranks, -1), wire), [0.25, 0.75]).reshape(late.shape)
     needed = rounds * packs * 2 * (ranks - 1) * ranks * part / 1448
     return {
         "wire": round(float(took.mean() / (2 * (ranks - 1) * wire)), 3),
         "late_ms": [round(1e3 * float(x), 2) for x in (late.mean(), np.quantile(late, 0.9))],
+        "beside": [[_share(beside == kind), _share(late[beside == kind] > LATE)] for kind in range(3)],
         "again": round(sum(one["again"] for one in said) / needed, 3),
     }
 
@@ -79,6 +84,17 @@ def _departures(posted: np.ndarray, wire: float) -> np.ndarray:
     flat = posted.reshape(len(posted), -1)
     behind = wire * np.arange(1, flat.shape[1] + 1)
     return (np.maximum.accumulate(flat - behind + wire, axis=1) + behind).reshape(posted.shape)
+
+
+def _beside(departures: np.ndarray, wire: float) -> np.ndarray:
+    """For which share of each message's own time on its link the next rank's link had one too: (rank, message)."""
+    following = np.pad(np.roll(departures, -1, axis=0), ((0, 0), (1, 1)), constant_values=np.inf)
+    both = [np.abs(departures - following[:, k : k + departures.shape[1]]) for k in range(3)]
+    return np.sum([np.maximum(0.0, 1 - apart / wire) for apart in both], axis=0)
+
+
+def _share(which: np.ndarray) -> float | None:
+    return round(float(which.mean()), 2) if which.size else None
 
 
 def rank(number: int, ranks: int, part: int, packs: int, rounds: int, start: float) -> None:

@@ -29,6 +29,7 @@ def read_traces(
     bandwidth: float | None = None,
     dataset_size: int | None = None,
     congestion_control: CongestionControl | None = None,
+    buffer: float | None = None,
     progress: bool = False,
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
@@ -48,6 +49,8 @@ def read_traces(
         Examples per epoch.
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts, when known.
+    buffer : float, optional
+        Seconds that a packet waits at a full link, when known.
     progress : bool
         Show progress bars on standard error.
 
@@ -68,7 +71,9 @@ def read_traces(
     backends = {trace.backend for run in runs for trace in run if trace.backend}
     return Profile(
         source=Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends))),
-        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control)),
+        cluster=Cluster(
+            workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control, buffer=buffer)
+        ),
         job=Job(
             name=name,
             batch_size=batch_size,

@@ -36,6 +36,7 @@ def read_mirrored(
     bandwidth: float | None = None,
     dataset_size: int | None = None,
     congestion_control: CongestionControl | None = None,
+    buffer: float | None = None,
     parameter_bytes: int | None = None,
     progress: bool = False,
 ) -> Profile:
@@ -57,6 +58,8 @@ def read_mirrored(
         Examples per epoch.
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts, when known.
+    buffer : float, optional
+        Seconds that a packet waits at a full link, when known.
     parameter_bytes : int, optional
         All parameters together; needed where packs of gradients are too small for their sizes to be recorded in any run
         of as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
@@ -86,7 +89,9 @@ def read_mirrored(
     packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
     return Profile(
         source=Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy"),
-        cluster=Cluster(workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control)),
+        cluster=Cluster(
+            workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control, buffer=buffer)
+        ),
         job=Job(
             name=name,
             batch_size=batch_size,
