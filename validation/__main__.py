@@ -46,10 +46,10 @@ buffers as recorded (BBR and 12 ms unless the name says otherwise). Measurements
 model would err by ([below](#what-measuring-errs-by)). Data-parallel series (PyTorch over gloo, and
 `mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
 how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
-network is told by all its busy periods. `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr` were predicted
-blind, 13 to 20 % and 4 to 20 % too fast; only intervals were widened after
-([why](explanation/all-reduce.md#one-message-at-a-time)). `mirrored-resnet50-60-packs-again` is the former, recorded
-again with the traces of three ranks besides, from which it is predicted.
+network is told by all its busy periods. They are told TCP's control and the buffers too. Before it was found what these
+make of `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr`, these were predicted 13 to 20 % and 4 to 20 % too
+fast ([why](explanation/all-reduce.md#one-message-at-a-time)); nothing was learnt from them, nor from their repetitions,
+and `mirrored-resnet50-40-packs-10ms` was predicted blind.
 Cloud series are fitted on 1 to 4 workers, and judged on 5 to 8; the prior of these
 fits was learnt on them too, the section on few throughputs leaves them out.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from queuemodel import Profile
@@ -27,11 +28,18 @@ def read_ranks(folder: Path) -> Profile:
     return pytorch.read_traces(runs, **known)
 
 
+def of_two(profile: Profile) -> Profile:
+    """What one rank and two tell of it."""
+    cluster = msgspec.structs.replace(profile.cluster, workers=2)
+    rounds = [one for one in profile.rounds if one.ranks <= 2]
+    return msgspec.structs.replace(profile, cluster=cluster, rounds=rounds)
+
+
 def compare_data_parallel() -> list[Comparison]:
-    """Each recorded series, judged on more ranks than were traced."""
+    """Each recorded series, predicted from the traces of one rank and of two, and judged on more."""
     found = []
     for folder in sorted(path.parent for place in (GIVEN, OURS) for path in place.glob("*/measured.json")):
-        profile = read_ranks(folder)
+        profile = of_two(read_ranks(folder))
         recorded = profile.cluster.workers
         points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > recorded]
         workers = np.array([one["workers"] for one in points])

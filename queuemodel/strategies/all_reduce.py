@@ -35,11 +35,11 @@ MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
 #: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
 IN_TURN_ERROR = 0.13
 
-#: From three ranks, whose links pause more as those of many do: of twelve predictions under BBR with a shallow buffer.
-IN_TURN_FROM_THREE = 0.06
+#: From three ranks, whose links pause more as those of many do: of 15 predictions under BBR with a shallow buffer.
+IN_TURN_FROM_THREE = 0.10
 
-#: From two or three where BBR and the buffer are told (`late_messages`): of SIXTEEN predictions.
-IN_TURN_LATE = 0.05
+#: From two or three where BBR and the buffer are told (`late_messages`): of 29 predictions.
+IN_TURN_LATE = 0.06
 
 #: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
 IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")

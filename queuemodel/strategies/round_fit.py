@@ -50,6 +50,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
     grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
+    if buffer:  # beside what is late, all tell the same link
+        together = float(np.exp(np.mean([np.log(carried) for carried, _, _ in networks.values()])))
+        networks[most] = (together, *networks[most][1:])
     bandwidth, latency, covariance = networks.pop(most)
     # among the fewest ranks buckets wait least for each other, which some recordings take for not being ready
     own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))

@@ -13,14 +13,21 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the 
 from queuemodel.adapters.tensorflow import read_mirrored
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
-from validation.data_parallel import OURS, read_ranks
+from validation.data_parallel import OURS, of_two, read_ranks
 
 AGAIN, BEFORE = OURS / "mirrored-resnet50-60-packs-again", OURS / "mirrored-resnet50-60-packs"
+BBR = [*OURS.glob("mirrored-resnet50-*-packs*"), *OURS.glob("mirrored-alexnet-60-bbr*")]
 
 
 @pytest.fixture(scope="module")
 def profile():
-    return read_ranks(AGAIN)
+    return untold(read_ranks(AGAIN))
+
+
+def untold(profile):
+    """The same, of a network that nobody knows."""
+    cluster = msgspec.structs.replace(profile.cluster, congestion_control="unknown", buffer=None, origins={})
+    return msgspec.structs.replace(profile, cluster=cluster)
 
 
 def packs(profile, ranks):
@@ -45,16 +52,30 @@ def test_three_ranks_traces_tell_what_two_hide(profile, measured):
     curve = predict(profile, workers=workers.tolist())
     assert np.abs(curve.rounds_per_second / truth - 1).max() < 0.08
     assert np.all((curve.lower <= truth * workers) & (truth * workers <= curve.upper))
-    two = predict(read_ranks(BEFORE), workers=workers.tolist())
+    two = predict(untold(read_ranks(BEFORE)), workers=workers.tolist())
     assert (two.rounds_per_second / truth - 1).min() > 0.1
+
+
+@pytest.mark.parametrize("measured", BBR, ids=lambda folder: folder.name)
+def test_two_ranks_and_what_is_told_of_the_network_do_as_well(measured):
+    """What messages lose under BBR was learnt from plain sockets. Untold, the control, twice as far off and more."""
+    points = [one for one in json.loads((measured / "measured.json").read_text()) if one["workers"] > 2]
+    workers, truth = (np.array([one[key] for one in points]) for key in ("workers", "group_steps_per_s"))
+    two = of_two(read_ranks(measured))
+    told, blind = (
+        np.abs(predict(one, workers=workers.tolist()).rounds_per_second / truth - 1) for one in (two, untold(two))
+    )
+    assert told.mean() < 0.075
+    assert told.max() < 0.12
+    assert blind.mean() > 2 * told.mean()
 
 
 def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():
     """Under control by losses two told as much: `mirrored-alexnet-60` was 1 % off."""
-    two = read_ranks(BEFORE)
+    two = untold(read_ranks(BEFORE))
     found = next_measurement(two, 8)
     assert found.recommended == Run(3)
-    assert found.expected[0] < 0.5 * found.width
+    assert found.expected[0] < 0.8 * found.width
     assert "record three ranks" in predict(two, workers=[8]).note
     cubic = msgspec.structs.replace(two, cluster=msgspec.structs.replace(two.cluster, congestion_control="cubic"))
     known = next_measurement(cubic, 8)
