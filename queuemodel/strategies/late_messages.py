@@ -33,7 +33,7 @@ def late(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: flo
     Examples
     --------
     >>> late(np.array([90e3, 900e3]), 4, bandwidth=7.5e6, buffer=0.012).round(4)
-    array([0.0041, 0.012 ])
+    array([0.0032, 0.012 ])
     """
     held = bandwidth * buffer
     if not 0 < held < WINDOW:
