@@ -20,7 +20,7 @@ from queuemodel.traces.variants import sampled_share, sampling_error
 
 from .series import machines, read_testbed, read_windows, series_folders
 
-#: Simulated measurements of each number of workers.
+#: Simulated measurements of each number of workers, by each way of sharing links.
 REPLICATIONS = 16
 
 #: Steps simulated over those measured: a model may be that much faster, and its run must still last as long.
@@ -102,13 +102,11 @@ def floor(folder: Path, profile: Profile) -> Floor:
         seconds = np.mean([row["window_s"] for row in rows if row["workers"] == n and "window_s" in row])
         told = machines(folder, profile, n)
         (kind, *_), barrier = contentions(profile), told["synchronization"] == "sync"
-        steps = int(MARGIN * seconds / (1 - SETTLING) * speeds.max() * REPLICATIONS)
-        ways = [
-            trace_runs(profile, workers=n, replications=REPLICATIONS, steps=steps, **told, **way.settings)[0]
-            for way in kind.mechanisms(barrier=barrier)
-        ]
-        window.append(np.sqrt(np.mean([window_error(runs, seconds) ** 2 for runs in ways])))
-        sampling.append(sampling_error(profile) * np.mean([sampled_share(profile, runs) for runs in ways]))
+        ways = len(kind.mechanisms(barrier=barrier))
+        steps = int(MARGIN * seconds / (1 - SETTLING) * speeds.max() * REPLICATIONS * ways)
+        (runs,) = trace_runs(profile, workers=n, replications=REPLICATIONS * ways, steps=steps, **told)
+        window.append(np.sqrt(np.mean([window_error(runs[way::ways], seconds) ** 2 for way in range(ways)])))
+        sampling.append(sampling_error(profile) * sampled_share(profile, runs))
     return Floor(folder.name, np.array(counts), measured, np.array(window), np.array(sampling))
 
 

@@ -68,6 +68,12 @@ def test_series_are_judged_by_the_mean_of_what_was_measured_again():
     assert found.errors[1] != pytest.approx(found.curve.at(2) / first[1] - 1, abs=0.05)  # the first one was an outlier
 
 
+def test_what_lies_between_ways_of_sharing_links_is_no_noise():
+    """By windows and by equal shares these throughputs of four workers lie 30 % apart."""
+    (folder,) = (f for f in series_folders() if f.name == "resnet50-60-2ps-cubic-25ms")
+    assert floor(folder, read_testbed(folder)).window[2] < 0.04
+
+
 def test_what_was_measured_again_differs_as_simulated_measurements_do():
     again = [f for f in series_folders() if (f / "again.json").exists()]
     floors = [floor(f, read_testbed(f)) for f in again]
