@@ -17,6 +17,9 @@ from .state import FIRST, PACKET
 
 LEAST = 2 * PACKET
 BURST = 7.0  # packets that a connection loses at once, where a buffer is full
+SCARCE = (
+    8.0  # packets for each connection: where a buffer holds fewer, shares are less alike at the sender's own link too
+)
 TIMEOUT = 0.2  # seconds: the least retransmission timeout
 SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
 
@@ -55,7 +58,8 @@ def grow(s, rules, now, seconds, d, rng):
 
     Where a buffer is full, what windows grow by is lost, in bursts. Far from the sender whoever grows loses: where a
     burst was the whole window, only the timeout brings the news. At a host's own link a connection is told at once that
-    there is no room, and large ones more often: each loses in proportion to its window, so that they stay alike.
+    there is no room, and large ones more often: each loses in proportion to its window, so that they stay alike. But
+    where the buffer is `SCARCE` large windows are a few packets more, and shares come out as far from the sender.
     """
     _, W, K = s.serving.shape
     s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
@@ -70,7 +74,8 @@ def grow(s, rules, now, seconds, d, rng):
             if s.rate[d, w, k] > 0.0:
                 link, more = s.held[d, w, k], growth(s, rules, seconds, d, w, k)
                 far = link != (k if d == 0 else K + w)
-                lost = more if far else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
+                scarce = rules.loaded_trip * s.links[d, link] < SCARCE * PACKET * s.flows[d, link]
+                lost = more if far or scarce else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
                 full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.calm[d, w, k]
                 if full and rng.random() < 1 - np.exp(-lost / PACKET / BURST):
                     whole = far and rng.random() < np.exp(-s.estimate[d, w, k] / PACKET / BURST)
