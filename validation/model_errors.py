@@ -51,7 +51,7 @@ class Errors:
     parts : ndarray, shape (n, 5)
         How much of `PARTS` is in each number of workers.
     off : ndarray, shape (n,)
-        Logarithm of measured over predicted.
+        Logarithm of measured over predicted, as first measured: intervals are those of one measurement.
     others : ndarray, shape (n, 2)
         Standard errors below and above that have other causes.
     """
@@ -66,14 +66,16 @@ class Errors:
 def errors_of(comparison: Comparison, kind: str) -> Errors:
     """What a comparison's curve, made with the packaged errors, shows without them."""
     c, method = comparison, cast(Method, comparison.method)
-    at = np.searchsorted(c.curve.workers, c.workers)
-    ratio = c.workers / c.curve.saturation_workers
-    alone = c.workers == 1
+    at = np.searchsorted(c.curve.workers, c.counts)
+    ratio = c.counts / c.curve.saturation_workers
+    alone = c.counts == 1
     parts = np.column_stack([alone, regions(ratio) * ~alone[:, None]])
     packaged = np.where(alone, profiled_error(method), model_error(method, ratio))
-    ends = np.log([c.curve.lower[at], c.curve.upper[at]] / c.predicted).T / normal_quantile(c.curve.confidence)
+    ends = np.log([c.curve.lower[at], c.curve.upper[at]] / c.curve.steps_per_second[at]).T / normal_quantile(
+        c.curve.confidence
+    )
     others = np.sqrt(np.maximum(ends**2 - packaged[:, None] ** 2, 0.0))
-    return Errors(c, kind, parts, np.log(c.measured / c.predicted), others)
+    return Errors(c, kind, parts, np.log(c.first / c.curve.steps_per_second[at]), others)
 
 
 def learn(found: Sequence[Errors]) -> np.ndarray:
@@ -115,7 +117,7 @@ def doubling(found: Sequence[Errors]) -> float:
     for correlation in grid:
         likely = 0.0
         for one in found:
-            octaves = np.log2(one.comparison.workers)
+            octaves = np.log2(one.comparison.counts)
             size = np.sqrt(one.parts @ sigma**2)
             covariance = correlation ** np.abs(octaves[:, None] - octaves) * np.outer(size, size)
             covariance += np.diag((one.others**2).mean(axis=1) + LEAST**2)

@@ -33,7 +33,8 @@ FITTED_WORKERS = 4
 class Comparison:
     """One series: what was measured where it counts, and what was predicted there.
 
-    A number of workers that was measured again stands as often in `workers`; its error is that of the mean.
+    A number of workers that was measured again stands as often in `workers`; its error is that of the mean, and
+    `first_measured` holds what each was first, unless that comes first anyway.
     """
 
     group: str
@@ -42,6 +43,7 @@ class Comparison:
     workers: np.ndarray
     measured: np.ndarray
     curve: ThroughputCurve
+    first_measured: np.ndarray | None = None
 
     @property
     def predicted(self) -> np.ndarray:
@@ -52,6 +54,15 @@ class Comparison:
     def counts(self) -> np.ndarray:
         """Numbers of workers, each once."""
         return np.unique(self.workers)
+
+    @property
+    def first(self) -> np.ndarray:
+        """Each of `counts` as it was measured first."""
+        return (
+            self.measured[np.searchsorted(self.workers, self.counts)]
+            if self.first_measured is None
+            else self.first_measured
+        )
 
     @property
     def errors(self) -> np.ndarray:
@@ -133,7 +144,7 @@ def compare_testbed(folder: Path, profile: Profile, method: Method) -> Compariso
     workers, measured = _every(folder)
     curve = predict(profile, workers=np.unique(workers).tolist(), method=method)
     name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
-    return Comparison("testbed", name, method, workers, measured, curve)
+    return Comparison("testbed", name, method, workers, measured, curve, read_measured(folder)[1])
 
 
 def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
@@ -163,7 +174,7 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     curve = ThroughputCurve(
         np.array(counts), X, lower, upper, single=float(X[0]), saturation_workers=knee, method="trace"
     )
-    return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve)
+    return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve, read_measured(folder)[1])
 
 
 def network(folder: Path) -> dict[str, Any]:
