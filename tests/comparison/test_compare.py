@@ -71,7 +71,7 @@ def test_fewer_bytes_take_less_time_and_a_fast_network_none():
 
 def test_ranks_meet_when_they_have_computed():
     timing = Timing(RANKS, 4, 100, {})
-    (bandwidth, latency), size = timing.rounds.network, timing.parameter_bytes
+    (bandwidth, latency, _), size = timing.rounds.network, timing.parameter_bytes
     whole, none = np.array([32.0 * 100]), np.zeros(1)
     link = Link(bandwidth, latency=latency)
     ring = Ring().time(size, 4, link)
@@ -86,7 +86,7 @@ def test_ranks_meet_when_they_have_computed():
 
 def test_named_coordinates_go_from_everyone_to_everyone():
     timing, strategy = Timing(RANKS, 4, 100_000, {}), DoubleCompression(TopK(0.05))
-    (bandwidth, latency), size = timing.rounds.network, timing.parameter_bytes
+    (bandwidth, latency, _), size = timing.rounds.network, timing.parameter_bytes
     bits = np.array([strategy.compressor.bits(100_000)])
     message = strategy.compressor.bits(round(size / 4)) / 8
     transfer = timing.clock(strategy).transfer(bits, bits)

@@ -46,7 +46,7 @@ def test_nothing_is_late_in_a_buffer_that_holds_the_window():
     for row, _ in rings():
         if row["congestion_control"] == "bbr" and row["mbit"] * 125 * row["buffer_ms"] > WINDOW:
             assert predicted(row) == 0
-            assert row["wire"] < 1.12
+            assert row["wire"] < 1.15
 
 
 @given(st.floats(1, 1e9), st.floats(1e4, 1e9), st.floats(0, 1), st.integers(2, 64))
