@@ -20,6 +20,7 @@ from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .floor import Floor, floor, floor_section
+from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
 from .left_out import prior_section
@@ -101,8 +102,8 @@ def main() -> int:
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
-        sections = [floor_section(floors), intervals_section(groups, errors), untold_section(hidden)]
-        sections.append(section(advice(profiles)))
+        sections = [floor_section(floors), half_synchronous_section(half_synchronous(), table)]
+        sections += [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)

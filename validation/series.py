@@ -22,6 +22,9 @@ CLOUD = HERE / "data" / "cloud_async_ps.json"
 SETTINGS = ("job.json", "workload.json")
 UNUSUAL = {"mode": "async", "slow_worker": None, "slow_link_mbit": None, "order": None}
 
+#: What a workload says of the way of training, not of the job.
+WAY = {"name", "note", "mode", "awaited", "staleness_bound"}
+
 #: Milliseconds that a packet waits at a full link of the testbed where no workload says otherwise.
 USUAL_BUFFER = 12.0
 
@@ -87,10 +90,29 @@ def series_folders(*, usual: bool = True) -> list[Path]:
 
     The usual ones are asynchronous, on equal machines; the others synchronous, with a slow worker or link, or ordered.
     """
-    folders = [
-        folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()
-    ]
-    return [folder for folder in folders if bool(_unusual(folder)) != usual]
+    return [folder for folder in _measured() if (folder / "trace").exists() and bool(_unusual(folder)) != usual]
+
+
+def untraced_folders() -> list[Path]:
+    """Folders with measured throughputs of jobs whose trace another series has."""
+    return [folder for folder in _measured() if not (folder / "trace").exists()]
+
+
+def folder_of_trace(folder: Path) -> Path:
+    """The series whose one worker is that of an untraced one: the same job on the same machines, trained otherwise."""
+    jobs = {other: _job(other) for other in _measured() if (other / "trace").exists() if (other / SETTINGS[1]).exists()}
+    return next(other for other, job in jobs.items() if job == _job(folder))
+
+
+def _job(folder: Path) -> dict[str, Any]:
+    """What is trained, on which machines."""
+    workload = json.loads((folder / SETTINGS[1]).read_text())
+    return {name: value for name, value in workload.items() if name not in WAY}
+
+
+def _measured() -> list[Path]:
+    """Folders with measured throughputs."""
+    return [folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()]
 
 
 def _unusual(folder: Path) -> dict[str, Any]:

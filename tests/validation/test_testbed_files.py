@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
+from validation.series import folder_of_trace
 from validation.testbed.probe import connections
 from validation.testbed.workload import TestbedError, read_workload
 
@@ -26,7 +27,16 @@ def test_every_workload_file_can_be_read(file):
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [({"cv": 2}, "cv"), ({"mode": "later"}, "mode"), ({"sevrers": 2}, "sevrers"), ({"layers": 3}, "not a workload")],
+    [
+        ({"cv": 2}, "cv"),
+        ({"mode": "later"}, "mode"),
+        ({"sevrers": 2}, "sevrers"),
+        ({"layers": 3}, "not a workload"),
+        ({"mode": "k-sync", "awaited": 1.5}, "awaited"),
+        ({"awaited": 0.5}, "awaited needs mode"),
+        ({"mode": "bounded-staleness", "staleness_bound": -1}, "staleness_bound"),
+        ({"staleness_bound": 1}, "staleness_bound needs mode"),
+    ],
 )
 def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, change, word):
     good = json.loads((TESTBED / "workloads" / "tiny.json").read_text())
@@ -67,7 +77,8 @@ def test_every_recorded_series_is_whole(folder):
             for size, server in zip(layer.tensor_bytes, servers, strict=True):
                 shares[server] += size
         assert 0 < row["steps_per_s"] < workload.bandwidth_mbit * 125_000 / max(shares)
-    assert len(list(folder.glob("trace/step_*.pb.gz"))) == 12
+    traced = folder if (folder / "trace").exists() else folder_of_trace(folder)
+    assert len(list(traced.glob("trace/step_*.pb.gz"))) == 12
 
 
 @pytest.mark.parametrize("folder", ROUNDS, ids=lambda folder: folder.name)

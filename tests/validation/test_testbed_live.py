@@ -37,6 +37,23 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     assert network.namespaces() == []
 
 
+def test_rounds_of_the_first_cut_the_others_short(tmp_path):
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    if problem := network.why_not():
+        pytest.skip(problem)
+    from validation.testbed.measure import measure
+
+    file = tmp_path / "rounds.json"
+    tiny = json.loads((WORKLOADS / "tiny.json").read_text())
+    file.write_text(json.dumps(tiny | {"mode": "k-sync", "awaited": 0.5}))
+    (row,) = measure(file, tmp_path / "series", workers=[2], one_worker_s=3, trace_steps=0, priority=-5)
+
+    # the first of two computes for about 60 ms, and fetches and pushes for 49 ms at least
+    assert 1 < row["steps_per_s"] < 1 / (0.05 + 2 * 0.0488)
+    assert network.namespaces() == []
+
+
 def test_two_ranks_are_measured_round_by_round(tmp_path):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")

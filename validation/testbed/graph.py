@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import tensorflow as tf
 
+from .synchronization import Waiting, synchronized
 from .waits import Lateness
 from .workload import Workload
 
 tf1 = tf.compat.v1
-ANY_AGE = 2**62  # an accumulator drops gradients older than its own step: these never are
 
 
-@dataclass(frozen=True)
-class Graph:
-    """What a worker runs: `step` until told to stop; `coordinate`, beside it, on worker 0 of a synchronous job."""
-
-    initialize: tf.Operation
-    step: tf.Operation | tf.Tensor
-    coordinate: Callable[[tf1.Session, int, bool], None] | None = None
-
-
-def build(workload: Workload, *, worker: int, lateness: Lateness, rng: np.random.Generator) -> Graph:
+def build(workload: Workload, *, worker: int, workers: int, lateness: Lateness, rng: np.random.Generator) -> Waiting:
     """
-    Build one worker's copy of the graph.
+    Build one worker's copy of the graph, among so many workers.
 
     Forward, a layer waits for its tensors (a slice of each is added to the activation) and for the layer
     before; backward, each tensor's gradient is made of the layer's backward result and sent to its server.
@@ -68,37 +56,4 @@ def build(workload: Workload, *, worker: int, lateness: Lateness, rng: np.random
             for i, variable in enumerate(variables):
                 # a factor of its own for each tensor: equal ones would be merged and sent once
                 gradients.append((tf.fill(variable.shape, activation * (1e-6 * (i + 1))), variable))
-    initialize = tf1.global_variables_initializer()
-    if workload.mode == "sync":
-        return _synchronous(initialize, gradients)
-    updates = []
-    for gradient, variable in gradients:
-        with tf.device(variable.device):
-            updates.append(tf1.assign_sub(variable, gradient))
-    with tf.device(updates[-1].device):
-        return Graph(initialize, tf.group(*updates))
-
-
-def _synchronous(initialize: tf.Operation, gradients: list) -> Graph:
-    """
-    Average every step's gradients on the servers behind a barrier, as TensorFlow's SyncReplicasOptimizer does.
-
-    A step hands its gradients to an accumulator per tensor and waits for a token; the coordinator (worker 0)
-    takes the averages of `workers` gradients, applies them, and puts one token per worker in the queue: 1 for
-    another step, 0 to stop.
-    """
-    workers = tf1.placeholder(tf.int32, [])
-    given, taken = [], []
-    for i, (gradient, variable) in enumerate(gradients):
-        with tf.device(variable.device):
-            accumulator = tf1.ConditionalAccumulator(tf.float32, shape=variable.shape, shared_name=f"accumulator_{i}")
-            given.append(accumulator.apply_grad(gradient, local_step=ANY_AGE))
-            taken.append(tf1.assign_sub(variable, accumulator.take_grad(workers)))
-    with tf.device("/job:ps/task:0"):
-        tokens = tf1.FIFOQueue(64, tf.int32, shapes=[[]], shared_name="tokens")
-        token = tf1.placeholder(tf.int32, [])
-        with tf.control_dependencies(taken):
-            advance = tokens.enqueue_many(tf.fill([workers], token))
-        with tf.control_dependencies(given):
-            step = tokens.dequeue()
-    return Graph(initialize, step, lambda session, n, more: session.run(advance, {workers: n, token: int(more)}))
+    return synchronized(workload, gradients, worker=worker, workers=workers, cut=lateness.cut)

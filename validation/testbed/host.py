@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -17,9 +18,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from .graph import Graph, build
+from .graph import build
+from .synchronization import LATE, Waiting
 from .waits import Lateness
-from .workload import Workload, read_workload
+from .workload import read_workload
 
 tf1 = tf.compat.v1
 
@@ -38,21 +40,22 @@ def main(job: str, task: int, workload_file: str, cluster: dict[str, list[str]],
     rng = np.random.default_rng([seed, task])
     lateness = Lateness()
     workload = read_workload(workload_file)
-    graph = build(workload, worker=task, lateness=lateness, rng=rng)
     # a worker's session knows the servers and itself; the other workers are none of its business
     config = tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
-    with tf1.Session(server.target, config=config) as session:
-        session.run(graph.initialize)
-        say(ready=True)
-        commands: SimpleQueue[dict] = SimpleQueue()
-        stop = threading.Event()
-        threading.Thread(target=_listen, args=(commands, stop), daemon=True).start()
-        while command := commands.get():
-            stop.clear()
-            lateness.waits.clear()
-            _run(session, graph, workload, task, stop, rng, **command)
-            waits = lateness.waits or [0.0]
-            say(finished=True, late_mean_s=float(np.mean(waits)), late_p99_s=float(np.quantile(waits, 0.99)))
+    say(ready=True)
+    commands: SimpleQueue[dict] = SimpleQueue()
+    stop = threading.Event()
+    threading.Thread(target=_listen, args=(commands, stop), daemon=True).start()
+    while command := commands.get():
+        stop.clear()
+        lateness.waits.clear()
+        with tf.Graph().as_default():
+            waiting = build(workload, worker=task, workers=command["workers"], lateness=lateness, rng=rng)
+            with tf1.Session(server.target, config=config) as session:
+                session.run(tf1.global_variables_initializer())
+                _run(session, waiting, task, stop, rng, lateness, **command)
+        waits = lateness.waits or [0.0]
+        say(finished=True, late_mean_s=float(np.mean(waits)), late_p99_s=float(np.quantile(waits, 0.99)))
     os._exit(0)
 
 
@@ -68,11 +71,11 @@ def _listen(commands: SimpleQueue, stop: threading.Event) -> None:
 
 def _run(
     session: tf1.Session,
-    graph: Graph,
-    workload: Workload,
+    waiting: Waiting,
     task: int,
     stop: threading.Event,
     rng: np.random.Generator,
+    lateness: Lateness,
     *,
     workers: int,
     seconds: float,
@@ -83,34 +86,51 @@ def _run(
 ) -> None:
     """Train until told to stop; worker 0 traces some steps once `seconds` are over, and says so."""
     start = time.time()
-    if graph.coordinate and task == 0:
-        threading.Thread(target=_coordinate, args=(session, graph, workers, stop), daemon=True).start()
+    helpers = []
+    if waiting.begin:
+        session.run(waiting.begin)
+    if waiting.advance and task == 0:
+        threading.Thread(target=_advance, args=(session, waiting.advance), daemon=True).start()
+    if waiting.release and task == 0:
+        helpers.append(threading.Thread(target=lambda: stop.wait() and session.run(waiting.release)))
+        helpers[0].start()
     time.sleep(rng.uniform(0, delay))
-    traced = 0
+    traced = rounds = 0
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
     with open(steps_file, "w", buffering=1) as times:
-        while graph.coordinate or not stop.is_set():
+        while not stop.is_set():
             metadata = tf1.RunMetadata()
             tracing = task == 0 and time.time() > start + seconds and traced < trace_steps
-            token = session.run(graph.step, options=options if tracing else None, run_metadata=metadata)
+            fed = {} if waiting.round is None else {waiting.round: rounds}
+            lateness.cut.clear()
+            try:
+                answer = session.run(waiting.step, fed, options if tracing else None, metadata)
+            except tf.errors.OpError:
+                if not lateness.cut.is_set():
+                    raise
+                rounds += 1
+                continue
+            counts = True
+            if waiting.round is not None:
+                rounds, counts = rounds + len(answer), answer[0] != LATE
             if tracing:
                 packed = gzip.compress(metadata.SerializeToString(), mtime=0)
                 Path(trace_folder, f"step_{traced:03d}.pb.gz").write_bytes(packed)
                 traced += 1
-            else:
+            elif counts:
                 times.write(f"{time.time()}\n")
             if task == 0 and traced == trace_steps and time.time() > start + seconds:
                 say(traced=traced)
                 trace_steps = -1
-            if graph.coordinate and not token:
-                break
+    for helper in helpers:
+        helper.join()
 
 
-def _coordinate(session: tf1.Session, graph: Graph, workers: int, stop: threading.Event) -> None:
-    more = True
-    while more:
-        more = not stop.is_set()
-        graph.coordinate(session, workers, more)
+def _advance(session: tf1.Session, advance: tf.Operation) -> None:
+    """End one round after the other, until the session is closed."""
+    with contextlib.suppress(tf.errors.CancelledError, RuntimeError):
+        while True:
+            session.run(advance)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 from . import network
 from .hosts import Host, begin_series, expect, write
 from .probe import Probe, process_seconds, processor_seconds
-from .workload import TestbedError, Workload, read_workload
+from .workload import DROPPING, TestbedError, Workload, read_workload
 
 START_LIMIT = 180.0  # seconds for all TensorFlow processes to start
 LATE = 0.05  # a run whose computations took this share longer than they should does not count
@@ -147,7 +147,7 @@ def _run(
             {
                 "workers": n,
                 "seconds": seconds,
-                "delay": 0.0 if n == 1 or workload.mode == "sync" else 2 * cycle,
+                "delay": 0.0 if n == 1 or workload.mode in (*DROPPING, "sync") else 2 * cycle,
                 "steps_file": str(steps_files[w].resolve()),
                 "trace_folder": str(trace.resolve()),
                 "trace_steps": trace_steps if n == 1 else min(trace_steps, CONTENDED_TRACES),
@@ -172,7 +172,9 @@ def _run(
         file.unlink()
         write(out / f"steps_n{n}_w{w[6:]}.json", times[w])
     counted = {w: [t for t in ts if begin <= t <= end] for w, ts in times.items()}
-    if starved := [w for w, ts in counted.items() if len(ts) < 2]:
+    if workload.mode in DROPPING and sum(map(len, counted.values())) <= 2 * n:
+        raise TestbedError(f"fewer than two rounds ended in {end - begin:.0f} s; measure for longer")
+    if starved := [w for w, ts in counted.items() if len(ts) < 2 and workload.mode not in DROPPING]:
         raise TestbedError(f"{starved[0]} finished fewer than two steps in {end - begin:.0f} s; measure for longer")
     late = max(a["late_mean_s"] for a in answers.values())
     late_share = late * 2 * len(workload.layers) / workload.compute_s if workload.compute_s else math.inf
@@ -180,7 +182,11 @@ def _run(
     row = {
         "workers": n,
         "ps": workload.parameter_servers,
-        "steps_per_s": sum(_progress(ts, end) - _progress(ts, begin) for ts in times.values()) / (end - begin),
+        "steps_per_s": (
+            _rate_of_rounds(sorted(t for ts in counted.values() for t in ts), workload.results(n))
+            if workload.mode in DROPPING
+            else sum(_progress(ts, end) - _progress(ts, begin) for ts in times.values()) / (end - begin)
+        ),
         "window_s": end - begin,
         "steps": sum(map(len, counted.values())),
         "cpu_busy": round(busy / every, 3),
@@ -196,6 +202,11 @@ def _run(
 def _progress(times: list[float], when: float) -> float:
     """Steps done by then, the part of the one under way included: it counts in proportion to the time in it."""
     return float(np.interp(when, times, range(len(times))))
+
+
+def _rate_of_rounds(times: list[float], results: int) -> float:
+    """Steps per second of rounds of so many each, between the first and the last round: whose turn it is, is chance."""
+    return (len(times) - results) / (times[-1] - times[0])
 
 
 def _wait_until(

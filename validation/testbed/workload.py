@@ -11,6 +11,12 @@ from typing import Any
 #: Modes without servers, and the framework of each.
 RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWorkerMirroredStrategy"}
 
+#: Modes in which an update takes so many results, and that in which workers keep together.
+OF_RESULTS, BOUNDED = ("k-async", "k-batch-async", "k-sync", "backup-workers"), "bounded-staleness"
+
+DROPPING = ("k-sync", "backup-workers")  # whose rounds drop what comes late
+MODES = ("async", "sync", *OF_RESULTS, BOUNDED, *RANKS)
+
 #: What a workload whose ranks learn says of it.
 LEARNT = {"examples", "batch_size", "learning_rate", "steps"}
 
@@ -49,10 +55,16 @@ class Workload:
         Coefficient of variation of every emulated computation (gamma distributed).
     parameter_servers : int
         How many; tensors are spread round robin unless a layer names its `servers`.
-    mode : {"async", "sync", "ddp", "mirrored"}
-        In "sync" a step ends when the averaged gradients of all workers are applied. The last two have no servers:
-        every step ends in an all-reduce among the workers, by PyTorch's `DistributedDataParallel` over gloo, or by
-        TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC.
+    mode : str
+        One of `MODES`. In "sync" a step ends when the averaged gradients of all workers are applied. An update of
+        `OF_RESULTS` takes the gradients of the first `awaited` workers: who gave one waits for it ("k-async") or goes
+        on ("k-batch-async"), and in rounds who is late is cut short ("k-sync") or ends its step ("backup-workers").
+        With "bounded-staleness" nobody begins a step more than `staleness_bound` ahead of the slowest. "ddp" and
+        "mirrored" have no servers: every step ends in an all-reduce among the workers, by PyTorch's
+        `DistributedDataParallel` over gloo, or by TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC.
+    awaited : float
+        Share of the workers whose gradients an update takes.
+    staleness_bound : int
     order : {"", "layer"}
         "layer": a layer's tensors are read only after those of the layer before have arrived.
     slow_worker : float
@@ -80,6 +92,8 @@ class Workload:
     cv: float = 0.1
     parameter_servers: int = 1
     mode: str = "async"
+    awaited: float = 1.0
+    staleness_bound: int = 0
     order: str = ""
     slow_worker: float = 1.0
     slow_link_mbit: float | None = None
@@ -97,6 +111,10 @@ class Workload:
     @property
     def compute_s(self) -> float:
         return sum(layer.forward_s + layer.backward_s for layer in self.layers)
+
+    def results(self, workers: int) -> int:
+        """How many gradients an update takes, among so many workers."""
+        return max(1, round(self.awaited * workers))
 
     def servers(self) -> list[list[int]]:
         """Which server holds each tensor, layer by layer."""
@@ -185,7 +203,11 @@ def _problems(w: Workload) -> list[str]:
         (all(math.isfinite(t) and t >= 0 for t in times), f"times must be finite and >= 0 s, got {times}"),
         (0 < w.cv < 1, f"cv must be in (0, 1), got {w.cv}"),
         (1 <= w.parameter_servers <= 4, f"parameter_servers must be 1 to 4, got {w.parameter_servers}"),
-        (w.mode in ("async", "sync", *RANKS), f"mode must be async, sync, {', '.join(RANKS)}, got {w.mode!r}"),
+        (w.mode in MODES, f"mode must be one of {', '.join(MODES)}, got {w.mode!r}"),
+        (0 < w.awaited <= 1, f"awaited must be in (0, 1], got {w.awaited}"),
+        (w.awaited == 1 or w.mode in OF_RESULTS, f"awaited needs mode {', '.join(OF_RESULTS)}, got {w.mode!r}"),
+        (w.staleness_bound >= 0, f"staleness_bound must be at least 0, got {w.staleness_bound}"),
+        (not w.staleness_bound or w.mode == BOUNDED, f"staleness_bound needs mode {BOUNDED!r}, got {w.mode!r}"),
         (w.mode != "ddp" or w.bucket_mb > 0, f"mode 'ddp' needs bucket_mb > 0, got {w.bucket_mb}"),
         (0 <= w.bucket_mb <= 1000, f"bucket_mb must be in [0, 1000], got {w.bucket_mb}"),
         (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),

@@ -1,0 +1,60 @@
+"""Strategies between a barrier and none, held against clusters that train by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from queuemodel import Profile, ThroughputCurve
+from queuemodel.prediction import Method, predict
+
+from .series import Comparison, folder_of_trace, read_measured, read_testbed, untraced_folders
+from .testbed.workload import OF_RESULTS, read_workload
+
+SECTION = """## Half-synchronous strategies
+
+TensorFlow jobs that train on the testbed by the strategies of
+[half-synchronous training](explanation/half-synchronous.md), predicted from the trace of one worker of the same job by
+both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as backups. That groups
+keep apart the network learnt on `alexnet-60-cubic-25ms-k-async`.
+
+"""
+
+METHODS: tuple[Method, ...] = ("trace", "mva")
+
+
+def asked(folder: Path, workers: int) -> dict[str, Any]:
+    """Arguments of `predict` for the strategy of a series, on so many workers."""
+    workload = read_workload(folder / "workload.json")
+    results = workload.results(workers)
+    if workload.mode == "backup-workers":
+        return {"strategy": "sync-ps", "backup_workers": workers - results}
+    if workload.mode in OF_RESULTS:
+        return {"strategy": workload.mode, "k": results}
+    return {"strategy": workload.mode, "staleness_bound": workload.staleness_bound}
+
+
+def compare_half_synchronous(folder: Path, profile: Profile, method: Method) -> Comparison:
+    """Predict a series' steps that count."""
+    workers, measured = read_measured(folder)
+    curves = [predict(profile, workers=[n], method=method, **asked(folder, n)) for n in workers.tolist()]
+    X, lower, upper = np.array([(c.steps_per_second[0], c.lower[0], c.upper[0]) for c in curves]).T
+    curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), method=method)
+    return Comparison("testbed", folder.name, method, workers, measured, curve)
+
+
+def half_synchronous() -> list[Comparison]:
+    """Every such series, by both methods."""
+    told = [
+        (folder, read_testbed(folder_of_trace(folder))) for folder in tqdm(untraced_folders(), desc="half-synchronous")
+    ]
+    return [compare_half_synchronous(*one, method) for one in told for method in METHODS]
+
+
+def half_synchronous_section(comparisons: Sequence[Comparison], table: Callable[[Sequence[Comparison]], str]) -> str:
+    """Markdown: a table for each method."""
+    return SECTION + "\n".join(table([c for c in comparisons if c.method == method]) for method in METHODS)
