@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..training.parallel_servers import ParallelServers
 from ..training.rules import Pace, Rule
 from .half_bounds import Bounds, bounded_staleness, k_async
 from .half_synchronous import KSync
@@ -23,7 +24,9 @@ class KAsync:
     Exact for exponential times without a server, where the others' rest is as long as a new time, and for K = 1, the
     closed network. For times that vary less the least of three: the K-th smallest of n, of their own law and of the
     exponential one, and floor(n / K) groups of K one after the other. The K who start together meet at the server;
-    the more times vary, the more of that is hidden by the others. Never faster than the closed network.
+    the more times vary, the more of that is hidden by the others. As far as workers are ``settled`` in opposite phases
+    (`ParallelServers`), so are groups, each one customer with K times the demands. Never faster than the closed
+    network.
     """
 
     base: Rule
@@ -51,9 +54,21 @@ class KAsync:
             ends = [ending(ordered(K, n, self.scv)), ending(ordered(K, K, self.scv), n // K)]
             if self.scv < 1:
                 ends.append(ending(ordered(K, n, 1.0)))
-            return K, np.maximum(np.minimum.reduce(ends), K / asynchronous[n])
+            together = np.minimum.reduce(ends)
+            apart = np.minimum(self._apart(D, Z * ordered(K, K, self.scv)[-1], n // K), together)
+            return K, np.maximum(together + self._settled * (apart - together), K / asynchronous[n])
 
         return paces(self.base, D, Z, populations, round_of, self.bounds)
+
+    @property
+    def _settled(self) -> float:
+        """How firmly groups settle in opposite phases: what drives workers apart drives groups apart."""
+        return self.base.settled if isinstance(self.base, ParallelServers) else 0.0
+
+    def _apart(self, D: np.ndarray, Z: np.ndarray, groups: int) -> np.ndarray:
+        """Seconds between the rounds of so many groups, each of which visits the servers as one customer."""
+        base = replace(self.base, flights=None) if isinstance(self.base, ParallelServers) else self.base
+        return 1 / base.solve(self.k * D, Z, np.array([groups])).X[0]
 
     def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
         """Least and most steps per second, of n workers."""

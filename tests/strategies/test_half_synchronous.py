@@ -47,13 +47,6 @@ def simulated(strategy, *, workers, scv, D, k, seed=0, exponential=False, **sett
     return k * np.array(batch_means(durations, confidence=0.99))
 
 
-@pytest.mark.parametrize("name", ["sync-ps", "k-sync", "k-batch-sync", "k-async", "k-batch-async", "bounded-staleness"])
-def test_one_worker_waits_for_nobody_and_its_bounds_meet(name):
-    number = 0 if name == "sync-ps" else 1
-    lower, upper = bounded(name, number, workers=1, scv=0.04, D=BUSY)
-    assert (lower, upper) == pytest.approx((1 / (1 + sum(BUSY)),) * 2, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("name", "number", "strategy", "k", "scv", "D"),
     [
@@ -220,6 +213,16 @@ def test_a_measured_barrier():
     assert errors.max() < 0.10
     free = predict(profile, workers=workers, method="mva").steps_per_second
     assert np.all(free[1:] > 1.3 * truth[1:])
+
+
+def test_groups_that_keep_apart_are_faster_and_one_has_nobody_to_keep_away_from():
+    def rate(k, settled):
+        rule = HalfSynchronous("k-async", k, 0.0)(ParallelServers(settled=settled), 1)
+        return rule.solve(np.array([0.4, 0.4, 0.01]), np.array(0.45), np.array([6])).X[0]
+
+    assert rate(3, 1.0) > 1.25 * rate(3, 0.0)
+    assert rate(3, 0.0) < rate(3, 0.5) < rate(3, 1.0)
+    assert rate(6, 1.0) == pytest.approx(rate(6, 0.0), rel=1e-3)
 
 
 def test_the_spread_of_computation_is_the_recorded_ones():
