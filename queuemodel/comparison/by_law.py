@@ -14,6 +14,9 @@ from .candidates import Candidate
 from .result import Compared
 from .timing import Timing
 
+#: What is trained to see what a strategy sends; the timing is that of as many parameters.
+TRIAL = make_problem("logistic", features=50)
+
 #: Quantiles of the law that stand for all, of equal weight.
 LEVELS = (np.arange(41) + 0.5) / 41
 
@@ -57,9 +60,7 @@ def by_law(one: Candidate, timing: Timing, law: Law | None) -> Compared:
     steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
     if not averaged and not one.asks:
-        trial = make_problem("logistic", features=50)
-        own = Timing(timing.profile, timing.workers, trial.dimension, timing.asked)
-        run = by_training(one, own, trial, -1.0, 200, range(2), (0.01,))
+        run = by_training(one, timing, TRIAL, -1.0, 200, range(2), (0.01,))
         steps_per_second, sent = run.steps_per_second, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:

@@ -58,7 +58,7 @@ class Candidate:
 ON_SERVERS: dict[str, Callable[[int], Candidate]] = {
     "async-ps": lambda n: Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
     "backup-worker": lambda n: Candidate(
-        "backup-worker", ServerSGD("k-sync", max(n - 1, 1)), {"strategy": "k-sync", "k": max(n - 1, 1)}
+        "backup-worker", ServerSGD("k-sync", max(n - 1, 1)), {"strategy": "sync-ps", "backup_workers": min(n - 1, 1)}
     ),
     "k-sync": lambda n: _half("k-sync", n),
     "k-batch-sync": lambda n: _half("k-batch-sync", n),

@@ -14,7 +14,7 @@ from ..descent import Problem, make_problem
 from ..descent.data import KINDS
 from ..errors import ModelError
 from ..training import Profile
-from .by_law import absolute, by_law, relative
+from .by_law import TRIAL, absolute, by_law, relative
 from .by_training import by_training
 from .candidates import Candidate, candidates
 from .result import Comparison
@@ -48,8 +48,8 @@ def compare(
     Compare strategies by the time in which they reach a loss.
 
     Each strategy trains a `Problem` that stands for the job, for several seeds, in the time that the profile predicts:
-    computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server at the
-    rate of its own closed network. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
+    computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server as
+    `predict` has them. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
     strategy need not hold for the job's own loss; with ``convergence``, the job's own law of batch sizes, only
     strategies can be told that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
     whose batch is that of K workers. With neither, the gradient noise scale in the profile tells the same relative to
@@ -110,7 +110,7 @@ def compare(
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     if isinstance(problem, str):
         problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
-    timing = Timing(profile, n, problem.dimension if problem else 1_000_000, changes)
+    timing = Timing(profile, n, (problem or TRIAL).dimension, changes)
     chosen = candidates(strategies, n, servers=timing.on_servers)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     from tqdm import tqdm

@@ -76,8 +76,7 @@ class Timing:
 
     def pace(self, **asked: Any) -> Pace:
         """What `predict` says."""
-        method = {"method": "mva"} if self.on_servers else {}
-        curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(method | self.asked | asked))
+        curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(self.asked | asked))
         spread = math.log(curve.upper[0] / curve.lower[0]) / 2 / normal_quantile(0.9)
         return Pace(float(curve.steps_per_second[0]), float(spread))
 

@@ -29,6 +29,8 @@ from queuemodel.prediction import predict
 from queuemodel.training.gradient_norms import GradientNorms
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+#: Steps told by their phases alone.
+UNTRACED = msgspec.structs.replace(SERVERS, steps=[msgspec.structs.replace(s, operations=[]) for s in SERVERS.steps])
 PROBLEM = make_problem("least-squares", examples=200, features=10)
 FEW = {"problem": PROBLEM, "seeds": 3, "learning_rates": (0.05,), "steps": 300}
 
@@ -37,17 +39,34 @@ def only(result: Comparison, name: str) -> Compared:
     return next(one for one in result.rows if one.name == name)
 
 
-@pytest.mark.parametrize(("profile", "strategy"), [(SERVERS, "sync-ps"), (RANKS, "all-reduce")])
+@pytest.mark.parametrize(("profile", "strategy"), [(SERVERS, "sync-ps"), (UNTRACED, "sync-ps"), (RANKS, "all-reduce")])
 def test_synchronous_steps_take_what_is_predicted(profile, strategy):
-    predicted = predict(profile, workers=[4], strategy=strategy, method="mva" if profile is SERVERS else "auto")
+    predicted = predict(profile, workers=[4], strategy=strategy)
     found = only(compare(profile, workers=4, strategies=["sync"], **FEW), "sync")
     assert found.steps_per_second == pytest.approx(predicted.steps_per_second[0], rel=0.01)
     assert found.spread == pytest.approx(np.log(predicted.upper[0] / predicted.lower[0]) / 2 / 1.645, rel=1e-3)
 
 
-def test_gradients_on_a_server_come_at_the_rate_of_its_network():
+ON_SERVERS = {
+    "async-ps": {"strategy": "async-ps"},
+    "backup-worker": {"strategy": "sync-ps", "backup_workers": 1},
+    "bounded-staleness": {"strategy": "bounded-staleness", "staleness_bound": 2},
+    **{name: {"strategy": name, "k": 2} for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")},
+}
+
+
+@pytest.mark.parametrize("profile", [SERVERS, UNTRACED], ids=["operations", "phases"])
+def test_rounds_on_servers_take_the_seconds_that_are_predicted(profile):
+    found = compare(profile, workers=4, strategies=list(ON_SERVERS))
+    expected = [predict(profile, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
+    np.testing.assert_allclose([only(found, name).steps_per_second for name in ON_SERVERS], expected, rtol=1e-9)
+    network = predict(profile, workers=[4], method="mva", **ON_SERVERS["k-sync"]).steps_per_second[0]
+    assert (abs(only(found, "k-sync").steps_per_second / network - 1) > 0.1) == (profile is SERVERS)
+
+
+def test_gradients_on_a_server_come_at_the_predicted_rate():
     result = compare(SERVERS, workers=4, strategies=["async-ps", "k-batch-async"], **FEW)
-    predicted = predict(SERVERS, workers=[4], method="mva").steps_per_second[0]
+    predicted = predict(SERVERS, workers=[4]).steps_per_second[0]
     for one in result.rows:  # K-batch-async applies fewer updates of as many gradients
         assert one.steps_per_second == pytest.approx(predicted, rel=1e-6)
     assert only(result, "async-ps").descent.staleness.mean() == pytest.approx(3, rel=0.1)
