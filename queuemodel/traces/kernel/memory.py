@@ -6,7 +6,8 @@ largest rate of the last ten for its estimate. But it has no more than a window 
 millisecond at its estimate and what acknowledgements bring at once, since twice the estimate times the shortest round
 trip, which is that of an idle network, is less than that. So where packets wait at a full link, and where
 acknowledgements do, a connection is held to its window per round trip, and connections that share a link have about
-equal shares of it, whatever they remember. It does not give way to losses. Connections that share a buffer of few
+equal shares of it, whatever they remember. Who has packets waiting before a link has at once what others leave of it.
+It does not give way to losses. Connections that share a buffer of few
 packets lose many, and two kinds of accidents befall them. What is sent in place of a lost packet is lost as well: the
 connection is silent until its timeout, at least 0.2 s, and twice as long each time that happens again. Or it takes the
 link for policed (Linux: `tcp_bbr.c`, "long-term bandwidth"): for 48 round trips it sends at the rate that it had, of
@@ -26,7 +27,7 @@ import numpy as np
 from .compiler import entry, fast
 from .windows import PACKET, SHORT_TRIP, TIMEOUT
 
-GAIN, CYCLE = 1.25, 8
+GAIN, CYCLE, MOST_CYCLES = 1.25, 8, 100.0
 FULL = 0.98  # a link's load from which on a queue stands before it
 QUANTA, QUANTUM, SMALLEST = 3, 2.0**-10, 2 * PACKET  # in a window, seconds and least bytes of each (`tcp_bbr.c`)
 AT_ONCE = 16 * PACKET  # what acknowledgements that come together add to a window
@@ -81,9 +82,9 @@ def remember(s, rules, now, seconds, d, rng):
     """
     Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
 
-    Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate.
-    Round trips are long while packets wait at a full link, and while their acknowledgements wait behind the data that
-    goes the other way: a flow that has shared a link goes on at that rate for a while when it has it to itself.
+    Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate,
+    until the link is full. Round trips are long while packets wait at a full link, and while their acknowledgements
+    wait behind the data that goes the other way.
     """
     _, W, K = s.serving.shape
     for w in range(W):
@@ -98,8 +99,31 @@ def remember(s, rules, now, seconds, d, rng):
                     s.estimate[d, w, k] = link
             else:
                 probed = max(s.load[d, k], s.load[d, K + w]) + (GAIN - 1) * estimate / link
-                s.estimate[d, w, k] = estimate * (GAIN / max(1.0, probed)) ** min(1.0, seconds / (CYCLE * trip))
+                cycles = min(MOST_CYCLES, seconds / (CYCLE * trip))
+                s.estimate[d, w, k] = estimate * min(GAIN**cycles, (GAIN / probed) ** min(1.0, cycles))
             suffer(s, rules, now, seconds, d, w, k, rng)
+
+
+@fast
+def take_over(s, d):
+    """
+    Let flows whose packets wait before a link have at once what others leave of it.
+
+    What waits is carried at the link's rate, and its acknowledgements tell that rate before the queue is empty. Who
+    takes the link for policed does not listen, and of who is held to its window nothing waits. Who has just ended
+    learns as much: when it begins again, its first packets pass at once, and it paces nearly at the link's rate.
+    """
+    _, W, K = s.serving.shape
+    s.wanted[:] = 0.0
+    for w in range(W):
+        for k in range(K):
+            if s.rate[d, w, k] > 0.0 and s.serving[d, w, k] >= 0 and s.held[d, w, k] >= 0:
+                s.wanted[s.held[d, w, k]] += s.estimate[d, w, k]
+    for w in range(W):
+        for k in range(K):
+            link = s.held[d, w, k]
+            if link >= 0 and s.policed[d, w, k] <= 0.0 and 0.0 < s.wanted[link] < s.links[d, link]:
+                s.estimate[d, w, k] *= s.links[d, link] / s.wanted[link]
 
 
 @entry
