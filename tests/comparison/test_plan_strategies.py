@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import ModelError
-from queuemodel.cli.compare import compare as command
+from queuemodel.cli import cli
 from queuemodel.comparison import Compared, Comparison, plan_strategies
 from queuemodel.data import copy_examples
 
@@ -71,17 +71,17 @@ def test_the_command_plans_over_workers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copy_examples(tmp_path)
     (tmp_path / "run.csv").write_text("batch_size,examples\n32,20000\n")
-    asked = ["ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
+    asked = ["compare", "ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
     goals = ["--deadline", "4min", "--price-per-node-hour", "2", "--chance", "0.6"]
-    told = json.loads(CliRunner().invoke(command, [*asked, *goals, "--format", "json"]).output)
+    told = json.loads(CliRunner().invoke(cli, [*asked, *goals, "--format", "json"]).output)
     assert [one["workers"] for one in told["comparisons"]] == [1, 4]
     assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
-    table = CliRunner().invoke(command, [*asked, *goals]).output
+    table = CliRunner().invoke(cli, [*asked, *goals]).output
     assert "fewest" in table
-    rows = CliRunner().invoke(command, [*asked, "--format", "csv"]).output.splitlines()
+    rows = CliRunner().invoke(cli, [*asked, "--format", "csv"]).output.splitlines()
     assert [row.split(",")[0] for row in rows] == ["workers", "1", "4"]
-    alone = CliRunner().invoke(command, [*asked, "--chance", "0.6"])
+    alone = CliRunner().invoke(cli, [*asked, "--chance", "0.6"])
     assert "--chance is to meet a --deadline with" in str(alone.exception)
-    refused = CliRunner().invoke(command, [*asked[:5], "--deadline", "4min"])
+    refused = CliRunner().invoke(cli, [*asked[:6], "--deadline", "4min"])
     assert refused.exit_code
     assert "no time to a loss is known" in str(refused.exception)
