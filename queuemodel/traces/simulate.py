@@ -103,7 +103,8 @@ def simulate(
         In an update, of groups, or a round, of first few or batches.
     staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
-        TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based (`trace_curve` spans all).
+        TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based, which the result
+        says (`trace_curve` spans all).
     buffer : float, optional
         Seconds that a packet waits at a full link; the profile's unless given.
     loaded_trip : float, optional
@@ -180,7 +181,7 @@ def simulate(
             links=links,
         )
     )
-    kind, *_ = contentions(
+    kind, *others = contentions(
         graphs.profile,
         bandwidth=graphs.bandwidth,
         congestion_control=congestion_control,
@@ -215,6 +216,8 @@ def simulate(
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
     settings = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
+    if kind.name:
+        settings["network"] = f"{kind.name} (assumed)" if others else kind.name
     return SimulatedRun.from_state(state, profile=graphs.profile, settings=settings, confidence=confidence)
 
 

@@ -113,6 +113,20 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
     assert [curve.method.split(", ")[-1] for curve in (unknown, cubic, bbr)] == ["loss-based)", "cubic)", "bbr)"]
 
 
+def test_one_run_says_which_network_it_was_and_whether_that_was_assumed():
+    networks = [
+        simulate(profile_in(**told), workers=2, steps=20, links=LINKS, **given).settings.get("network")
+        for told, given in (
+            ({}, {"buffer": 0.05}),
+            ({"congestion_control": "bbr"}, {}),
+            ({}, {"congestion_control": "reno"}),
+            ({}, {"loaded_trip": 0.0}),
+        )
+    ]
+    assert networks == ["loss-based (assumed)", "bbr", "reno", None]
+    assert "loss-based (assumed)" in simulate(profile_in(), workers=1, steps=5, links=LINKS).caption()
+
+
 def test_a_buffer_that_nobody_told_is_said_to_be_assumed():
     curve = trace_curve(profile_in(congestion_control="bbr"), **RUNS)
     assert "12 ms: tell them (--buffer)" in curve.note
