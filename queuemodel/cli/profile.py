@@ -75,7 +75,8 @@ def profile(
       queuemodel profile train:make --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
       queuemodel profile mlp --strategy all-reduce -o mirrored.json
       queuemodel profile --framework torch train:make -o ddp.json
-      queuemodel profile --framework torch train:make --ranks 3 --master host:2222 --rank 0
+      queuemodel profile --framework torch train:make --ranks 3 \\
+        --master 10.0.0.5:29500 --rank 0
     """
     from ..adapters.live.interrupts import Interrupted
 

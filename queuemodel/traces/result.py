@@ -40,8 +40,8 @@ class SimulatedRun(Result):
         Steps of all workers per second, with an interval of probability `confidence`.
     workers, parameter_servers : int
     settings : dict
-        Policy, synchronization, seed, and the kind of network, with ``(assumed)`` where nobody told it (none where numbers
-        say what it does).
+        Policy, synchronization, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
+        where numbers say what it does).
     steps : int
         Simulated steps of all workers, transient included.
     duration, warmup : float
