@@ -215,7 +215,7 @@ def simulate(
             if not run(graphs.steps, state, rules, rng, target, events):
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
-    settings = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
+    settings: dict[str, str | int] = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
     if kind.name:
         settings["network"] = f"{kind.name} (assumed)" if others else kind.name
     return SimulatedRun.from_state(state, profile=graphs.profile, settings=settings, confidence=confidence)
