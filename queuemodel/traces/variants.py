@@ -13,6 +13,7 @@ from ..training.model_error import doubling, model_error, profiled_error
 from ..training.profile import Profile
 from .contention import Contention, contentions
 from .result import SimulatedRun
+from .rules import BARRIERS
 from .runs import trace_runs
 
 #: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
@@ -104,7 +105,7 @@ def ensemble(
             for network in (variant.of(there) for variant in among)
         ]
         logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
-        ways = min(len(kinds[0].mechanisms(barrier=settings.get("synchronization") == "sync")), replications)
+        ways = min(len(kinds[0].mechanisms(barrier=settings.get("synchronization") in BARRIERS)), replications)
         alike = [runs for variant, runs in zip(among, own, strict=True) if variant.kind == among[0].kind]
         squares = [[window_spread(runs[way::ways]) ** 2 for runs in one] for one in alike for way in range(ways)]
         spreads = np.sqrt(np.mean(squares, axis=0))

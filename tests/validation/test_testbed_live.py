@@ -16,11 +16,15 @@ pytestmark = pytest.mark.live
 WORKLOADS = Path(network.__file__).parent / "workloads"
 
 
-def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("TensorFlow is not installed")
+def need(framework):
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
     if problem := network.why_not():
         pytest.skip(problem)
+
+
+def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
+    need("tensorflow")
     from validation.testbed.measure import measure
 
     rows = measure(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], one_worker_s=3, trace_steps=2, priority=-5)
@@ -38,10 +42,7 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
 
 
 def test_rounds_of_the_first_cut_the_others_short(tmp_path):
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("TensorFlow is not installed")
-    if problem := network.why_not():
-        pytest.skip(problem)
+    need("tensorflow")
     from validation.testbed.measure import measure
 
     file = tmp_path / "rounds.json"
@@ -55,10 +56,7 @@ def test_rounds_of_the_first_cut_the_others_short(tmp_path):
 
 
 def test_two_ranks_are_measured_round_by_round(tmp_path):
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed")
-    if problem := network.why_not():
-        pytest.skip(problem)
+    need("torch")
     from validation.testbed.rounds.measure import measure
 
     rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path, ranks=[2], seconds=2, trace_rounds=2, priority=-5)
@@ -72,10 +70,7 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
 
 
 def test_two_ranks_learn_what_the_loop_says(tmp_path):
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed")
-    if problem := network.why_not():
-        pytest.skip(problem)
+    need("torch")
     from queuemodel.descent import descend
     from validation.testbed.rounds.lesson import STRATEGIES, lesson_of
     from validation.testbed.rounds.measure import measure

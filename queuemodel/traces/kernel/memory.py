@@ -2,16 +2,16 @@
 What a connection has under way and remembers under BBR, and what befalls it where buffers are short.
 
 BBR (Cardwell et al., ACM Queue 2016) probes a quarter above its estimate once in eight round trips, and takes the
-largest rate of the last ten for its estimate. But it has no more than a window under way: a few quanta of a
-millisecond at its estimate and what acknowledgements bring at once, since twice the estimate times the shortest round
-trip, which is that of an idle network, is less than that. So where packets wait at a full link, and where
-acknowledgements do, a connection is held to its window per round trip, and connections that share a link have about
-equal shares of it, whatever they remember. Who has packets waiting before a link has at once what others leave of it.
-It does not give way to losses. Connections that share a buffer of few
-packets lose many, and two kinds of accidents befall them. What is sent in place of a lost packet is lost as well: the
-connection is silent until its timeout, at least 0.2 s, and twice as long each time that happens again. Or it takes the
-link for policed (Linux: `tcp_bbr.c`, "long-term bandwidth"): for 48 round trips it sends at the rate that it had, of
-which a link that is full loses as large a share as of the others', and then takes all that it gets.
+largest rate of the last ten for its estimate. But it has no more than a window under way: a few quanta of a millisecond
+at its estimate and what acknowledgements bring at once, since twice the estimate times the shortest round trip, which
+is that of an idle network, is less than that. So where packets wait at a full link, and where acknowledgements do, a
+connection is held to its window per round trip, and connections that share a link have about equal shares of it,
+whatever they remember. Who has packets waiting before a link has at once what others leave of it. It does not give way
+to losses. Connections that share a buffer of few packets lose many, and two kinds of accidents befall them. What is
+sent in place of a lost packet is lost as well: the connection is silent until its timeout, at least 0.2 s, and twice as
+long each time that happens again. Or it takes the link for policed (Linux: `tcp_bbr.c`, "long-term bandwidth"): for 48
+round trips it sends at the rate that it had, of which a link that is full loses as large a share as of the others', and
+then takes all that it gets.
 
 How often was measured with plain sockets (validation/testbed: accidents): each kind befalls a connection `ACCIDENTS`
 times a second for each other one on its link, over the packets that the buffer holds, whatever the link's rate. Of

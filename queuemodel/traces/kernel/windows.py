@@ -17,9 +17,7 @@ from .state import FIRST, PACKET
 
 LEAST = 2 * PACKET
 BURST = 7.0  # packets that a connection loses at once, where a buffer is full
-SCARCE = (
-    8.0  # packets for each connection: where a buffer holds fewer, shares are less alike at the sender's own link too
-)
+SCARCE = 8.0  # packets for each connection: where a buffer holds fewer, shares differ at the sender's own link too
 TIMEOUT = 0.2  # seconds: the least retransmission timeout
 SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
 
