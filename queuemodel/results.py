@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 import textwrap
 from contextlib import suppress
 from html import escape
@@ -68,7 +70,8 @@ class Result:
         return "\n".join(filter(None, [caption, *tables]))
 
     def __repr__(self) -> str:
-        return self.to_text()
+        """As wide as it is, or as the terminal that it is printed to."""
+        return self.to_text(shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None)
 
     def _repr_html_(self) -> str:
         tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]

@@ -1,9 +1,14 @@
 """Rows as text: nothing is lost, and no line is longer than the terminal is wide."""
 
+import contextlib
+import io
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.tables import text_table
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=9)
@@ -81,3 +86,12 @@ def test_words_longer_than_a_column_are_broken_but_not_spaced_out():
     rows = [{"policy": text, "load": 0.5, "mean_response_time": 12.0}, {"policy": "x", "load": 0.5}]
     lines = text_table(rows, width=40).splitlines()[-3:]
     assert "".join(line.split()[0] for line in lines[:2]) == text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_results_are_as_wide_as_a_terminal_and_elsewhere_as_they_are(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        monkeypatch.setattr(out, "isatty", lambda: terminal)
+        print(qm.fit(example_profile()).throughput([1, 2]))
+    assert (max(map(len, out.getvalue().splitlines())) <= 80) == terminal
