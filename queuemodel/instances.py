@@ -120,9 +120,7 @@ class Offer:
             "examples_per_second_high": high,
             "price_per_hour": None if at is None else self.hourly,
         }
-        figures = {"hours": c.time / 3600, "hours_low": c.time_low / 3600, "hours_high": c.time_high / 3600}
-        figures |= {"cost": c.cost, "cost_low": c.cost_low, "cost_high": c.cost_high}
-        return row | {name: value if math.isfinite(value) else None for name, value in figures.items()}
+        return row | c.figures()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

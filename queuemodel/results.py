@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .errors import MissingDependencyError
 from .extras import extra
@@ -18,6 +22,17 @@ from .tables import tabulate, text_table
 
 if TYPE_CHECKING:
     import pandas
+
+
+def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Columns of one length, by name, as rows of plain numbers."""
+    lists = [np.ravel(column).tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def finite(value: Any) -> Any:
+    """The value; None for a number that is not known or without end, which no JSON and no table has."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Result:
@@ -32,6 +47,12 @@ class Result:
 
     #: Significant digits of printed numbers.
     digits = 4
+
+    def __post_init__(self) -> None:
+        """Make the arrays of a dataclass read-only."""
+        for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            if isinstance(value := getattr(self, name), np.ndarray):
+                value.flags.writeable = False
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The result as rows with the same keys."""

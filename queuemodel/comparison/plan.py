@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import require_number, require_share
 from ..errors import ModelError
-from ..results import Result
+from ..results import Result, finite
 from .result import Comparison
 
 
@@ -55,15 +55,7 @@ class StrategyPlan(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each choice; nothing is said of what is not known."""
-        names = StrategyChoice.__dataclass_fields__
-        rows = [{name: getattr(choice, name) for name in names} for choice in self.choices]
-        return [
-            {
-                name: None if isinstance(value, float) and not np.isfinite(value) else value
-                for name, value in row.items()
-            }
-            for row in rows
-        ]
+        return [{name: finite(value) for name, value in vars(choice).items()} for choice in self.choices]
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, and what their intervals are."""

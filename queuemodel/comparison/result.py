@@ -11,7 +11,7 @@ import numpy as np
 
 from ..descent import Descent
 from ..reporting import report_page
-from ..results import Result
+from ..results import Result, finite
 from ..training.parameters import normal_quantile
 from .figures import plot_losses
 from .reporting import comparison_data
@@ -112,7 +112,8 @@ class Comparison(Result):
         """A row for each strategy, the fastest first; nothing is said of what is not known."""
         tail, reach = (1 - self.confidence) / 2, normal_quantile(self.confidence)
         with np.errstate(invalid="ignore"):
-            low, middle, high = np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+            levels = [tail, 0.5, 1 - tail]
+            low, middle, high = np.quantile(self.seconds, levels, axis=0, method="inverted_cdf").tolist()
         steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
         rows = []
         for i, one in enumerate(self.rows):
@@ -122,13 +123,13 @@ class Comparison(Result):
                 "steps_per_second_low": one.steps_per_second * float(np.exp(-reach * one.spread)),
                 "steps_per_second_high": one.steps_per_second * float(np.exp(reach * one.spread)),
                 "bytes_per_step": one.bytes_per_step,
-                steps: _told(np.median(one.steps_to)),
-                time: _told(middle[i]),
-                f"{time}_low": _told(low[i]),
-                f"{time}_high": _told(high[i]),
+                steps: finite(float(np.median(one.steps_to))),
+                time: finite(middle[i]),
+                f"{time}_low": finite(low[i]),
+                f"{time}_high": finite(high[i]),
             }
             if self.price_per_node_hour is not None and not self.relative:
-                row["cost"] = _told(middle[i] * self.nodes * self.price_per_node_hour / 3600)
+                row["cost"] = finite(middle[i] * self.nodes * self.price_per_node_hour / 3600)
             chance = None if np.isnan(one.seconds_to).any() else float(self.probability_best[i])
             rows.append(row | {"probability_best": chance})
         order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
@@ -178,8 +179,3 @@ class Comparison(Result):
     def plot(self, axes: Axes | None = None) -> Axes:
         """Loss against time, a line for each strategy with its range over the seeds."""
         return plot_losses(self, axes)
-
-
-def _told(value: float) -> float | None:
-    """A number, or nothing where it is not known or never."""
-    return float(value) if np.isfinite(value) else None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..checks import MOST_EXAMPLES, require_count, require_number, require_share
 from ..errors import FitError, ModelError
-from ..results import Result
+from ..results import Result, rows_of
 from .critical_batch import CriticalBatch
 from .figures import plot_convergence
 from .gradient_noise import NoiseScale
@@ -119,13 +119,10 @@ class Convergence(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per measured batch size."""
         lower, upper = self.interval(self.batch_size)
-        columns = {
+        return rows_of({
             "batch_size": self.batch_size, "seeds": self.seeds, "measured": self.measured,
             "fitted": self.examples(self.batch_size), "lower": lower, "upper": upper,
-        }  # fmt: skip
-        return [
-            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
-        ]
+        })  # fmt: skip
 
     def caption(self) -> str:
         """The critical batch."""

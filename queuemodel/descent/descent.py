@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results import Result
+from ..results import Result, rows_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,11 +43,6 @@ class Descent(Result):
     model: np.ndarray
     staleness: np.ndarray
 
-    def __post_init__(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-
     def first(self, loss: float) -> np.ndarray:
         """Where in `steps` each run first has at most this loss, shape (S,); -1 where it never has."""
         reached = self.losses <= loss
@@ -67,16 +62,15 @@ class Descent(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each look at the loss: means over the runs, and their least and largest loss."""
-        columns = {
-            "step": self.steps,
+        return rows_of({
+            "step": self.steps.astype(float),
             "seconds": self.times.mean(axis=0),
             "loss": self.losses.mean(axis=0),
             "least": self.losses.min(axis=0),
             "largest": self.losses.max(axis=0),
             "megabytes_up": self.up_bits.mean(axis=0) / 8e6,
             "megabytes_down": self.down_bits.mean(axis=0) / 8e6,
-        }
-        return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+        })  # fmt: skip
 
     def shown_rows(self) -> list[dict[str, Any]]:
         rows = self.to_rows()

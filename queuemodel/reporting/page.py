@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from html import escape
@@ -17,6 +16,7 @@ from ..checks import require_writable
 from ..drawing import COLORS, KNEE, MODEL, PLACES
 from ..errors import ModelError
 from ..files import write_atomically
+from ..results import finite
 
 #: What a page's name may end in.
 SUFFIXES = (".html", ".htm")
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite(value)
 
 
 def _filled(name: str, parts: dict[str, str]) -> str:

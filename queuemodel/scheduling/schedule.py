@@ -81,11 +81,6 @@ class Schedule(Result):
     events: int
     decisions: int
 
-    def __post_init__(self) -> None:
-        for value in (getattr(self, name) for name in self.__slots__):
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-
     @property
     def response_time(self) -> np.ndarray:
         """From arrival to end, after the warm-up."""

@@ -40,10 +40,6 @@ class BatchSolution(Result):
     residence_time: np.ndarray
     throughput: np.ndarray
 
-    def __post_init__(self) -> None:
-        for array in (self.throughputs, self.residence_time, self.throughput):
-            array.flags.writeable = False
-
     @property
     def queue_length(self) -> np.ndarray:
         """Mean customers at each station, shape (..., K)."""

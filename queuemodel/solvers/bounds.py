@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from ..network import Network
 from ..network.lowered import lower
-from ..results import Result
+from ..results import Result, rows_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -33,9 +33,8 @@ class Bounds(Result):
 
     def __post_init__(self) -> None:
         for name in ("population", "lower", "upper"):
-            array = np.asarray(getattr(self, name))
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, np.asarray(getattr(self, name)))
+        Result.__post_init__(self)
 
     @property
     def response_lower(self) -> np.ndarray:
@@ -49,17 +48,13 @@ class Bounds(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per population."""
-        columns = {
+        return rows_of({
             "population": self.population.astype(int),
             "throughput_lower": self.lower,
             "throughput_upper": self.upper,
             "response_lower": self.response_lower,
             "response_upper": self.response_upper,
-        }
-        return [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*[np.ravel(values).tolist() for values in columns.values()], strict=True)
-        ]
+        })  # fmt: skip
 
     def caption(self) -> str:
         """Which bounds, of what."""

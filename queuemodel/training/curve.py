@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import require_count, require_number
 from ..errors import ModelError
 from ..reporting import report_page
-from ..results import Result
+from ..results import Result, finite
 from .figures import plot_throughput
 from .reporting import curve_data
 
@@ -107,11 +107,6 @@ class ThroughputCurve(Result):
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Result | None = None
     beyond_model: str = ""
-
-    def __post_init__(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
 
     @property
     def nodes(self) -> np.ndarray:
@@ -221,7 +216,7 @@ class ThroughputCurve(Result):
             "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
             "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
             "bottleneck": self.bottleneck or None,
-            "saturation_workers": self.saturation_workers if np.isfinite(self.saturation_workers) else None,
+            "saturation_workers": finite(self.saturation_workers),
             "parameter_servers": self.parameter_servers,
             "nodes": self.nodes.tolist(),
             "batch_size": self.batch_size,

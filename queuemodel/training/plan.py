@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import LARGEST, MOST_EXAMPLES, require_count, require_number
 from ..errors import ModelError
-from ..results import Result
+from ..results import Result, finite
 from .curve import ThroughputCurve
 
 #: From numbers of steps per second to the index of the answer.
@@ -56,6 +56,12 @@ class Choice:
         low, high = ("?" if end is None else end for end in (self.workers_low, self.workers_high))
         return f"{low} to {high}"
 
+    def figures(self) -> dict[str, float | None]:
+        """Hours and costs with their intervals, as columns of a table; None where there are none."""
+        hours = {"hours": self.time / 3600, "hours_low": self.time_low / 3600, "hours_high": self.time_high / 3600}
+        costs = {"cost": self.cost, "cost_low": self.cost_low, "cost_high": self.cost_high}
+        return {name: finite(value) for name, value in (hours | costs).items()}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
@@ -67,23 +73,13 @@ class Plan(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
         return [
-            {
-                "goal": c.goal,
-                "workers": c.workers,
-                "workers_interval": c.workers_interval,
-                "hours": _finite(c.time / 3600),
-                "hours_low": _finite(c.time_low / 3600),
-                "hours_high": _finite(c.time_high / 3600),
-                "cost": _finite(c.cost),
-                "cost_low": _finite(c.cost_low),
-                "cost_high": _finite(c.cost_high),
-            }
+            {"goal": c.goal, "workers": c.workers, "workers_interval": c.workers_interval, **c.figures()}
             for c in self.choices
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
-        rows = [{k: _finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
+        rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
         return {"confidence": self.curve.confidence, "choices": rows}
 
     def caption(self) -> str:
@@ -228,7 +224,3 @@ def _run(good: np.ndarray) -> int | None:
 
 def _least(cost: np.ndarray) -> int | None:
     return int(np.argmin(cost)) if np.isfinite(cost).any() else None
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
