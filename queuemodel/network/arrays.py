@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import ModelError
 from .jobclass import JobClass
 from .station import Station
+from .values import numbers_in
 
 
 def from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, discipline: str) -> dict[str, Any]:
@@ -56,10 +57,7 @@ def from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, di
 
 def number_array(value: Any, what: str) -> np.ndarray:
     """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
-    try:
-        array = np.array(value)
-        if array.dtype.kind not in "iuf":
-            raise TypeError
-        return array.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        raise ModelError(f"{what}: must be an array of numbers, got {value!r}") from None
+    array = numbers_in(value)
+    if array is None:
+        raise ModelError(f"{what}: must be an array of numbers, got {value!r}")
+    return array

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from .jobclass import JobClass
 from .phasetype import PhaseType
 from .place import Place
+
+if TYPE_CHECKING:
+    from .network import Network
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 
 
-def to_document(
-    places: Sequence[Place],
-    classes: Sequence[JobClass],
-    *,
-    name: str,
-    think_time: float,
-    routing: Any,
-    reference: str | None,
-) -> dict[str, Any]:
+def to_document(network: Network) -> dict[str, Any]:
     """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
-    stations = [_station_document(s) for s in places]
+    stations, routing = [_station_document(s) for s in network.stations], network.routing
     plain = {"name", "service_time", "visit_ratio", "servers"}
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": 1,
-        "name": name,
-        "think_time": think_time,
+        "name": network.name,
+        "think_time": network.think_time,
         "stations": stations,
     }
-    if classes:
+    if network.classes:
         document["classes"] = [
             {"name": c.name, "population": c.population}
             | ({} if c.think_time is None else {"think_time": c.think_time})
-            for c in classes
+            for c in network.classes
         ]
     if isinstance(routing, Mapping):
         document["routing"] = [
@@ -44,8 +38,8 @@ def to_document(
         ]
     elif routing is not None:
         document["routing"] = [{"matrix": [list(row) for row in routing]}]
-    if reference is not None:
-        document["reference"] = reference
+    if network.reference is not None:
+        document["reference"] = network.reference
     simple = all(
         set(s) == plain and not isinstance(s["visit_ratio"], dict) and s["servers"] in (1, "inf") for s in stations
     )

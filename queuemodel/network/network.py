@@ -173,14 +173,7 @@ class Network(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form (docs/reference/network-json)."""
-        return to_document(
-            self.stations,
-            self.classes,
-            name=self.name,
-            think_time=self.think_time,
-            routing=self.routing,
-            reference=self.reference,
-        )
+        return to_document(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to ``path``, all of it or nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..checks import require_number
 from ..errors import ModelError
+from .values import numbers_in
 
 #: More phases than this make every exact chain hopeless.
 MOST_PHASES = 100
@@ -125,15 +125,9 @@ class PhaseType:
 
 
 def _array(value: Any, what: str, dimensions: int) -> np.ndarray:
-    try:
-        if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
-            raise TypeError
-        array = np.array(value)
-        if array.dtype.kind not in "iuf" or array.ndim != dimensions:
-            raise TypeError
-        array = array.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        raise ModelError(f"phase-type: {what} must be an array of numbers with {dimensions} dimension(s)") from None
+    array = numbers_in(value)
+    if array is None or array.ndim != dimensions:
+        raise ModelError(f"phase-type: {what} must be an array of numbers with {dimensions} dimension(s)")
     if not np.isfinite(array).all():
         raise ModelError(f"phase-type: {what} must be finite")
     return array

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
+from .values import numbers_in
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -34,16 +35,9 @@ def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str
 
 
 def _matrix(value: Any, where: str, stations: Sequence[str], *, whole: bool = True) -> Matrix:
-    K = len(stations)
-    try:
-        if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
-            raise TypeError
-        P = np.array([[*row] for row in value])
-        if P.dtype.kind not in "iuf":
-            raise TypeError
-        P = P.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers") from None
+    K, P = len(stations), numbers_in(value)
+    if P is None or P.ndim != 2:
+        raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers")
     if P.shape != (K, K):
         raise ModelError(f"{where}: must have {K} rows and columns, one per station, got shape {P.shape}")
     if not np.isfinite(P).all() or (P < 0).any() or (P > 1 + 1e-9).any():
@@ -90,20 +84,17 @@ def visits_and_chains(
 
 
 def _components(linked: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    linked = linked | linked.T
-    chains, seen = [], set()
-    for start in range(len(linked)):
-        if start in seen:
-            continue
-        chain, todo = {start}, [start]
-        while todo:
-            for other in np.flatnonzero(linked[todo.pop()]):
-                if int(other) not in chain:
-                    chain.add(int(other))
-                    todo.append(int(other))
-        seen |= chain
-        chains.append(tuple(sorted(chain)))
-    return tuple(chains)
+    both = linked | linked.T
+    return tuple(dict.fromkeys(tuple(_reached(both, start)) for start in range(len(both))))
+
+
+def _reached(linked: np.ndarray, start: int) -> list[int]:
+    """What can be reached from there, itself included."""
+    reached = wave = np.arange(len(linked)) == start
+    while wave.any():
+        wave = linked[wave].any(axis=0) & ~reached
+        reached = reached | wave
+    return np.flatnonzero(reached).tolist()
 
 
 def _chain_visits(
@@ -117,13 +108,7 @@ def _chain_visits(
     at = [s for s in start if flat[s].any() or flat[:, s].any()]
     if not at:
         raise ModelError(f"{named}: nobody visits the reference station {stations[reference]!r}; name another one")
-    reached, todo = set(at[:1]), at[:1]
-    while todo:
-        for nxt in np.flatnonzero(flat[todo.pop()]):
-            if int(nxt) not in reached:
-                reached.add(int(nxt))
-                todo.append(int(nxt))
-    states = sorted(reached)
+    states = _reached(flat > 0, at[0])
     part = flat[np.ix_(states, states)]
     for s, total in zip(states, part.sum(axis=1), strict=True):
         if abs(total - 1) > 1e-9:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..checks import require_number
 from ..errors import ModelError
 
@@ -47,6 +49,15 @@ def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
         if not isinstance(name, str) or not name:
             raise ModelError(f"{what}: class names must be texts that are not empty, got {name!r}")
     return PerClass({name: require_number(v, f"{what}[class {name!r}]", **limits) for name, v in value.items()})
+
+
+def numbers_in(value: Any) -> np.ndarray | None:
+    """A float array of numbers that are laid out like one (NaN and infinity are left for others); else None."""
+    try:
+        array = np.array(value)
+        return array.astype(float) if array.dtype.kind in "iuf" else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def require_servers(servers: Any, what: str) -> float:
