@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..network import Network, Solution
-from .amva import model_of, rejoin_seidmann, split_seidmann
+from .amva import Model, model_of, rejoin_seidmann, split_seidmann
 from .fixed_points import aggregate, linearizer, schweitzer
 from .held import hold_classes, hold_curve
 
@@ -33,7 +32,7 @@ class BardSchweitzer:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``."""
-        return _solve(self, "Bard-Schweitzer", network, population, schweitzer)
+        return _solve("Bard-Schweitzer", schweitzer, network, population, self.multi_server, self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Linearizer:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``."""
-        return _solve(self, "Linearizer", network, population, linearizer)
+        return _solve("Linearizer", linearizer, network, population, self.multi_server, self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class AQL:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``."""
-        return _solve(self, "AQL", network, population, aggregate)
+        return _solve("AQL", aggregate, network, population, self.multi_server, self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class ApproximateMVA:
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures for populations 1 to ``population``, or at the classes' populations."""
         if not isinstance(population, int):
-            return _solve(self, "approximate MVA (Linearizer)", network, population, linearizer)
+            return _solve("approximate MVA (Linearizer)", linearizer, network, population, reason=self.reason)
         model = model_of(network, population)
         K, Z = len(network.stations), network.think_time
         X, R = np.empty(population), np.empty((population, K))
@@ -110,18 +109,26 @@ class ApproximateMVA:
 
 
 def _solve(
-    solver: Any, name: str, network: Network, population: int | tuple[int, ...], method: Callable[..., Any]
+    name: str,
+    method: Callable[[Model, float], tuple[np.ndarray, np.ndarray]],
+    network: Network,
+    population: int | tuple[int, ...],
+    multi_server: str = "suri",
+    tolerance: float = 1e-10,
+    *,
+    reason: str = "",
 ) -> Solution:
-    model = model_of(network, population, getattr(solver, "multi_server", "suri"))
+    model = model_of(network, population, multi_server)
     split = model.multi_server == "seidmann"
     work = split_seidmann(model) if split else model
     with np.errstate(divide="ignore", invalid="ignore"):
-        X, R = method(work, getattr(solver, "tolerance", 1e-10))
+        X, R = method(work, tolerance)
     if split:
         R = rejoin_seidmann(model, R)
     X, R, held = hold_classes(model.chains, X, R)
-    reason = getattr(solver, "reason", "") or f"{name} was asked for: approximate at any population"
     Q = X * R
     busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
-    about = {"solver": name, "exact": False, "reason": reason + held}
-    return model.chains.solution(X, Q, busy=None if busy is None else busy[0], **about)
+    why = reason or f"{name} was asked for: approximate at any population"
+    return model.chains.solution(
+        X, Q, busy=None if busy is None else busy[0], solver=name, exact=False, reason=why + held
+    )

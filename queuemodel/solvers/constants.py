@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -19,7 +20,7 @@ MOST_WORK = 2e11
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Constants:
     """Normalizing constants G(0..N) of stations and think time, and what follows from them.
 
@@ -44,13 +45,11 @@ class Constants:
     base: Pairs = field(init=False)
     total: Pairs = field(init=False)
     X: np.ndarray = field(init=False)
-    _without: dict[int, Pairs] = field(init=False)
 
     def __post_init__(self) -> None:
         from .kernels import single
 
         N, D = self.population, self.D
-        self._without = {}
         self.dependent = {k: mu for k, mu in enumerate(self.speeds) if mu is not None and D[k] > 0}
         _require_work(N, self.dependent)
         fixed = [k for k in np.flatnonzero(~self.delay & (D > 0)).tolist() if k not in self.dependent]
@@ -66,7 +65,7 @@ class Constants:
             self.total = _with(self.total, D[k], mu)
         if self.dependent:
             single.throughput(self.total[0], self.total[1], self.X)
-            if all(_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in self.dependent.values()):
+            if all(is_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in self.dependent.values()):
                 self.X = np.maximum.accumulate(self.X)  # it grows with n; rounding must not make it look otherwise
 
     @classmethod
@@ -85,29 +84,17 @@ class Constants:
         rest[k] = 0.0
         return Constants(rest, self.speeds, self.delay, self.Z, self.population)
 
+    @cached_property
     def without(self) -> dict[int, Pairs]:
-        """Constants of the network without each load-dependent station, all others convolved (divide and conquer)."""
-        if not self._without and self.dependent:
-            self._leave_out(self.base, list(self.dependent))
-        return self._without
-
-    def _leave_out(self, done: Pairs, stations: list[int]) -> None:
-        if len(stations) == 1:
-            self._without[stations[0]] = done
-            return
-        half = len(stations) // 2
-        for keep, others in ((stations[:half], stations[half:]), (stations[half:], stations[:half])):
-            rest = done
-            for k in others:
-                rest = _with(rest, self.D[k], self.dependent[k])
-            self._leave_out(rest, keep)
+        """Constants of the network without each load-dependent station."""
+        return without_each(list(self.dependent), self.base, lambda done, k: _with(done, self.D[k], self.dependent[k]))
 
     def empty_probability(self, k: int) -> np.ndarray:
         """p(0|n) of a load-dependent station for n = 0..N."""
         from .kernels import single
 
         p0 = np.empty(self.population + 1)
-        single.ratio(*self.without()[k], *self.total, p0)
+        single.ratio(*self.without[k], *self.total, p0)
         return p0
 
     def residence_times(self) -> np.ndarray:
@@ -121,7 +108,7 @@ class Constants:
                 column[:] = d
             elif k in self.dependent:
                 mu = self.dependent[k]
-                bounded = _bounded(mu)
+                bounded = is_bounded(mu)
                 single.dependent_residence(
                     d,
                     mu if bounded else extended(mu, self.population),
@@ -156,7 +143,7 @@ class Constants:
         if self.D[k] == 0:
             p[0] = 1.0
             return p
-        rest = self.without()[k] if k in self.dependent else self.leaving_out(k).total
+        rest = self.without[k] if k in self.dependent else self.leaving_out(k).total
         mu = np.arange(1.0, N + 1) if self.delay[k] else self.dependent.get(k, np.ones(1))
         f = np.zeros(N + 1), np.zeros(N + 1, dtype=np.int64)
         single.factor(self.D[k], mu, *f)
@@ -164,12 +151,22 @@ class Constants:
         return p
 
 
+def without_each(stations: Sequence[int], done: Pairs, add: Callable[[Pairs, int], Pairs]) -> dict[int, Pairs]:
+    """Constants without each of the stations, all others of them added to what is ``done`` (divide and conquer)."""
+    if len(stations) < 2:
+        return dict.fromkeys(stations, done)
+    half = len(stations) // 2
+    first, second = stations[:half], stations[half:]
+    return without_each(first, reduce(add, second, done), add) | without_each(second, reduce(add, first, done), add)
+
+
 def extended(mu: np.ndarray, N: int) -> np.ndarray:
     """Speeds with 1 to N customers: the last one holds from there on."""
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
 
 
-def _bounded(mu: np.ndarray) -> bool:
+def is_bounded(mu: np.ndarray) -> bool:
+    """Whether the last of the speeds is the highest."""
     return bool(mu.max() == mu[-1])
 
 
@@ -182,7 +179,7 @@ def _with(constants: Pairs, D: float, mu: np.ndarray) -> Pairs:
     from .kernels import single
 
     m, e = constants[0].copy(), constants[1].copy()
-    bounded = _bounded(mu)
+    bounded = is_bounded(mu)
     length = min(len(mu), len(m)) if bounded else len(m)
     f = np.zeros(length), np.zeros(length, dtype=np.int64)
     single.factor(D, mu, *f)
@@ -196,7 +193,7 @@ def _with(constants: Pairs, D: float, mu: np.ndarray) -> Pairs:
 
 def _require_work(N: int, dependent: dict[int, np.ndarray]) -> None:
     rounds = 2 + np.ceil(np.log2(max(1, len(dependent))))
-    work = rounds * sum(N * (min(len(mu), N) if _bounded(mu) else N / 2) for mu in dependent.values())
+    work = rounds * sum(N * (min(len(mu), N) if is_bounded(mu) else N / 2) for mu in dependent.values())
     if work > MOST_WORK:
         raise ModelError(
             f"convolution: {work:.2g} multiplications are needed for {len(dependent)} load-dependent station(s) at "

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
+from .constants import Pairs, is_bounded, without_each
 from .merging import Merged
-
-Pairs = tuple[np.ndarray, np.ndarray]
 
 
 def cost(merged: Merged) -> tuple[float, float]:
@@ -21,18 +20,14 @@ def cost(merged: Merged) -> tuple[float, float]:
     return points * (2.0 * C * len(rates) + rounds * 2.0 * terms), points * 16.0 * (rounds + 3)
 
 
-def _bounded(mu: np.ndarray) -> bool:
-    return bool(mu.max() == mu[-1])
-
-
 def _reach(mu: np.ndarray, N: np.ndarray) -> int:
     """Points of the station's polynomial have fewer customers than this."""
     total = int(N.sum())
-    return min(len(mu), total + 1) if _bounded(mu) else total + 1
+    return min(len(mu), total + 1) if is_bounded(mu) else total + 1
 
 
 class _Work:
-    """The lattice's shape, the stations, and the constants without each load-dependent one."""
+    """The lattice's shape, and its stations."""
 
     def __init__(self, merged: Merged) -> None:
         self.D, self.N = merged.D, merged.N
@@ -42,7 +37,6 @@ class _Work:
             self.strides[c] = self.strides[c + 1] * (self.N[c + 1] + 1)
         self.size = int(self.strides[0] * (self.N[0] + 1))
         self.totals = np.indices(tuple(self.N + 1), dtype=np.int32).sum(axis=0).ravel()
-        self.without: dict[int, Pairs] = {}
 
     def empty(self) -> Pairs:
         return np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
@@ -55,7 +49,7 @@ class _Work:
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
-        """Constants with station k; the decomposition of `convolution._with` for several classes."""
+        """Constants with station k; the decomposition of `constants._with` for several classes."""
         from .kernels import lattice
 
         m, e = constants[0].copy(), constants[1].copy()
@@ -63,7 +57,7 @@ class _Work:
         if mu is None:
             lattice.geometric(D, self.N, self.strides, m, e)
             return m, e
-        f, bounded = self.factor(k), _bounded(mu)
+        f, bounded = self.factor(k), is_bounded(mu)
         at = np.flatnonzero((self.totals < _reach(mu, self.N)) & (f[0] > 0))
         values = f[0][at]
         if bounded:
@@ -74,17 +68,6 @@ class _Work:
         if bounded:
             lattice.geometric(D / mu[-1], self.N, self.strides, m, e)
         return m, e
-
-    def leave_out(self, done: Pairs, stations: list[int]) -> None:
-        if len(stations) <= 1:
-            self.without.update(dict.fromkeys(stations, done))
-            return
-        half = len(stations) // 2
-        for keep, others in ((stations[:half], stations[half:]), (stations[half:], stations[:half])):
-            rest = done
-            for k in others:
-                rest = self.add(rest, k)
-            self.leave_out(rest, keep)
 
 
 def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,14 +82,14 @@ def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for k in range(K):
         if k not in dependent:
             base = work.add(base, k)
-    work.leave_out(base, dependent)
-    G = work.add(work.without[dependent[0]], dependent[0]) if dependent else base
+    without = without_each(dependent, base, work.add)
+    G = work.add(without[dependent[0]], dependent[0]) if dependent else base
     top, before = work.size - 1, work.size - 1 - work.strides
     X = np.array([lattice.plain(G[0][b], G[1][b], G[0][top], G[1][top]) for b in before])
     Q, empty = np.zeros((C, K)), np.full(K, np.nan)
     for k in range(K):
         if k in dependent:
-            rest = work.without[k]
+            rest = without[k]
             lattice.lengths(*work.factor(k), *rest, G[0][top], G[1][top], work.N, Q[:, k])
             empty[k] = lattice.plain(rest[0][top], rest[1][top], G[0][top], G[1][top])
         else:
