@@ -59,10 +59,7 @@ def require_number(
     """
     if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
         return value
-    try:
-        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = _float(value)
     unit = f" {unit}" if unit else ""
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
         raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, got {_shown(value)}")
@@ -71,6 +68,14 @@ def require_number(
     if number > largest:
         raise error(f"{what} must be at most {largest:g}{unit}, got {_shown(value)}")
     return number
+
+
+def _float(value: Any) -> float:
+    """NaN where it is no number."""
+    try:
+        return math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def require_count(
@@ -99,10 +104,7 @@ def require_share(
     value: Any, what: str, *, open_ended: bool = False, error: type[QueueModelError] = ModelError
 ) -> float:
     """Give a probability or share back as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
-    try:
-        number = math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = _float(value)
     if not (0 < number < 1 if open_ended else 0 <= number <= 1):
         raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
     return number
@@ -130,12 +132,12 @@ def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | Non
     return f"; did you mean {words[alike[0]]!r}?" if alike else ""
 
 
-def require_name(name: Any, what: str, *, error: type[QueueModelError] = ModelError) -> str:
-    """Refuse names that are not a text, are empty, or could not be shown in one line."""
+def require_name(name: Any, what: str) -> str:
+    """Refuse names that are not a text, are empty, or could not be shown in one line, by a `ModelError`."""
     if not isinstance(name, str) or not name:
-        raise error(f"{what}: name must be a text that is not empty, got {_shown(name)}")
+        raise ModelError(f"{what}: name must be a text that is not empty, got {_shown(name)}")
     if not name.isprintable() or len(name) > 200:
-        raise error(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
+        raise ModelError(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
     return name
 
 
@@ -185,19 +187,19 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def require_distinct_keys(text: str | bytes, *, error: type[QueueModelError] = DataError) -> None:
-    """Refuse JSON in which an object has a key twice: readers would silently take the last one."""
+def require_distinct_keys(text: str | bytes) -> None:
+    """Refuse JSON in which an object has a key twice (raises DataError): readers would silently take the last one."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> None:
         keys = [key for key, _ in pairs]
         if len(set(keys)) < len(keys):
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise error(f"key {_shown(twice)} stands twice in an object; leave one")
+            raise DataError(f"key {_shown(twice)} stands twice in an object; leave one")
 
     json.loads(text, object_pairs_hook=distinct, parse_int=len)
 
 
-def one_line(text: object, *, most: int = 300) -> str:
+def one_line(text: object) -> str:
     """A message of another library on one line of bearable length."""
     line = " ".join(str(text).split())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    return line if len(line) <= 300 else f"{line[:297]}..."

@@ -176,6 +176,6 @@ class Comparison(Result):
         """
         return report_page("comparison", comparison_data(self), path=path)
 
-    def plot(self, axes: Axes | None = None) -> Axes:
+    def plot(self, *, ax: Axes | None = None) -> Axes:
         """Loss against time, a line for each strategy with its range over the seeds."""
-        return plot_losses(self, axes)
+        return plot_losses(self, ax=ax)

@@ -64,7 +64,7 @@ def leave(say: Callable[..., None], run: Callable[[], Any]) -> None:
         status = 1
     except BaseException as error:  # SystemExit in a user's module too
         traceback.print_exc()
-        say(failed=one_line(error))
+        say(failed=cause(error))
         status = 1
     sys.stderr.flush()
     os._exit(status)
@@ -75,7 +75,7 @@ def cannot_write(folder: Path, error: OSError) -> ProfilingError:
     return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
 
 
-def one_line(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
     """What happened and, where a user's own file is involved, where."""
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__

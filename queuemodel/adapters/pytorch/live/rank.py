@@ -15,7 +15,7 @@ from typing import Any
 from ....errors import ProfilingError
 from ...live.addresses import split_address
 from ...live.functions import extend_path, imported
-from ...live.parent import attach, leave, one_line
+from ...live.parent import attach, cause, leave
 from .gradient_noise import gradient_norms
 
 FILE = "rank{}.pt.trace.json.gz"
@@ -107,7 +107,7 @@ def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]
         result = function()
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
+        raise ProfilingError(f"model {name!r}: {cause(error)}") from None
     if not (
         isinstance(result, tuple)
         and len(result) == 2
@@ -130,7 +130,7 @@ def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -
             size = step(module)
         except (Exception, SystemExit) as error:
             traceback.print_exc()
-            raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
+            raise ProfilingError(f"model {name!r}: {cause(error)}") from None
         if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
             raise ProfilingError(
                 f"model {name!r}: step must return its number of examples, the same each time, "

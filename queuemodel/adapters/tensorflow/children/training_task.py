@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import ProfilingError
-from ...live.parent import one_line
+from ...live.parent import cause
 from .models import function_of
 
 
@@ -136,7 +136,7 @@ def _blaming(name: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        raise ProfilingError(f"model {name!r}: {one_line(error)}") from None
+        raise ProfilingError(f"model {name!r}: {cause(error)}") from None
 
 
 def _wrong(name: str, expected: str) -> ProfilingError:
