@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ from ..errors import DataError
 from ..prediction import predict
 from .options import OneOf, format_option
 from .output import Table, show, show_profile, watched
+from .profile import profile_live
 
 #: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
 DEMOS = {
@@ -30,10 +30,7 @@ SHOWN = (1, 2, 4, 8, 16, 32)
 @click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
 @format_option
-@click.pass_context
-def demo(
-    ctx: click.Context, framework: str, model: str | None, steps: int | None, output: str, output_format: str
-) -> None:
+def demo(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
 
     TensorFlow trains a Keras model on a loopback parameter server and worker; PyTorch a module on one rank and then on
@@ -44,7 +41,6 @@ def demo(
       queuemodel demo -o demo
       queuemodel demo --framework torch -o demo-ddp
     """
-    from ..adapters.live.interrupts import Interrupted
     from ..drawing import save_figure
     from ..strategies.figures import plot_round
 
@@ -58,12 +54,8 @@ def demo(
     written = [recorded, picture, *([folder / "round.png"] if framework == "torch" else [])]
     for path in written:
         require_writable(path)
-    live = importlib.import_module(f"..adapters.{place}", __package__)
-    try:
-        profile = live.profile_live(model or usual, steps=steps or count, output=recorded)
-    except Interrupted as interrupt:
-        click.echo(f"queuemodel: {interrupt}", err=True)
-        ctx.exit(interrupt.status)
+    profile = profile_live(place, model or usual, steps=steps or count, output=recorded)
+    assert profile is not None  # all ranks are here
     curve = predict(profile, workers=range(1, 33), progress=watched())
     save_figure(curve.plot(), picture)
     if framework == "torch":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from statistics import mean
+from typing import Any
 
 import click
 
@@ -49,9 +50,7 @@ LIVE = {
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="profile.json", show_default=True)
 @format_option
-@click.pass_context
 def profile(
-    ctx: click.Context,
     model: str,
     framework: str,
     strategy: str | None,
@@ -78,8 +77,6 @@ def profile(
       queuemodel profile --framework torch train:make --ranks 3 \\
         --master 10.0.0.5:29500 --rank 0
     """
-    from ..adapters.live.interrupts import Interrupted
-
     chosen = (framework, strategy or (RANKS if framework == "torch" else SERVERS))
     if chosen not in LIVE:
         raise DataError(f"--strategy: {strategy} is not for --framework {framework}; leave it out")
@@ -89,18 +86,25 @@ def profile(
     if wrong := sorted(others & set(given)):
         kind = f"--framework {framework}" + (f" --strategy {strategy}" if strategy else "")
         raise DataError(f"--{wrong[0].replace('_', '-')}: not for {kind}; leave it out")
-    live = importlib.import_module(f"..adapters.{place}", __package__)
-    try:
-        recorded = live.profile_live(model, output=output, **given)
-    except Interrupted as interrupt:
-        click.echo(f"queuemodel: {interrupt}", err=True)
-        ctx.exit(interrupt.status)
+    recorded = profile_live(place, model, output=output, **given)
     if recorded is None:
         click.echo("rank 0 has what this rank recorded, and writes the profile")
         return
     show_profile(recorded, output_format)
     for remark in [*_remarks(recorded, noise=given.get("noise_steps") != 0), f"wrote {output}"]:
         click.echo(remark, err=output_format != "table")
+
+
+def profile_live(place: str, model: str, **settings: Any) -> Profile | None:
+    """The run of that name at a place in `adapters`; a signal ends the command with the status that tells it."""
+    from ..adapters.live.interrupts import Interrupted
+
+    live = importlib.import_module(f"..adapters.{place}", __package__)
+    try:
+        return live.profile_live(model, **settings)
+    except Interrupted as interrupt:
+        click.echo(f"queuemodel: {interrupt}", err=True)
+        raise click.exceptions.Exit(interrupt.status) from None
 
 
 def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:

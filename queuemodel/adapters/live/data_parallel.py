@@ -22,12 +22,11 @@ from ...training.profile import Profile
 from .functions import function_name
 from .hosts import recorded_network
 from .ranks import RanksRun
-from .run import ground
+from .run import LONGEST_RUN, ground
 
 #: Steps for the gradient noise scale.
 NOISE_STEPS = 10
 
-LONGEST_RUN = 7 * 24 * 3600.0
 READING = 0.1  # of the time limit
 
 

@@ -16,6 +16,9 @@ from .processes import Child
 from .progress import Progress
 from .scratch import empty_folder, scratch_folder
 
+#: Seconds.
+LONGEST_RUN = 7 * 24 * 3600.0
+
 
 class Ground(NamedTuple):
     """What a run stands on: folders for what ends with it and for traces, what children say, and how far it is."""

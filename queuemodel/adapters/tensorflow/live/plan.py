@@ -10,10 +10,9 @@ from typing import Any
 from ....checks import require_choice, require_count, require_number
 from ....errors import DataError
 from ...live.functions import function_name
+from ...live.run import LONGEST_RUN
 from ..addresses import servers_elsewhere
 from ..children.models import BUILT_IN
-
-LONGEST_RUN = 7 * 24 * 3600.0
 
 #: The child that trains, and the style's name in the profile.
 STYLES = {"graph": ("worker", "graph"), "strategy": ("strategy", "parameter-server-strategy")}
