@@ -95,17 +95,7 @@ def compare(
     rates = [require_number(rate, "compare: learning_rates", positive=True) for rate in learning_rates]
     if not rates:
         raise ModelError("compare: at least one of learning_rates is needed, got none")
-    if problem is not None and convergence is not None:
-        raise ModelError("compare: give a problem or a convergence law, not both")
-    if convergence is not None and not isinstance(convergence, Convergence):
-        raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
-    if target is not None and problem is None:
-        raise ModelError("compare: target is a loss of a problem; give one")
-    if price_per_node_hour is not None and problem is None and convergence is None:
-        raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
-    if "accumulation" in changes or (problem is not None and "batch_size" in changes):
-        told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
-        raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")
+    _require_one_question(problem, convergence, target, price_per_node_hour, changes)
     if not isinstance(profile, Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     if isinstance(problem, str):
@@ -120,13 +110,7 @@ def compare(
         law = absolute(convergence, timing) if convergence else relative(noise, timing) if noise else None
         rows = [by_law(one, timing, law) for one in bar()]
     else:
-        first = float(problem.loss(problem.start(np.random.default_rng(0))))
-        goal = first - NEAR * (first - problem.minimum) if target is None else target
-        target = require_number(goal, "compare: target")
-        if not problem.minimum < target:
-            raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {target!r}")
-        if not target < first:
-            raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {target!r}")
+        target = _loss_to_reach(problem, target)
         own = range(seed, seed + seeds)
         rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar()]
     at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
@@ -143,6 +127,34 @@ def compare(
         + (f"; {', '.join(late)} did not reach it in {steps} steps of each worker" if late else ""),
         relative=noise is not None,
     )
+
+
+def _require_one_question(
+    problem: object, convergence: object, target: float | None, price: float | None, changes: dict[str, Any]
+) -> None:
+    """Refuse arguments that do not go together."""
+    if problem is not None and convergence is not None:
+        raise ModelError("compare: give a problem or a convergence law, not both")
+    if convergence is not None and not isinstance(convergence, Convergence):
+        raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
+    if target is not None and problem is None:
+        raise ModelError("compare: target is a loss of a problem; give one")
+    if price is not None and problem is None and convergence is None:
+        raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
+    if "accumulation" in changes or (problem is not None and "batch_size" in changes):
+        told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
+        raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")
+
+
+def _loss_to_reach(problem: Problem, target: float | None) -> float:
+    """The one asked for, or one near the least (raises ModelError when it is not between that and the first)."""
+    first = float(problem.loss(problem.start(np.random.default_rng(0))))
+    goal = require_number(first - NEAR * (first - problem.minimum) if target is None else target, "compare: target")
+    if not problem.minimum < goal:
+        raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
+    if not goal < first:
+        raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {goal!r}")
+    return goal
 
 
 def _ends(rates: Sequence[float]) -> set[float]:
