@@ -43,30 +43,12 @@ def profile_live(
     ----------
     model : str or function
         As for parameter servers (`tensorflow.live.profile_live`); each rank trains on all of the data set.
-    ranks : int
-        Most to train together: two, three and so on up to these are recorded, each number by itself.
-    steps : int
-        To trace, on one rank, on two and so on.
-    warmup : int
-        Steps before each recording; two at least.
-    untraced_steps : int, optional
-        Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
-        `steps` unless given; 0 for none.
+    ranks, steps, warmup, untraced_steps, time_limit, output, traces, progress, on_step
+        As of `pytorch.live.profile_live`.
     noise_steps : int
-        Steps of all ranks after these, without updates, in which each rank's gradient, of batches of its own, and
-        their mean are measured: the profile's gradient noise scale. 0 for none.
-    time_limit : float
-        Seconds for everything.
+        Likewise, but without updates, and on batches of each rank's own.
     batch_size : int, optional
         Examples per step and rank; the data set's own unless given.
-    output : path, optional
-        Where to save the profile.
-    traces : path, optional
-        A folder, new or empty, that keeps the recorded traces.
-    progress : bool, optional
-        A progress bar on standard error; where that is a terminal unless given.
-    on_step : function, optional
-        Called with what is going on, the steps done and all steps; what it raises ends the run.
 
     Raises
     ------

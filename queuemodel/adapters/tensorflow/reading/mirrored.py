@@ -49,22 +49,11 @@ def read_mirrored(
     ----------
     folders : sequence of paths
         One for each run of the job.
-    batch_size : int
-        Examples per step and rank.
-    name : str
-    bandwidth : float, optional
-        Nominal bytes per second of each host's link.
-    dataset_size : int, optional
-        Examples per epoch.
-    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
-        TCP's in the hosts, when known.
-    buffer : float, optional
-        Seconds that a packet waits at a full link, when known.
+    batch_size, name, bandwidth, dataset_size, congestion_control, buffer, progress
+        As of `pytorch.read_traces`.
     parameter_bytes : int, optional
         All parameters together; needed where packs of gradients are too small for their sizes to be recorded in any run
         of as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
-    progress : bool
-        Show progress bars on standard error.
 
     Raises
     ------
