@@ -36,6 +36,7 @@ def test_every_workload_file_can_be_read(file):
         ({"awaited": 0.5}, "awaited needs mode"),
         ({"mode": "bounded-staleness", "staleness_bound": -1}, "staleness_bound"),
         ({"staleness_bound": 1}, "staleness_bound needs mode"),
+        ({"queue": "red"}, "queue must be"),
     ],
 )
 def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, change, word):

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
 from validation.testbed import network
+from validation.testbed.workload import FQ_CODEL, Workload
 
 pytestmark = pytest.mark.live
 WORKLOADS = Path(network.__file__).parent / "workloads"
@@ -88,3 +90,27 @@ def test_two_ranks_learn_what_the_loop_says(tmp_path):
             assert row["losses"] == pytest.approx(loop.losses[0], rel=1e-3)
         assert row["losses"][-1] < row["losses"][0]
         assert min(row["step_s"]) > 0
+
+
+def test_hosts_talk_over_links_of_our_own():
+    if problem := network.why_not():
+        pytest.skip(problem)
+    workload = Workload(name="two hosts", layers=(), bandwidth_mbit=40, congestion_control="cubic", queue=FQ_CODEL)
+    listen = (
+        "import socket; s = socket.create_server(('', 2222)); print(flush=True); s.accept()[0].sendall(bytes(10**6))"
+    )
+    fetch = (
+        "import socket, time; s = socket.create_connection(('10.77.0.10', 2222)); begin, size = time.time(), 0\n"
+        "while part := s.recv(1 << 16): size += len(part)\n"
+        "print(size, time.time() - begin)"
+    )
+    with network.cluster_network(workload, ["ps0", "worker0"]) as queues:
+        command = ["ip", "netns", "exec", network.PREFIX + "ps0", sys.executable, "-c", listen]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            server.stdout.readline()
+            size, took = map(float, network.inside(network.PREFIX + "worker0", sys.executable, "-c", fetch).split())
+        sent = queues("ps0")["transmit"]["bytes"]
+    assert size == 1e6
+    assert 1.04e6 < sent < 1.1e6  # with headers; what was lost was sent again
+    assert (sent - network.BURST) / 5e6 < took + 0.05
+    assert network.namespaces() == []

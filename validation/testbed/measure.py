@@ -78,9 +78,9 @@ def measure(
         raise TestbedError(f"workers must be 1 to 16, got {list(workers)}")
     begin_series(workload_file, out, workload, "steps_n*", "trace*")
     rows, links = [], {}
-    with _cluster(workload, Path(workload_file), max(workers), out, priority, seed, progress) as hosts:
+    with _cluster(workload, Path(workload_file), max(workers), out, priority, seed, progress) as (hosts, queues):
         for n in workers:
-            row, links[n] = _run(workload, hosts, n, run_seconds(n, one_worker_s), out, trace_steps, progress)
+            row, links[n] = _run(workload, hosts, queues, n, run_seconds(n, one_worker_s), out, trace_steps, progress)
             rows.append(row)
             write(out / "measured.json", rows)
             write(out / "links.json", links)
@@ -96,14 +96,14 @@ def _cluster(
     priority: int,
     seed: int,
     progress: Callable[[str, float, float], None],
-) -> Iterator[dict[str, Host]]:
+) -> Iterator[tuple[dict[str, Host], network.Queues]]:
     names = {"ps": workload.parameter_servers, "worker": workers}
     hosts = [f"{kind}{i}" for kind, count in names.items() for i in range(count)]
     cluster = {kind: [f"{network.address(f'{kind}{i}')}:2222" for i in range(names[kind])] for kind in names}
     arguments = {"workload_file": str(workload_file.resolve()), "cluster": cluster, "seed": seed}
     logs = out / "logs"
     logs.mkdir(exist_ok=True)
-    with network.cluster_network(workload, hosts):
+    with network.cluster_network(workload, hosts) as queues:
         processes: dict[str, Host] = {}
         try:
             for done, name in enumerate(hosts):  # one after the other: each start is several processor seconds
@@ -111,7 +111,7 @@ def _cluster(
                 own = {"job": name.rstrip("0123456789"), "task": int(name.lstrip("pworkes")), **arguments}
                 processes[name] = Host(name, f"{__package__}.host", own, logs / f"{name}.log", priority)
                 expect(processes, {name}, START_LIMIT)
-            yield processes
+            yield processes, queues
         finally:
             for host in processes.values():
                 host.process.kill()
@@ -124,6 +124,7 @@ def _cluster(
 def _run(
     workload: Workload,
     hosts: dict[str, Host],
+    queues: network.Queues,
     n: int,
     seconds: float,
     out: Path,
@@ -139,7 +140,7 @@ def _run(
     slowest = min(workload.link_mbit(host) for host in (*servers, *workers)) * 125_000
     cycle = workload.compute_s * max(1, workload.slow_worker) + 2 * workload.model_bytes / slowest
     steps_files = {w: out / f"steps_n{n}_w{w[6:]}.txt" for w in workers}
-    probe = Probe(pids)
+    probe = Probe(pids, queues)
     probe.start()
     start = time.time()
     for w in workers:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from .workload import TestbedError, Workload
+from .workload import POLICER, TestbedError, Workload
 
 PREFIX = "qmtb-"
 SWITCH = PREFIX + "switch"
 LOCK = Path("/run/lock/queuemodel-testbed")
-BURST = "16kb"
+BURST = 16 * 1024  # bytes
+
+#: What a host's two queues have counted so far: bytes, packets, drops, backlog; "transmit" and "receive".
+Queues = Callable[[str], dict[str, dict[str, Any]]]
 
 
 def ip(*arguments: str, check: bool = True) -> str:
@@ -101,8 +106,9 @@ def why_not() -> str:
         with only_one():
             remove_leftovers()
             try:
-                _switch()
-                _host("ps0", 10)
+                _host("ps0")
+                with _cables(Workload(name="check", layers=(), bandwidth_mbit=10), ["ps0"]):
+                    pass
             finally:
                 remove_leftovers()
     except TestbedError as error:
@@ -111,9 +117,9 @@ def why_not() -> str:
 
 
 @contextlib.contextmanager
-def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[None]:
+def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
     """
-    Lay the network of these hosts, and take it down whatever happens.
+    Lay the network of these hosts, and take it down whatever happens; what its queues count.
 
     Everything lives in namespaces of its own, the switch too: nothing appears in the machine's own
     network, and there is no way out of it.
@@ -121,32 +127,58 @@ def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[None]:
     with only_one():
         remove_leftovers()
         try:
-            _switch()
             for host in hosts:
-                _host(host, workload.link_mbit(host), workload.congestion_control, workload.buffer_ms)
-            yield
+                _host(host, workload.congestion_control)
+            with _tunnels(workload, hosts) if workload.queue else _cables(workload, hosts) as queues:
+                yield queues
         finally:
             remove_leftovers()
 
 
-def _switch() -> None:
+@contextlib.contextmanager
+def _cables(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
+    """A switch, and a cable from each host to it, with a token bucket at both ends."""
     ip("netns", "add", SWITCH)
     ip("-n", SWITCH, "link", "add", "bridge", "type", "bridge", "stp_state", "0")
     ip("-n", SWITCH, "link", "set", "bridge", "up")
+    for host in hosts:
+        name = PREFIX + host
+        ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", host, "netns", SWITCH)
+        ip("-n", SWITCH, "link", "set", host, "master", "bridge", "up")
+        _up(host)
+        shape = ["rate", f"{workload.link_mbit(host)}mbit", "burst", f"{BURST}b", "latency", f"{workload.buffer_ms}ms"]
+        for namespace, device in ((name, "eth0"), (SWITCH, host)):
+            inside(namespace, "tc", "qdisc", "add", "dev", device, "root", "tbf", *shape)
+    yield _bucket_counters
 
 
-def _host(host: str, mbit: float, congestion_control: str | None = None, buffer_ms: float = 12.0) -> None:
-    """One host: its namespace, its cable to the switch, and a token bucket at both ends of the cable."""
+@contextlib.contextmanager
+def _tunnels(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
+    """A tun device for each host, with links of our own between them."""
+    from .links import linked, tun
+
+    devices = []
+    try:
+        for host in hosts:
+            devices.append(tun(Path("/run/netns") / (PREFIX + host)))
+            ip("-n", PREFIX + host, "link", "set", "eth0", "txqueuelen", "10000")
+            _up(host)
+        octets = [int(address(host).rsplit(".", 1)[1]) for host in hosts]
+        rates = [workload.link_mbit(host) * 125_000 for host in hosts]
+        lasts = workload.buffer_ms / 1e3
+        bursts = [lasts * rate if workload.queue == POLICER else BURST for rate in rates]
+        with linked(devices, octets, rates, queue=workload.queue, bursts=bursts) as queues:
+            yield lambda host: queues(hosts.index(host))
+    finally:
+        for device in devices:
+            os.close(device)
+
+
+def _host(host: str, congestion_control: str | None = None) -> None:
+    """One host's namespace."""
     name = PREFIX + host
     ip("netns", "add", name)
-    ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", host, "netns", SWITCH)
-    ip("-n", SWITCH, "link", "set", host, "master", "bridge", "up")
-    ip("-n", name, "address", "add", f"{address(host)}/24", "dev", "eth0")
     ip("-n", name, "link", "set", "lo", "up")
-    ip("-n", name, "link", "set", "eth0", "up")
-    for namespace, device in ((name, "eth0"), (SWITCH, host)):
-        shape = ["rate", f"{mbit}mbit", "burst", BURST, "latency", f"{buffer_ms}ms"]
-        inside(namespace, "tc", "qdisc", "add", "dev", device, "root", "tbf", *shape)
     if congestion_control:
         try:
             inside(name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion_control}")
@@ -156,3 +188,18 @@ def _host(host: str, mbit: float, congestion_control: str | None = None, buffer_
                 f"congestion_control must be one that this machine allows in namespaces ({allowed}), "
                 f"got {congestion_control!r}"
             ) from None
+
+
+def _up(host: str) -> None:
+    name = PREFIX + host
+    ip("-n", name, "address", "add", f"{address(host)}/24", "dev", "eth0")
+    ip("-n", name, "link", "set", "eth0", "up")
+
+
+def _bucket_counters(host: str) -> dict[str, dict[str, Any]]:
+    """What the token buckets at both ends of a host's cable have counted."""
+    both = {}
+    for way, namespace, device in (("transmit", PREFIX + host, "eth0"), ("receive", SWITCH, host)):
+        bucket = json.loads(inside(namespace, "tc", "-s", "-j", "qdisc", "show", "dev", device))[0]
+        both[way] = {name: bucket[name] for name in ("bytes", "packets", "drops", "backlog")}
+    return both

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .network import PREFIX, SWITCH, inside
+from .network import PREFIX, Queues, inside
 from .workload import TestbedError, Workload
 
 BIN, SLOW = 0.02, 0.5  # seconds between two looks at the byte counters, and at queues and connections
@@ -43,9 +42,9 @@ class Probe(threading.Thread):
     queueing disciplines and TCP connections every 0.5 s with ``tc -s`` and ``ss -ti``.
     """
 
-    def __init__(self, hosts: dict[str, int]) -> None:
+    def __init__(self, hosts: dict[str, int], queues: Queues) -> None:
         super().__init__(daemon=True)
-        self.hosts = hosts  # and their processes
+        self.hosts, self.queues = hosts, queues  # and their processes
         self.servers = [host for host in hosts if host.startswith("ps")]
         self.bytes: list[tuple[float, dict[str, tuple[int, int]]]] = []
         self.slow: list[tuple[float, dict[str, Any]]] = []
@@ -58,9 +57,13 @@ class Probe(threading.Thread):
                 self.bytes.append((time.time(), {h: _bytes(pid) for h, pid in self.hosts.items()}))
                 if time.time() >= next_slow:
                     next_slow = time.time() + SLOW
-                    self.slow.append((time.time(), {h: _queues(h) for h in self.servers}))
+                    self.slow.append((time.time(), {h: self._look(h) for h in self.servers}))
             except (OSError, TestbedError):  # a look missed, or the cluster is being taken down
                 continue
+
+    def _look(self, host: str) -> dict[str, Any]:
+        """What a server's queues count, and its TCP connections."""
+        return self.queues(host) | {"tcp": connections(inside(PREFIX + host, "ss", "-tinH"))}
 
     def stop(self) -> None:
         self._stop_now.set()
@@ -121,15 +124,6 @@ def _bytes(pid: int) -> tuple[int, int]:
             numbers = line.split(":")[1].split()
             return int(numbers[0]), int(numbers[8])
     raise ValueError(pid)
-
-
-def _queues(host: str) -> dict[str, Any]:
-    """The token buckets at both ends of a server's cable, and the server's TCP connections."""
-    both = {}
-    for way, namespace, device in (("transmit", PREFIX + host, "eth0"), ("receive", SWITCH, host)):
-        bucket = json.loads(inside(namespace, "tc", "-s", "-j", "qdisc", "show", "dev", device))[0]
-        both[way] = {k: bucket[k] for k in ("bytes", "packets", "drops", "backlog")}
-    return both | {"tcp": connections(inside(PREFIX + host, "ss", "-tinH"))}
 
 
 def connections(text: str) -> dict[str, dict[str, float | str]]:

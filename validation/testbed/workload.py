@@ -14,6 +14,9 @@ RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWo
 #: Modes in which an update takes so many results, and that in which workers keep together.
 OF_RESULTS, BOUNDED = ("k-async", "k-batch-async", "k-sync", "backup-workers"), "bounded-staleness"
 
+#: Disciplines of queues that links of our own have (see `links`).
+FQ_CODEL, POLICER = QUEUES = ("fq_codel", "policer")
+
 DROPPING = ("k-sync", "backup-workers")  # whose rounds drop what comes late
 MODES = ("async", "sync", *OF_RESULTS, BOUNDED, *RANKS)
 
@@ -78,7 +81,9 @@ class Workload:
     bucket_mb : float
         What is reduced together: DDP's ``bucket_cap_mb`` (MiB), the mirrored strategy's ``bytes_per_pack`` (0: all).
     buffer_ms : float
-        How long a packet waits at most before a link (milliseconds).
+        How long a packet waits at most before a link (milliseconds); of a "policer": how long its bucket lasts.
+    queue : {"", "fq_codel", "policer"}
+        Discipline at both ends of every link; "": a token bucket with a queue that drops what comes last.
     learn : dict
         What the ranks of a "ddp" job of two layers learn for real besides, by every strategy: ``examples``,
         ``batch_size``, ``learning_rate``, ``steps`` (see `rounds.lesson`); empty: nothing.
@@ -101,6 +106,7 @@ class Workload:
     congestion_control: str | None = None
     bucket_mb: float = 0.0
     buffer_ms: float = 12.0
+    queue: str = ""
     learn: dict[str, float] = field(default_factory=dict)
     note: str = ""
 
@@ -211,6 +217,7 @@ def _problems(w: Workload) -> list[str]:
         (w.mode != "ddp" or w.bucket_mb > 0, f"mode 'ddp' needs bucket_mb > 0, got {w.bucket_mb}"),
         (0 <= w.bucket_mb <= 1000, f"bucket_mb must be in [0, 1000], got {w.bucket_mb}"),
         (w.order in ("", "layer"), f"order must be '' or 'layer', got {w.order!r}"),
+        (w.queue in ("", *QUEUES), f"queue must be '', {', '.join(map(repr, QUEUES))}, got {w.queue!r}"),
         (1 <= w.buffer_ms <= 200, f"buffer_ms must be in [1, 200], got {w.buffer_ms}"),
         (
             not w.learn or (w.mode == "ddp" and set(w.learn) == LEARNT and min(w.learn.values()) > 0),

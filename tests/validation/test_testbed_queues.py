@@ -1,0 +1,120 @@
+"""The testbed's own queues: what fq_codel and a policer let pass, on a clock of the test's."""
+
+import struct
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
+
+from validation.testbed.queues import INTERVAL, arrive, empty_links, leave, no_packets
+
+RATE, BURST, SIZE = 1.514e6, 15_140.0, 1514  # bytes: a packet takes a millisecond, ten pass at once
+
+
+class Link:
+    """One link; packets are sent to it in the name of flows, and it is asked for what leaves."""
+
+    def __init__(self, *, policed=False, slots=4096):
+        links, flows = empty_links(np.array([RATE]), np.array([BURST]))
+        self.counters, self.flows, self.packets, self.policed = links[0], flows[0], no_packets(slots), policed
+        self.port = {}
+
+    def send(self, now, flow):
+        free = self.packets.free
+        free[-1] -= 1
+        slot = int(free[free[-1]])
+        self.packets.length[slot] = SIZE
+        self.packets.data[slot, 12:24] = np.frombuffer(struct.pack(">4B4BHH", *[10] * 8, flow, 2222), np.uint8)
+        arrive(slot, now, self.counters, self.flows, self.packets, self.policed)
+
+    def take(self, now):
+        """The flows of all packets that leave until now, each at its time."""
+        found = []
+        while True:
+            slot, wait = leave(now, self.counters, self.flows, self.packets)
+            if slot < 0:
+                return found, wait
+            found.append(int.from_bytes(self.packets.data[slot, 20:22].tobytes(), "big"))
+            free = self.packets.free
+            free[free[-1]] = slot
+            free[-1] += 1
+
+    def empty(self, now):
+        """What leaves, and when, while nothing more comes."""
+        left = []
+        while True:
+            flows, wait = self.take(now)
+            left += [(now, flow) for flow in flows]
+            if not np.isfinite(wait):
+                return left
+            now += wait + 1e-9
+
+
+def test_a_link_carries_its_rate_after_its_bucket():
+    link = Link()
+    for _ in range(60):
+        link.send(1.0, flow=7)
+    times = [now - 1 for now, _ in link.empty(1.0)]
+    assert times == pytest.approx([max(0, 1e-3 * (i - 9)) for i in range(60)], abs=1e-5)
+
+
+def test_flows_have_equal_shares_however_much_they_send():
+    link = Link()
+    for flow, packets in ((1, 90), (2, 40), (3, 40)):
+        for _ in range(packets):
+            link.send(0.0, flow)
+    first = Counter(flow for _, flow in link.empty(0.0)[:90])
+    assert first[1] == first[2] == first[3] == 30
+
+
+def test_a_flow_that_begins_goes_before_all_that_wait():
+    link = Link()
+    for flow in (1, 2):
+        for _ in range(40):
+            link.send(0.0, flow)
+    link.take(0.01)
+    link.send(0.01, flow=3)
+    following = [flow for _, flow in link.empty(0.01)]
+    assert following.index(3) <= 1  # one packet has left its queue already, and waits for tokens
+
+
+def test_codel_drops_after_an_interval_and_then_ever_faster():
+    """Nichols et al. (2018): the n-th drop comes an interval over the root of n after the one before."""
+    link, drops, n = Link(), [], 0
+    for _ in range(60):
+        link.send(0.0, flow=1)
+    for step in range(1000):  # who sends one for each that leaves keeps all waiting for 50 ms
+        now = 0.001 * step
+        for _ in link.take(now)[0]:
+            link.send(now, flow=1)
+        while link.counters["drops"] > n:
+            n += 1
+            drops.append(now)
+            link.send(now, flow=1)
+    gaps = np.diff(drops)
+    assert drops[0] == pytest.approx(INTERVAL, abs=0.012)  # an interval after packets first waited for too long
+    assert gaps == pytest.approx(INTERVAL / np.sqrt(np.arange(1, len(gaps) + 1)), abs=0.0021)
+    assert len(gaps) > 15
+
+
+def test_a_short_queue_loses_nothing():
+    link = Link()
+    for step in range(1000):
+        link.send(0.001 * step, flow=step % 3)
+        link.take(0.001 * step)
+    assert link.counters["drops"] == 0
+
+
+def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():
+    link, passed = Link(policed=True), 0
+    for step in range(2000):  # twice the rate
+        link.send(0.0005 * step, flow=1)
+        flows, wait = link.take(0.0005 * step)
+        passed += len(flows)
+        assert wait == np.inf
+    assert passed == pytest.approx(10 + 1000, abs=1)
+    assert link.counters["drops"] == 2000 - passed
