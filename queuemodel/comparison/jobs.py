@@ -104,4 +104,4 @@ def _seconds(one: Compared, levels: np.ndarray) -> np.ndarray:
     times, losses = _way(one.descent, end)
     at = np.interp(-levels, -losses, times)
     took = np.maximum(np.diff(at, prepend=0.0, append=end), 1e-3 * end / (len(levels) + 1))
-    return np.asarray(took * end / took.sum())
+    return took * end / took.sum()

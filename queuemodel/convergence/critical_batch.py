@@ -48,15 +48,15 @@ class CriticalBatch:
 
     def _shape(self, batch_size: np.ndarray) -> np.ndarray:
         """Log examples (ratios, n) by the law, but for the level."""
-        return np.asarray(np.log1p(batch_size / self.batch_size.min() * np.exp(-LOG_RATIOS)[:, None]))
+        return np.log1p(batch_size / self.batch_size.min() * np.exp(-LOG_RATIOS)[:, None])
 
     def _alike(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Correlation of deviations at two batch sizes."""
-        return np.asarray(np.exp(-np.abs(np.subtract.outer(np.log(a), np.log(b))) / MEMORY))
+        return np.exp(-np.abs(np.subtract.outer(np.log(a), np.log(b))) / MEMORY)
 
     def _precision(self, deviation: float) -> np.ndarray:
         covariance = deviation**2 * self._alike(self.batch_size, self.batch_size) + np.diag(self.error**2)
-        return np.asarray(np.linalg.inv(covariance))
+        return np.linalg.inv(covariance)
 
     def log_evidence(self) -> np.ndarray:
         """Log likelihood of the measurements, shape (ratios, deviations); the level of flat prior is integrated out."""
@@ -74,13 +74,13 @@ class CriticalBatch:
         log_weight = self.log_evidence() + self.prior.log_density(LOG_RATIOS)[:, None]
         log_weight = log_weight + np.log(list(self.prior.deviations.values()))
         weight = np.exp(log_weight - log_weight.max())
-        return np.asarray(weight / weight.sum())
+        return weight / weight.sum()
 
     def critical(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles of the critical batch."""
         chance = self.weights().sum(axis=1)
         middle = np.cumsum(chance) - chance / 2
-        return np.asarray(self.batch_size.min() * np.exp(np.interp(levels, middle, LOG_RATIOS)))
+        return self.batch_size.min() * np.exp(np.interp(levels, middle, LOG_RATIOS))
 
     def quantiles(self, batch_size: np.ndarray, levels: np.ndarray, *, error: float = 0.0) -> np.ndarray:
         """Quantiles (levels, m) of the examples at ``batch_size`` (m,), measured with a standard ``error``."""

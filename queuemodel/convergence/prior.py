@@ -60,7 +60,7 @@ class ConvergencePrior:
         """Of the logarithm of the critical batch in smallest batches, up to a constant."""
         x = (log_ratio - self.centre) / self.spread
         wide = np.exp(-0.5 * (x / STRAY_SPREAD) ** 2) / STRAY_SPREAD
-        return np.asarray(np.log((1.0 - STRAY) * np.exp(-0.5 * x**2) + STRAY * wide))
+        return np.log((1.0 - STRAY) * np.exp(-0.5 * x**2) + STRAY * wide)
 
 
 @cache

@@ -121,7 +121,7 @@ class Perceptron(Problem):
         return first.reshape(*shape, h, p), bias[..., None, :], second.reshape(*shape, c, h), last[..., None, :]
 
     def _active(self, features: np.ndarray, first: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        return np.asarray(np.tanh(features @ np.swapaxes(first, -1, -2) + bias))
+        return np.tanh(features @ np.swapaxes(first, -1, -2) + bias)
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         first, bias, second, last = self._layers(x)

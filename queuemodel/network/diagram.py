@@ -15,8 +15,7 @@ BOX_WIDTH, BOX_HEIGHT = 132, 46
 def moves(routing: Any, visits: np.ndarray) -> np.ndarray:
     """What is drawn as arrows, shape (K, K): the routing, or the order of the stations visited where there is none."""
     if isinstance(routing, Mapping):
-        P: np.ndarray = np.max([np.array(m) for m in routing.values()], axis=0)
-        return P
+        return np.max([np.array(m) for m in routing.values()], axis=0)
     if routing is not None:
         return np.array(routing)
     P = np.zeros((len(visits), len(visits)))
@@ -67,8 +66,7 @@ def _edge(box: np.ndarray, towards: np.ndarray) -> np.ndarray:
     """Where the line from a box's centre leaves the box."""
     way = towards - box
     scale = max(abs(way[0]) / (BOX_WIDTH / 2 + 3), abs(way[1]) / (BOX_HEIGHT / 2 + 3), 1e-9)
-    edge: np.ndarray = box + way / scale
-    return edge
+    return box + way / scale
 
 
 def _box(name: str, kind: str, is_delay: bool, centre: np.ndarray) -> str:

@@ -40,8 +40,7 @@ class Lowered:
     @property
     def think(self) -> np.ndarray:
         """Seconds per cycle of chains where nobody queues: outside all stations and at delays, shape (C,)."""
-        total: np.ndarray = self.Z + self.D[self.delay].sum(axis=0)
-        return total
+        return self.Z + self.D[self.delay].sum(axis=0)
 
     def speeds(self, population: int) -> list[np.ndarray | None]:
         """`speeds_of` each station."""
@@ -61,8 +60,7 @@ class Lowered:
         for station in self.network.stations:
             mu = _speeds(station, population)
             best.append((mu / np.arange(1, len(mu) + 1)).max())
-        least: np.ndarray = self.D / np.array(best)[:, None]
-        return least
+        return self.D / np.array(best)[:, None]
 
     def most(self, population: int) -> np.ndarray:
         """Seconds per cycle at each queue, (K, C), if it worked at its slowest and on one branch after the other."""
@@ -70,8 +68,7 @@ class Lowered:
         for station in self.network.stations:
             tasks = sum(station.branches) / max(station.branches) if any(station.branches) else 1.0
             longer.append(tasks / _speeds(station, population).min())
-        most: np.ndarray = self.D * np.array(longer)[:, None] * ~self.delay[:, None]
-        return most
+        return self.D * np.array(longer)[:, None] * ~self.delay[:, None]
 
     @property
     def present(self) -> list[bool]:

@@ -105,8 +105,7 @@ class Solution(Result):
 
         For a load-dependent station the probability that somebody is there.
         """
-        U: np.ndarray = self.class_utilization.sum(axis=1)
-        return U
+        return self.class_utilization.sum(axis=1)
 
     @property
     def class_throughput(self) -> np.ndarray:

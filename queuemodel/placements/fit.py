@@ -88,7 +88,7 @@ def _posterior(
     logs = np.log([p.step_time for p in many])
 
     def off(parameters: np.ndarray) -> np.ndarray:
-        return np.asarray(logs - np.log(step_time(parameters, compute, nodes, gpus, fullest)))
+        return logs - np.log(step_time(parameters, compute, nodes, gpus, fullest))
 
     def residuals(parameters: np.ndarray, error: float) -> np.ndarray:
         x = off(parameters) / error

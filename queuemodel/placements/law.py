@@ -52,11 +52,11 @@ def step_time(
     between = np.exp(across) * (several / 2) ** growth * _ring(gpus) / _ring(several) * gpus_per_node**sharing
     reduced = np.where(nodes > 1, between, np.exp(inside) * _ring(gpus))
     hidden = (1.0 - share) * computed
-    return np.asarray(share * computed + (hidden**SHARPNESS + reduced**SHARPNESS) ** (1 / SHARPNESS))
+    return share * computed + (hidden**SHARPNESS + reduced**SHARPNESS) ** (1 / SHARPNESS)
 
 
 def _ring(n: np.ndarray) -> np.ndarray:
-    return np.asarray(2.0 * (n - 1) / n)
+    return 2.0 * (n - 1) / n
 
 
 def _largest(n: np.ndarray) -> np.ndarray:

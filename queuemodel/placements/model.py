@@ -226,4 +226,4 @@ class PlacementModel(Result):
 
 def _spread(draws: np.ndarray) -> np.ndarray:
     """Half the width of the central 68 %, which bears skewed tails."""
-    return np.asarray(np.diff(np.quantile(draws, [0.15866, 0.84134], axis=0), axis=0)[0] / 2)
+    return np.diff(np.quantile(draws, [0.15866, 0.84134], axis=0), axis=0)[0] / 2

@@ -132,8 +132,7 @@ class Constants:
     def log(self) -> np.ndarray:
         """log G(n) for n = 0..N."""
         m, e = self.total
-        value: np.ndarray = np.log(m) + e * (512.0 * np.log(2.0))
-        return value
+        return np.log(m) + e * (512.0 * np.log(2.0))
 
     def marginal(self, k: int) -> np.ndarray:
         """p(j|N) for j = 0..N customers at station k."""

@@ -60,5 +60,4 @@ def _less_waiting(R: np.ndarray, least: np.ndarray, wanted: np.ndarray) -> np.nd
     """Residence times (n, K) that sum to ``wanted`` (n,), with waiting beyond ``least`` (K,) scaled."""
     waiting = np.maximum(R - least, 0.0)
     scale = (wanted - least.sum()) / np.maximum(waiting.sum(axis=1), 1e-300)
-    scaled: np.ndarray = least + waiting * scale[:, None]
-    return scaled
+    return least + waiting * scale[:, None]

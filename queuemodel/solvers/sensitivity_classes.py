@@ -47,16 +47,12 @@ class ClassSensitivity(Result):
     def dQ_dD(self) -> np.ndarray:
         """Of the queue lengths, shape (K, C, K, C): Q = X R."""
         R, X = self.residence_time, self.throughput
-        product: np.ndarray = self.dX_dD[None] * R[:, :, None, None] + X[None, :, None, None] * self.dR_dD
-        return product
+        return self.dX_dD[None] * R[:, :, None, None] + X[None, :, None, None] * self.dR_dD
 
     @property
     def dQ_dZ(self) -> np.ndarray:
         """Of the queue lengths by the think times, shape (K, C, C)."""
-        product: np.ndarray = (
-            self.dX_dZ[None] * self.residence_time[:, :, None] + self.throughput[None, :, None] * self.dR_dZ
-        )
-        return product
+        return self.dX_dZ[None] * self.residence_time[:, :, None] + self.throughput[None, :, None] * self.dR_dZ
 
     @property
     def dU_dD(self) -> np.ndarray:
@@ -64,8 +60,7 @@ class ClassSensitivity(Result):
         D = self.network.service_demand
         K, C = D.shape
         own = np.eye(K * C).reshape(K, C, K, C) * self.throughput[None, :, None, None]
-        product: np.ndarray = self.dX_dD[None] * D[:, :, None, None] + own
-        return product
+        return self.dX_dD[None] * D[:, :, None, None] + own
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station and class whose demand changes, with every class's dX."""

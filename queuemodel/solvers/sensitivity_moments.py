@@ -58,7 +58,7 @@ def _busy_slopes(work: Constants, k: int, Q: np.ndarray, nobody: np.ndarray, alo
     rest = work.leaving_out(k)
     others = rest.X[-1] * rest.residence_times()[-1]
     logarithmic = np.where(nobody, (rest.X[-1] - work.X[-1]) / alone, (others - Q) / np.where(nobody, 1.0, work.D))
-    return np.asarray(-idle * logarithmic)
+    return -idle * logarithmic
 
 
 def _rate_slopes(work: Constants, k: int, mu: np.ndarray) -> np.ndarray:
@@ -73,4 +73,4 @@ def _rate_slopes(work: Constants, k: int, mu: np.ndarray) -> np.ndarray:
     last = len(mu) - 1
     slopes[:last] = change[:last]
     slopes[last] = change[last:].sum()
-    return np.asarray(float(work.X[-1]) * slopes / mu)
+    return float(work.X[-1]) * slopes / mu

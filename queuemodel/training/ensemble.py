@@ -111,7 +111,7 @@ class Ensemble:
     @property
     def models(self) -> np.ndarray:
         """How likely each model is, shape (M,)."""
-        return np.asarray(self.weights.sum(axis=0))
+        return self.weights.sum(axis=0)
 
     @property
     def size(self) -> float:
@@ -201,7 +201,7 @@ class Ensemble:
         variance = np.maximum(self.covariance[s[:, None], at, at], 0.0) + np.outer(self.excess[s], beside[at]) ** 2
         z = (logs[..., None, None, :] - self.logs[s][:, :, at]) / np.maximum(np.sqrt(variance), 1e-9)[:, None]
         weights = self.weights[s] / self.weights[s].sum()
-        return np.asarray((ndtr(z) * weights[:, :, None]).sum(axis=(-3, -2)))
+        return (ndtr(z) * weights[:, :, None]).sum(axis=(-3, -2))
 
     def _quantiles(self, shares: Sequence[float], places: Sequence[int], beside: np.ndarray) -> np.ndarray:
         """Quantiles of log throughput, shape (shares, places)."""
@@ -246,10 +246,10 @@ def _size_weights() -> np.ndarray:
     """How likely each of SIZES is, when the mean of `FREEDOM` squared errors was 1."""
     logs = -FREEDOM * (np.log(SIZES) + 0.5 / SIZES**2)  # density of the logarithm
     weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
+    return weights / weights.sum()
 
 
 def workers_correlation(workers: np.ndarray, doubling: float) -> np.ndarray:
     """Correlation of a model's errors at numbers of workers (P,), shape (P, P): ``doubling`` for each doubling."""
     octaves = np.log2(workers)
-    return np.asarray(doubling ** np.abs(octaves[:, None] - octaves))
+    return doubling ** np.abs(octaves[:, None] - octaves)

@@ -28,9 +28,9 @@ def least_relative_error(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
     the median count as if they were there, so that the unlikeliest do not decide.
     """
     off = columns - quantiles(columns, chance, [0.5])[0][:, None]
-    return np.asarray(quantiles(columns, chance * np.exp(-np.maximum(off, np.log(FLOOR))), [0.5])[0])
+    return quantiles(columns, chance * np.exp(-np.maximum(off, np.log(FLOOR))), [0.5])[0]
 
 
 def spread(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """How wide the middle is, (n,)."""
-    return np.asarray(np.ptp(quantiles(columns, chance, MIDDLE), axis=0))
+    return np.ptp(quantiles(columns, chance, MIDDLE), axis=0)

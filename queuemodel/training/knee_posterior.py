@@ -182,7 +182,7 @@ def log_served(log_rate: np.ndarray, prior: KneePrior, link: float | None) -> np
     """
     off = (log_rate - math.log(prior.server_rate)) / prior.server_rate_spread
     if link is None:
-        return np.asarray(-0.5 * (FREEDOM + 1.0) * np.log1p(off**2 / FREEDOM))
+        return -0.5 * (FREEDOM + 1.0) * np.log1p(off**2 / FREEDOM)
     from scipy.special import ndtr, stdtr
 
     most, nu = math.log(LINK_EFFICIENCY * link), FREEDOM_ON_LINKS
@@ -191,7 +191,7 @@ def log_served(log_rate: np.ndarray, prior: KneePrior, link: float | None) -> np
     over = (log_rate - most) / LINK_SPREAD
     at_link = np.exp(-0.5 * over**2) / (LINK_SPREAD * math.sqrt(2.0 * math.pi))
     faster = stdtr(nu, (math.log(prior.server_rate) - most) / prior.server_rate_spread)
-    return np.asarray(np.log(np.maximum(ndtr(-over) * own + faster * at_link, 1e-300)))
+    return np.log(np.maximum(ndtr(-over) * own + faster * at_link, 1e-300))
 
 
 def _right(error: np.ndarray, sigma: float) -> np.ndarray:

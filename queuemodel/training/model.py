@@ -380,4 +380,4 @@ def _points(populations: np.ndarray, logs: np.ndarray) -> np.ndarray:
     rungs = _rungs(int(populations[-1]))
     at = np.log(rungs)
     points = least_relative_error(logs[np.searchsorted(populations, rungs)], np.ones(logs.shape[-1]))
-    return np.asarray(np.exp(np.interp(np.log(populations), at, np.maximum.accumulate(points))))
+    return np.exp(np.interp(np.log(populations), at, np.maximum.accumulate(points)))

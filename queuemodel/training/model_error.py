@@ -35,7 +35,7 @@ def _file() -> dict[str, dict[str, float]]:
 def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
     """Relative standard errors at several workers, (n,), from their numbers over the saturation population."""
     told = _file()[method]
-    return np.asarray(np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS])))
+    return np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS]))
 
 
 def profiled_error(method: Method) -> float:

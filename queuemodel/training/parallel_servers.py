@@ -93,4 +93,4 @@ def _fewer(p: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Probabilities (levels, ...) of 0, 1, ... others, each of whom is missed with a small probability."""
     number = np.arange(len(p)).reshape(-1, *[1] * share.ndim)
     missed = number * p * share
-    return np.asarray(p[:-1] + missed[1:] - missed[:-1])
+    return p[:-1] + missed[1:] - missed[:-1]

@@ -65,7 +65,7 @@ def cost_prior(prior: RoundPrior) -> np.ndarray:
     rate = np.where(laws < ENDING, 1.0 / prior.growing_cost, 0.0) if prior.growing_cost else np.zeros(len(laws))
     shares = PAID_PRIOR if prior.paid else COST_PRIOR
     table = shares[:, None] * np.exp(-np.minimum(COSTS[:, None] * rate, 500.0))
-    return np.asarray(table / table.sum(axis=0))
+    return table / table.sum(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ class Rounds:
             [one.log_weight + log_law + np.log(self.prior.drifts[one.drift]) for one in self.components]
         )
         weight = np.exp(log_weight - log_weight.max())
-        return np.asarray(weight / weight.sum())
+        return weight / weight.sum()
 
     def mistaken(self) -> int | None:
         """The point that is more likely mistaken than not."""

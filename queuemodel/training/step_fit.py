@@ -93,10 +93,10 @@ def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draws of the mean of the steps (n, 4), shape (DRAWS, 4): Student's t with the covariance of the steps."""
     n, mean = len(steps), steps.mean(axis=0)
     if n == 1:
-        return np.asarray(mean * np.exp(ONE_STEP_SPREAD * rng.standard_normal((DRAWS, 4))))
+        return mean * np.exp(ONE_STEP_SPREAD * rng.standard_normal((DRAWS, 4)))
     scale = np.sqrt(rng.chisquare(n - 1, (DRAWS, 1)) * n)
     off = rng.standard_normal((DRAWS, n)) @ (steps - mean) / scale
-    return np.asarray(mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0)))
+    return mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0))
 
 
 def _rate(profile: Profile, which: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def steady_state(rates: csr_matrix) -> np.ndarray:
         jumps = _by_iteration(balance, _gauss_seidel)
         jumps = _by_iteration(balance, _incomplete) if jumps is None else jumps
     pi = (_by_elimination(balance) if jumps is None else jumps) / out
-    return np.asarray(pi / pi.sum())
+    return pi / pi.sum()
 
 
 def _by_iteration(balance: csc_matrix, precondition: Callable[[csc_matrix], LinearOperator]) -> np.ndarray | None:

@@ -29,4 +29,4 @@ def too_short(series: np.ndarray) -> np.ndarray:
     spread = np.where(alike, 1.0, spread)
     correlation = (apart[:, :-1] * apart[:, 1:]).mean(axis=(0, 1)) / spread
     first = (apart[:, 0] ** 2).mean(axis=0) / spread
-    return np.asarray(~alike & ((correlation > CORRELATED) | (first > UNSETTLED)))
+    return ~alike & ((correlation > CORRELATED) | (first > UNSETTLED))
