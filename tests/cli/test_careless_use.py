@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -133,18 +132,6 @@ def test_an_interruption_is_one_line_and_its_own_status(run, monkeypatch):
     monkeypatch.setattr(queuemodel.cli.predict, "predict_curve", interrupted)
     code, out, err = run("predict", "alexnet-60.json")
     assert (code, out, err.strip()) == (130, "", "queuemodel: interrupted")  # below the terminal's ^C
-
-
-def test_an_interruption_while_the_package_is_imported_is_the_same(folder, monkeypatch):
-    (folder / "numpy.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(Path(__file__).parents[2])]))
-    done = subprocess.run(
-        [sys.executable, "-c", "from queuemodel_command import main; main()", "predict"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nqueuemodel: interrupted\n")
 
 
 def completions(words):
