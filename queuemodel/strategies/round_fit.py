@@ -29,7 +29,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     Raises
     ------
     FitError
-        When no round of two or more ranks is there, or a step's buckets change.
+        When no round of two or more ranks is there, or buckets change after the first rounds.
     """
     most = max((one.ranks for one in profile.rounds), default=0)
     if most < 2:
@@ -92,10 +92,18 @@ def fit_rounds(profile: Profile) -> FittedRounds:
 
 def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
     """Rounds of so many ranks with the same buckets: the first are before these are made anew, in order of arrival."""
-    grouped = [one for one in rounds if one.ranks == ranks and one.buckets]
-    sizes = Counter(tuple(bucket.bytes for bucket in one.buckets) for one in grouped)
+    grouped = [(one, tuple(b.bytes for b in one.buckets)) for one in rounds if one.ranks == ranks and one.buckets]
+    sizes = Counter(own for _, own in grouped)
     common = max(sizes, key=sizes.__getitem__, default=())
-    return [one for one in grouped if tuple(bucket.bytes for bucket in one.buckets) == common]
+    alike = [one for one, own in grouped if own == common]
+    first = min((one.number for one in alike), default=0)
+    for one, own in grouped:
+        if own != common and one.number > first:
+            raise FitError(
+                f"strategy all-reduce: round {one.number} of {ranks} ranks reduces {sum(own):,} bytes in {len(own)} "
+                f"bucket(s), round {first} {sum(common):,} in {len(common)}; record steps that all reduce the same"
+            )
+    return alike
 
 
 def _sizes(one: Round) -> np.ndarray:

@@ -143,6 +143,14 @@ def test_a_kernel_of_another_collective_is_not_taken_for_an_all_reduce(tmp_path)
         profile_of(tmp_path, reduction="ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclWork*)", teller="record")
 
 
+def test_groups_of_some_ranks_are_not_taken_for_all(tmp_path):
+    profile_of(tmp_path)
+    for path in tmp_path.iterdir():
+        path.write_text(path.read_text().replace('"Group size": 2', '"Group size": 1'))
+    with pytest.raises(qm.DataError, match="ProfilerStep#0: gradients are reduced among 1 of 2 ranks"):
+        read_traces([tmp_path], batch_size=8)
+
+
 def test_a_group_without_description_is_read_though_pytorch_leaves_its_value_out(tmp_path):
     whole = profile_of(tmp_path)
     for path in tmp_path.iterdir():

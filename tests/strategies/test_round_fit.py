@@ -53,6 +53,23 @@ def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
     assert fit_rounds(recorded()).bandwidth == pytest.approx(BANDWIDTH, rel=0.005)
 
 
+def test_steps_that_take_turns_are_no_job():
+    """Buckets are made anew after the first rounds; later ones that differ are other steps."""
+    profile = recorded()
+
+    def half(those):
+        rounds = [msgspec.structs.replace(one, buckets=small(one)) if one.number in those else one for one in all_of]
+        return msgspec.structs.replace(profile, rounds=rounds)
+
+    def small(one):
+        return [msgspec.structs.replace(bucket, bytes=bucket.bytes // 2) for bucket in one.buckets]
+
+    all_of = profile.rounds
+    assert fit_rounds(half({0, 1})).bandwidth == pytest.approx(BANDWIDTH, rel=0.01)
+    with pytest.raises(qm.FitError, match=r"round 1 of 2 ranks reduces 1,650,000 bytes in 2.*round 0 3,300,000 in 2"):
+        fit_rounds(half(range(1, 12, 3)))
+
+
 def test_untraced_rates_undo_what_tracing_costs():
     truth = predict(recorded(rounds=400), workers=[1, 2, 8]).steps_per_second
     slowed = recorded(tracing=1.1, rounds=400)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from ...errors import DataError
 from ...files import read_bytes
@@ -33,6 +34,17 @@ ELEMENT_BYTES = {
 
 #: What NCCL's process group records while it is handed an all-reduce, within `c10d::allreduce_`.
 RECORDED = ("record_param_comms", "nccl:all_reduce")
+
+#: A gradient is there; what hangs on it runs within the second, DistributedDataParallel's handing over of buckets too.
+GRADIENT = "torch::autograd::AccumulateGrad"
+HOOKS = f"autograd::engine::evaluate_function: {GRADIENT}"
+
+#: How DistributedDataParallel marks a pass through the module.
+FORWARD = "DistributedDataParallel.forward"
+
+#: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
+#: losses and the buffers of batch normalization, not parameters or activations.
+BESIDES = 0.1
 
 #: What PyTorch writes of a process group that nobody described; it is no JSON.
 NO_DESCRIPTION = b'"Process Group Description": ,'
@@ -79,9 +91,15 @@ def read_rank(path: Path) -> RankTrace:
         ]
     except DataError as error:
         raise DataError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
-    if ranks > 1 and not any(one.buckets for one in rounds):
+    idle = [one.number for one in rounds if not one.buckets]
+    if ranks > 1 and len(idle) == len(rounds):
         raise DataError(
             f"{path}: {ranks} ranks, but no all-reduce in any step; record DistributedDataParallel training"
+        )
+    if ranks > 1 and idle:
+        raise DataError(
+            f"{path}: step {idle[0]} reduces no gradients, others do; call profiler.step() once for each reduction, "
+            "after all steps that are accumulated, and give the examples of all as batch size"
         )
     return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds)
 
@@ -107,23 +125,27 @@ def _round(
     def since(moment: float) -> float:
         return round(max(0.0, min(moment, end) - start) * MICROSECOND, 7)
 
+    begun = _last_forward(events)
     gradients = [
         Gradient(size, since(work.finished(event.end)))
         for event in events
-        if event.name == "torch::autograd::AccumulateGrad"
+        if event.name == GRADIENT and event.ts >= begun
         for size in [_bytes(event, where)]
         if size
     ]
     backward = [event.end for event in events if event.name.startswith("autograd::engine::evaluate_function")]
     if not backward:
         raise DataError(f"{where}: {step.name}: no backward pass in it; record training steps with CPU activity")
-    buckets = _buckets(events, work, since, where) if ranks > 1 else []
+    computed = since(work.finished(max(backward)))
+    buckets = _buckets(events, work, since, ranks, f"{where}: {step.name}") if ranks > 1 else []
+    # what is handed over later waits for what was handed over before, not for gradients
+    buckets = [structs.replace(bucket, ready=min(bucket.ready, computed)) for bucket in buckets]
     return Round(
         rank=rank,
         ranks=ranks,
         number=_number(step, where),
         round_time=since(end),
-        computed=since(work.finished(max(backward))),
+        computed=computed,
         gradients=sorted(gradients, key=lambda one: one.ready),
         buckets=buckets,
     )
@@ -136,8 +158,16 @@ def _number(step: Event, where: str) -> int:
     return int(digits)
 
 
-def _buckets(events: Sequence[Event], work: Work, since: Callable[[float], float], where: str) -> list[Bucket]:
-    """All-reduces in the order in which they were handed over, each with the interval in which it ran."""
+def _last_forward(events: Sequence[Event]) -> float:
+    """When the forward pass began whose gradients are reduced, the last of those that are accumulated."""
+    last = max((event.ts for event in events if event.name == GRADIENT), default=0.0)
+    return max((event.ts for event in events if event.name == FORWARD and event.ts < last), default=0.0)
+
+
+def _buckets(
+    events: Sequence[Event], work: Work, since: Callable[[float], float], ranks: int, where: str
+) -> list[Bucket]:
+    """All-reduces of gradients in the order in which they were handed over, each with the interval in which it ran."""
     handed = [event for event in events if event.name == "c10d::allreduce_"]
     ran = [event for event in events if _is_all_reduce(event)]
     if len(handed) != len(ran):
@@ -145,8 +175,14 @@ def _buckets(events: Sequence[Event], work: Work, since: Callable[[float], float
             f"{where}: {len(handed)} all-reduces were handed over in a step and {len(ran)} ran in it; "
             "record whole steps, with CPU (and CUDA) activity"
         )
+    own = _of_gradients(handed, events)
+    _require_once_and_alone(own, events, where)
     buckets = []
     for one, other in zip(handed, ran, strict=True):
+        if one not in own:
+            continue
+        if (group := other.args.get("Group size", ranks)) != ranks:
+            raise DataError(f"{where}: gradients are reduced among {group} of {ranks} ranks; all must reduce together")
         recorded = [event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end]
         size = next(filter(None, (_bytes(event, where) for event in (other, *recorded))), 0)
         ready = since(work.finished(one.ts))
@@ -154,6 +190,27 @@ def _buckets(events: Sequence[Event], work: Work, since: Callable[[float], float
             raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
         buckets.append(Bucket(size, ready, since(other.ts), max(ready, since(other.end))))
     return buckets
+
+
+def _of_gradients(handed: Sequence[Event], events: Sequence[Event]) -> list[Event]:
+    """Those that DistributedDataParallel handed over, or all where none is its."""
+    hooks = [event for event in events if event.name == HOOKS]
+    return [one for one in handed if any(hook.ts <= one.ts <= hook.end for hook in hooks)] or list(handed)
+
+
+def _require_once_and_alone(own: Sequence[Event], events: Sequence[Event], where: str) -> None:
+    """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
+    if not own:
+        return
+    if own[0].ts < _last_forward(events):
+        raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
+    others = [event for event in events if "c10d" in event.name and event not in own]
+    moved, reduced = (sum(map(_elements, some)) for some in (others, own))
+    if moved > BESIDES * reduced:
+        raise DataError(
+            f"{where}: {max(others, key=_elements).name} and the like move {moved:,} elements beside the {reduced:,} "
+            "of the gradients' all-reduces; only training that moves nothing but gradients can be predicted"
+        )
 
 
 def _is_all_reduce(event: Event) -> bool:
@@ -167,20 +224,24 @@ def _bytes(event: Event, where: str) -> int:
     """Bytes of an event's first tensor (or list of tensors); 0 where it does not say."""
     elements, kinds = event.args.get("In msg nelems"), event.args.get("dtype")
     if elements is None:
-        shapes, types = event.args.get("Input Dims") or [], event.args.get("Input type") or []
-        first = shapes[0] if isinstance(shapes, list) and shapes else None
-        if not isinstance(first, list):
-            return 0
-        tensors = first if first and isinstance(first[0], list) else [first]
-        elements = sum(_product(shape) for shape in tensors)
-        kinds = types[0] if isinstance(types, list) and types else None
+        types = event.args.get("Input type")
+        elements, kinds = _elements(event), types[0] if isinstance(types, list) and types else None
     if type(elements) is not int or elements < 0:
         raise DataError(f"{where}: {event.name!r}: elements must be a whole number >= 0, got {elements!r}")
-    if kinds in ("TensorList", "", None):
+    if not elements or kinds in ("TensorList", "", None):
         return 0
     if not isinstance(kinds, str) or kinds.lower() not in ELEMENT_BYTES:
         raise DataError(f"{where}: {event.name!r}: the type {kinds!r} of its elements is not known")
     return elements * ELEMENT_BYTES[kinds.lower()]
+
+
+def _elements(event: Event) -> int:
+    """Elements of an event's first tensor (or list of tensors); 0 where it does not say."""
+    shapes = event.args.get("Input Dims")
+    first = shapes[0] if isinstance(shapes, list) and shapes else None
+    if not isinstance(first, list):
+        return 0
+    return sum(map(_product, first if first and isinstance(first[0], list) else [first]))
 
 
 def _product(shape: Iterable[Any]) -> int:

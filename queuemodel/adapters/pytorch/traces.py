@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
@@ -61,6 +64,8 @@ def read_traces(
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
     ranks = require_different(folders, runs)
+    reduced = len(_gradient_bytes(max(runs, key=lambda run: run[0].ranks)))
+    runs = [_last_gradients(run, reduced) if run[0].ranks == 1 else run for run in runs]
     gradients = [_gradient_bytes(run) for run in runs]
     for folder, sizes in zip(folders, gradients, strict=True):
         if sizes != gradients[0]:
@@ -99,6 +104,14 @@ def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
     """What the buckets carry: gradients of inputs are none of it; 0 without buckets."""
     rounds = [one for run in runs for trace in run for one in trace.rounds if one.buckets]
     return sum(bucket.bytes for bucket in rounds[-1].buckets) if rounds else 0
+
+
+def _last_gradients(run: Sequence[RankTrace], count: int) -> list[RankTrace]:
+    """The last of each step, which are reduced where several passes accumulate: one rank alone marks no passes."""
+    return [
+        replace(trace, rounds=[structs.replace(one, gradients=one.gradients[-count:]) for one in trace.rounds])
+        for trace in run
+    ]
 
 
 def _gradient_bytes(run: Sequence[RankTrace]) -> tuple[int, ...]:
