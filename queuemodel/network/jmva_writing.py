@@ -51,14 +51,13 @@ def to_jmva(network: Network, *, population: int | None = None) -> str:
         ElementTree.SubElement(classes, "closedclass", name=name, population=str(n))
     think = network.think_times.any()
     stations = ElementTree.SubElement(parameters, "stations", number=str(len(network.stations) + think))
-    V = network.visit_ratios.reshape(len(network.stations), -1)
-    for k, station in enumerate(network.stations):
-        _write_station(stations, station, names, network.class_names, V[k].tolist(), sum(counts))
+    for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
+        _write_station(stations, station, names, network.labels, visits, sum(counts))
     if think:
         element = ElementTree.SubElement(stations, "delaystation", name=_free_name(network), servers="1")
         _write_numbers(element, names, network.think_times.tolist(), [1.0] * len(names))
     references = ElementTree.SubElement(parameters, "ReferenceStation", number=str(len(names)))
-    reference = _free_name(network) if think else network.names[network._reference_index]
+    reference = _free_name(network) if think else network.names[network.reference_index]
     for name in names:
         ElementTree.SubElement(references, "Class", name=name, refStation=reference)
     ElementTree.indent(model)
@@ -74,11 +73,11 @@ def _free_name(network: Network) -> str:
 
 
 def _write_station(
-    stations: ElementTree.Element, s: Place, names: list[str], labels: list[str], visits: list[float], total: int
+    stations: ElementTree.Element, s: Place, names: list[str], labels: list[str | None], visits: list[float], total: int
 ) -> None:
     if s.branches:
         raise ModelError(f"jmva: station {s.name!r} is a fork-join, which such a file cannot say")
-    times = [s.time_of(c) for c in labels or [None]]  # type: ignore[list-item]
+    times = [s.time_of(c) for c in labels]
     if s.rates is not None:
         element = ElementTree.SubElement(stations, "ldstation", name=s.name, servers="1")
         rates = [s.rate(n) for n in range(1, total + 1)]

@@ -77,9 +77,8 @@ class Lowered:
 
     def why_not_product_form(self) -> str | None:
         """Why the network has no product form (see `Place.why_not_product_form`), or None when it has."""
-        labels: list[str | None] = [*self.network.class_names] or [None]
-        present = self.present
-        for station, visits in zip(self.network.stations, self.network._visits.tolist(), strict=True):
+        network, labels, present = self.network, self.network.labels, self.present
+        for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
             visiting = [label for label, v, here in zip(labels, visits, present, strict=True) if here and v > 0]
             if visiting and (why := station.why_not_product_form(visiting)):
                 return why
@@ -97,8 +96,7 @@ class Lowered:
 
 def lower(network: Network) -> Lowered:
     """The numbers of a network."""
-    V, Z = network._visits, network.think_times
-    D = V * network.service_times.reshape(V.shape)
+    V, D, Z = network.class_visit_ratios, network.class_service_demand, network.think_times
     if network.routing is None:  # nobody switches: each class is the whole of its chain
         return Lowered(network, D, Z, (V > 0).astype(float), network.is_delay)
     share, chain_D, chain_Z = np.zeros(D.shape), [], []
@@ -109,7 +107,7 @@ def lower(network: Network) -> Lowered:
         with np.errstate(invalid="ignore", divide="ignore"):
             share[:, members] = np.where(d[:, None] > 0, D[:, members] / d[:, None], visits[:, members])
         chain_D.append(d)
-        weight = V[network._reference_index, members] if len(members) > 1 else np.ones(1)
+        weight = V[network.reference_index, members] if len(members) > 1 else np.ones(1)
         chain_Z.append(float(weight @ Z[members]))
     return Lowered(network, np.array(chain_D).T, np.array(chain_Z), share, network.is_delay)
 

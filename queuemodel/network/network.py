@@ -45,6 +45,13 @@ class Network(Result):
         The reference station's name; the first station unless given.
     name : str, default ""
 
+    Attributes
+    ----------
+    class_visit_ratios : ndarray, shape (K, C)
+        Visits per cycle; solved from the routing where one is given. C is 1 without classes, as for all *class_*.
+    chains : tuple of tuple of int
+        Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own.
+
     Raises
     ------
     ModelError
@@ -65,8 +72,8 @@ class Network(Result):
     routing: Any = None
     reference: str | None = None
     name: str = ""
-    _visits: np.ndarray = field(init=False, repr=False, compare=False, hash=False)
-    _chains: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False, hash=False)
+    class_visit_ratios: np.ndarray = field(init=False, repr=False, compare=False, hash=False)
+    chains: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -82,15 +89,15 @@ class Network(Result):
             raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
         require_known_classes(self.stations, classes)
         put(self, "routing", require_routing(self.routing, names, classes))
-        V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self._labels] for s in self.stations])
+        V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self.labels] for s in self.stations])
         chains: tuple[tuple[int, ...], ...] = tuple((c,) for c in range(max(1, len(classes))))
         if self.routing is not None:
             given = V
-            V, chains = visits_and_chains(self.routing, names, classes, self._reference_index)
+            V, chains = visits_and_chains(self.routing, names, classes, self.reference_index)
             require_match(given, V, chains, names, classes)
         V.flags.writeable = False
-        put(self, "_visits", V)
-        put(self, "_chains", chains)
+        put(self, "class_visit_ratios", V)
+        put(self, "chains", chains)
         require_times(self.stations, classes, V, self.think_times, chains)
 
     @classmethod
@@ -125,29 +132,36 @@ class Network(Result):
         return [c.name for c in self.classes]
 
     @property
-    def _labels(self) -> list[str | None]:
+    def labels(self) -> list[str | None]:
+        """The classes' names, C of them; None for all customers when they are alike."""
         return [c.name for c in self.classes] if self.classes else [None]
 
     @property
-    def _reference_index(self) -> int:
+    def reference_index(self) -> int:
+        """Where the reference station stands among the stations."""
         return 0 if self.reference is None else self.names.index(self.reference)
 
     @property
-    def chains(self) -> tuple[tuple[int, ...], ...]:
-        """Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own."""
-        return self._chains
+    def class_service_times(self) -> np.ndarray:
+        """Seconds per visit, shape (K, C)."""
+        if not self.classes:
+            return np.array([[s.service_time] for s in self.stations])
+        return np.array([[s.time_of(c) for c in self.class_names] for s in self.stations])
+
+    @property
+    def class_service_demand(self) -> np.ndarray:
+        """Service demands in seconds per cycle, shape (K, C)."""
+        return self.class_visit_ratios * self.class_service_times
 
     @property
     def visit_ratios(self) -> np.ndarray:
         """Visits per cycle, shape (K,), or (K, C) with classes; solved from the routing where one is given."""
-        return self._visits if self.classes else self._visits[:, 0]
+        return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
 
     @property
     def service_times(self) -> np.ndarray:
         """Seconds per visit, shape (K,), or (K, C) with classes."""
-        if not self.classes:
-            return np.array([s.service_time for s in self.stations], dtype=float)
-        return np.array([[number_of(s.service_time, c, 0.0) for c in self._labels] for s in self.stations])
+        return self.class_service_times if self.classes else self.class_service_times[:, 0]
 
     @property
     def service_demand(self) -> np.ndarray:
@@ -200,8 +214,7 @@ class Network(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several."""
-        V, S = self._visits, np.reshape(self.service_times, self._visits.shape)
-        D = V * S
+        V, S, D = self.class_visit_ratios, self.class_service_times, self.class_service_demand
         return [
             {"station": s.name, "kind": s.kind}
             | ({"class": self.class_names[c]} if self.classes else {})
@@ -222,7 +235,7 @@ class Network(Result):
 
     def _repr_svg_(self) -> str:
         kinds = [(s.name, s.kind, s.is_delay) for s in self.stations]
-        return diagram(kinds, moves(self.routing, self._visits.sum(axis=1)), self.caption())
+        return diagram(kinds, moves(self.routing, self.class_visit_ratios.sum(axis=1)), self.caption())
 
     def _repr_html_(self) -> str:
         return self._repr_svg_() + Result._repr_html_(self)

@@ -125,8 +125,7 @@ class Solution(Result):
     @property
     def class_utilization(self) -> np.ndarray:
         """Share of each station's servers that each class keeps busy, shape (K, C)."""
-        D = self.network.service_demand
-        work = self.class_throughput * (D if D.ndim == 2 else D[:, None])
+        work = self.class_throughput * self.network.class_service_demand
         m = np.array([1.0 if s.is_delay else s.servers for s in self.network.stations])
         U = work / m[:, None]
         if self.busy is not None:
@@ -139,8 +138,8 @@ class Solution(Result):
     @property
     def bottleneck(self) -> str | None:
         """The queueing station that works the largest part of what it can at its fastest; None without queues."""
-        D = np.reshape(self.network.service_demand, (len(self.network.stations), -1))
-        load = (self.class_throughput * D).sum(axis=1) / lower(self.network).fastest(self.population)
+        work = (self.class_throughput * self.network.class_service_demand).sum(axis=1)
+        load = work / lower(self.network).fastest(self.population)
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property
@@ -165,8 +164,7 @@ class Solution(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several: the measures at `population`."""
         network = self.network
-        D = network.service_demand
-        D = D if D.ndim == 2 else D[:, None]
+        D = network.class_service_demand
         U, Q, R = self.class_utilization, self.class_queue_length, self.class_residence_time
         return [
             {"station": station.name}

@@ -135,11 +135,8 @@ def suri_exponent(servers: Any) -> Any:
 
 def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Visits, mean service times and second moments of chains, each (K, C)."""
-    K = len(network.stations)
-    V = np.reshape(network.visit_ratios, (K, -1))
-    S = np.reshape(network.service_times, (K, -1))
-    labels = network.class_names or [None]  # type: ignore[list-item]
-    second = np.array([[1.0 + s.scv_of(c) for c in labels] for s in network.stations]) * S * S
+    V, S = network.class_visit_ratios, network.class_service_times
+    second = np.array([[1.0 + s.scv_of(c) for c in network.labels] for s in network.stations]) * S * S
     groups = [list(chain) for chain in network.chains]
     visits = np.array([V[:, g].sum(axis=1) for g in groups]).T
     with np.errstate(invalid="ignore", divide="ignore"):

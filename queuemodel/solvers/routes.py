@@ -37,17 +37,17 @@ def routes_of(network: Network) -> Routes:
     """
     K, C = len(network.stations), max(1, len(network.classes))
     P = np.zeros((C, K + 1, C, K + 1))
-    V = np.reshape(network.visit_ratios, (K, C))
+    V = network.class_visit_ratios
     visits, times = np.zeros((K + 1, C)), np.zeros((K + 1, C))
     visits[:K] = V
-    times[:K] = np.reshape(network.service_times, (K, C))
+    times[:K] = network.class_service_times
     times[K] = network.think_times
     if network.routing is None:
         visits[K] = 1.0
         for c in range(C):
             P[c, :, c, :] = _implied(V[:, c])
     else:
-        at = network._reference_index
+        at = network.reference_index
         if isinstance(network.routing, Mapping):
             index = {name: c for c, name in enumerate(network.class_names)}
             for (start, end), matrix in network.routing.items():

@@ -113,7 +113,7 @@ def solve_symbolic(
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
     K, C = len(network.stations), len(counts)
-    D = _symbols(sympy, "D", np.reshape(network.service_demand, (K, C)), demands, bool(network.classes))
+    D = _symbols(sympy, "D", network.class_service_demand, demands, bool(network.classes))
     given = None if think_times is None else [list(np.ravel(np.array(think_times, dtype=object)))]
     Z = _symbols(sympy, "Z", network.think_times[None, :], given, bool(network.classes), single_row=True)[0]
     points = int(np.prod([n + 1 for n in counts]))

@@ -23,12 +23,12 @@ def state_of(network: Network, k: int, active: list[int], total: int) -> Counted
         return Branches([PhaseType.from_moments(mean=t, scv=scv) for t in station.branches if t > 0])
     speeds = [0.0] + [float(n) if station.is_delay else station.rate(n) for n in range(1, total + 1)]
     shapes: list[PhaseType | None] = []
-    for label in network.class_names or [None]:  # type: ignore[list-item]
+    for label in network.labels:
         shape, mean = station.distribution_of(label), station.time_of(label)
         if shape is None and mean > 0:
             shape = PhaseType.from_moments(mean=mean, scv=station.scv_of(label))
         shapes.append(shape)
-    visiting = [shape for c in active if network.visit_ratios[k].flat[c] > 0 and (shape := shapes[c])]
+    visiting = [shape for c in active if network.class_visit_ratios[k, c] > 0 and (shape := shapes[c])]
     alike = len(visiting) == 1 and len(visiting[0].alpha) == 1  # their order cannot matter
     if station.is_delay or station.discipline == "ps" or alike:
         return Counted(shapes, speeds)

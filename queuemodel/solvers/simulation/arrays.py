@@ -15,8 +15,7 @@ from ..routes import Routes
 def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
     """What does not change while ``population`` customers are simulated."""
     K, C = routes.visits.shape
-    labels = network.class_names or [None]  # type: ignore[list-item]
-    phases = max([1, *[len(d.alpha) for s in network.stations for c in labels if (d := s.distribution_of(c))]])
+    phases = max([1, *[len(d.alpha) for s in network.stations for c in network.labels if (d := s.distribution_of(c))]])
     branches = max([1, *[len(s.branches) for s in network.stations]])
     model = kernel.Model(
         kind=np.full(K, kernel.DELAY),
@@ -50,7 +49,7 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
                 raise ModelError(
                     f"simulation: station {station.name!r} is lifo-pr with several servers; use MarkovChain"
                 )
-        for c, label in enumerate(labels):
+        for c, label in enumerate(network.labels):
             given = station.distribution_of(label)
             if given is None:
                 model.dist[k, c], model.shape[k, c] = _two_moments(station.scv_of(label))
