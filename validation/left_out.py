@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 
 from queuemodel import Job, RoundModel, Throughput, ThroughputCurve, TrainingModel, fit
-from queuemodel.training.prior import Strategy
+from queuemodel.training.prior import RoundPrior, Strategy
 from queuemodel.training.throughput_fit import fit_throughputs
 
 from .intervals import interval_score
 from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, source_weights, sparse_series
-from .published import Scaling, testbed
+from .published import LATER, PUBLISHED, Scaling, published, testbed
 
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
@@ -27,8 +27,12 @@ def learnt_without(
     if kind == "async-ps":
         knees, job = learn_knees(others), Job(batch_size=1, parameter_bytes=parameter_bytes or 0, tensors=0)
         return lambda points: TrainingModel(fit_throughputs(points, job=job, prior=knees, link=link))
-    rounds = (learn_sparse(others) if sparse else learn_rounds(others))[kind]
-    return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
+    return fit_of_rounds(kind, (learn_sparse(others) if sparse else learn_rounds(others))[kind])
+
+
+def fit_of_rounds(kind: Strategy, prior: RoundPrior) -> Fit:
+    """A fit of synchronous training with this prior."""
+    return lambda points: RoundModel(tuple(points), kind, NO_JOB, prior)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,12 @@ def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = Fa
     return judge(judged, _fits(told=told), most=most)
 
 
+def blind(kind: Strategy) -> list[Judged]:
+    """Each synchronous series that was collected later, predicted with the prior of those that there were before."""
+    before = fit_of_rounds(kind, learn_rounds(published(PUBLISHED))[kind])
+    return judge([job for job in published(LATER) if job.kind == kind], lambda _: before)
+
+
 def leave_sparse_out(*, told: bool) -> list[Judged]:
     """Each synchronous series with sparse gradients, told so or not, with a prior from all other sources."""
     return judge(sparse_series(), _fits(told=told))
@@ -131,9 +141,10 @@ def baseline(form: str, judged: Sequence[Judged]) -> list[Judged]:
 
 SECTION = """## Few throughputs, on sources that the prior was not learnt from
 
-Published series (`validation/data/published_scaling.json`) and the cloud's, predicted from their two smallest groups
-of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
-is learnt from ([why](explanation/few-throughputs.md)). What is known besides is how many bytes the parameters of
+Published series (`validation/data/published_scaling.json`, `later_scaling.json`) and the cloud's, predicted from their
+two smallest groups of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's
+too, which no prior is learnt from ([why](explanation/few-throughputs.md)). *Blind* are the series of the second file
+alone, collected later, with the prior of the first. What is known besides is how many bytes the parameters of
 asynchronous jobs have (cloud, testbed), how fast their links are (testbed), and which synchronous jobs have sparse
 gradients. Beside them forms with two parameters, through the same two points. Errors are means over series of mean
 absolute relative errors, *by source* first over those of each source; *width* is that of the 90 % intervals, relative
@@ -174,6 +185,11 @@ def prior_section() -> str:
                 row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
+    for kind in ("sync-ps", "all-reduce"):
+        later, jobs = blind(kind), f"{kind}, two points, blind"
+        row(jobs, "**learnt before they were collected**", later)
+        for form in ("line", *FORMS):
+            row(jobs, form, baseline(form, later), interval=False)
     found = leave_sparse_out(told=True)
     row("sparse gradients, two points", "**told, learnt without the source**", found)
     row("sparse gradients, two points", "not told", leave_sparse_out(told=False))
