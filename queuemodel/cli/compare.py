@@ -22,6 +22,7 @@ from .options import (
     COUNT,
     COUNTS,
     DURATION,
+    FILE,
     INNER_SHARE,
     PICTURES,
     POSITIVE,
@@ -35,7 +36,7 @@ from .questions import MACHINES, ROUNDS, asked
 
 
 @click.command()
-@click.argument("profile", type=click.Path(dir_okay=False))
+@click.argument("profile", type=FILE)
 @click.option("--workers", type=COUNTS, default="8", show_default=True, help="8, 1:8 or 2,4,8.")
 @one_of(
     "--strategy",
@@ -47,7 +48,7 @@ from .questions import MACHINES, ROUNDS, asked
 @one_of("--problem", KINDS, "What to train in the job's stead.")
 @click.option(
     "--convergence",
-    type=click.Path(dir_okay=False),
+    type=FILE,
     help="CSV with batch_size,examples: what the job itself took to its target, a row for each seed.",
 )
 @click.option("--target-loss", type=POSITIVE, show_default="98 % of the way to the least")
@@ -60,9 +61,7 @@ from .questions import MACHINES, ROUNDS, asked
 @click.option(
     "--price", "--price-per-node-hour", "price_per_node_hour", type=POSITIVE, help="For costs, and the cheapest."
 )
-@click.option(
-    "--plot", type=click.Path(dir_okay=False), help="Loss against time, or time against workers (.png, .svg, .pdf)."
-)
+@click.option("--plot", type=FILE, help="Loss against time, or time against workers (.png, .svg, .pdf).")
 @click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
 @format_option

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..checks import require_writable
+from ..drawing import save_figure
 from ..errors import DataError
 from ..prediction import predict
 from .options import OneOf, format_option
@@ -41,7 +42,6 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
       queuemodel demo -o demo
       queuemodel demo --framework torch -o demo-ddp
     """
-    from ..drawing import save_figure
     from ..strategies.figures import plot_round
 
     place, usual, count = DEMOS[framework]

@@ -10,14 +10,14 @@ import click
 from ..adapters import pytorch, tensorflow
 from ..checks import JSON, require_writable
 from ..errors import DataError
-from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, SIZE, format_option
+from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, FILE, SIZE, format_option
 from .output import show_profile, watched
 
 
 @click.command()
 @click.argument("folders", type=click.Path(), nargs=-1, required=True, metavar="FOLDER...")
 @click.option("--batch-size", type=COUNT, required=True, help="Examples per step; traces do not tell.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The profile to write.")
+@click.option("-o", "--output", type=FILE, required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @CONGESTION_CONTROL

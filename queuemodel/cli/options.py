@@ -150,6 +150,8 @@ POSITIVE = Quantity("number", lambda text: require_number(_real(text), "it", pos
 SHARE = Quantity("share", lambda text: require_share(_real(text), "it"))
 INNER_SHARE = Quantity("share", lambda text: require_share(_real(text), "it", open_ended=True))
 
+FILE = click.Path(dir_okay=False)
+
 #: What a picture's name may end in.
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -184,6 +186,6 @@ def together(*options: Decorator) -> Decorator:
 format_option = click.option(
     "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
 )
-REPORT = click.option("--report", type=click.Path(dir_okay=False), help="Write a page that one can mail (.html).")
+REPORT = click.option("--report", type=FILE, help="Write a page that one can mail (.html).")
 CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
 BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..checks import require_writable
+from ..drawing import save_figure
 from ..instances import plan_instances, read_instances
 from ..measuring import next_measurement
 from ..prediction import load, measured_besides
@@ -15,7 +16,7 @@ from ..reporting import SUFFIXES
 from ..training import Profile, Throughput, ThroughputCurve, TrainingModel
 from ..training import plan as plan_workers
 from .next_measurement import told
-from .options import DATASET_SIZE, DURATION, PICTURES, POSITIVE, REPORT, format_option
+from .options import DATASET_SIZE, DURATION, FILE, PICTURES, POSITIVE, REPORT, format_option
 from .output import show, watched
 from .questions import PREDICTION, asked
 
@@ -52,7 +53,7 @@ def require_batch_size(data: object, batch_size: int | None) -> None:
 @click.command()
 @PREDICTION
 @format_option
-@click.option("--plot", type=click.Path(dir_okay=False), help="Write the curve as a picture (.png, .svg, .pdf).")
+@click.option("--plot", type=FILE, help="Write the curve as a picture (.png, .svg, .pdf).")
 @REPORT
 def predict(output_format: str, plot: str | None, report: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
@@ -74,8 +75,6 @@ def predict(output_format: str, plot: str | None, report: str | None, **options:
     question = question_of(**options)
     curve = predict_curve(**question)
     if plot is not None:
-        from ..drawing import save_figure
-
         save_figure(curve.plot(), plot)
     if report is not None:
         write_page(report, curve, question["data"], options)
@@ -95,7 +94,7 @@ def predict(output_format: str, plot: str | None, report: str | None, **options:
 @click.option("--throughput", type=POSITIVE, help="Examples per second: the fewest workers that reach it.")
 @click.option(
     "--instances",
-    type=click.Path(dir_okay=False),
+    type=FILE,
     help="Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.",
 )
 @format_option

@@ -12,7 +12,7 @@ import click
 from ..adapters.tensorflow.children.serve import serve
 from ..errors import DataError
 from ..training import Profile
-from .options import DURATION, OneOf, format_option
+from .options import DURATION, FILE, OneOf, format_option
 from .output import show_profile
 
 __all__ = ["profile", "serve"]
@@ -48,7 +48,7 @@ LIVE = {
 @click.option("--batch-size", type=int, help="TensorFlow: examples per step.  [default: the data set's]")
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), default="profile.json", show_default=True)
+@click.option("-o", "--output", type=FILE, default="profile.json", show_default=True)
 @format_option
 def profile(
     model: str,

@@ -20,6 +20,7 @@ from .options import (
     COUNT_OR_NONE,
     COUNTS,
     DURATION,
+    FILE,
     INNER_SHARE,
     POSITIVE,
     SEED,
@@ -31,7 +32,7 @@ from .options import (
     together,
 )
 
-PROFILE = click.argument("profile", type=click.Path(dir_okay=False))
+PROFILE = click.argument("profile", type=FILE)
 
 #: How the job trains.
 STRATEGY = together(
@@ -78,7 +79,7 @@ FORM = one_of(
 MEASUREMENTS = together(
     click.option(
         "--throughputs",
-        type=click.Path(dir_okay=False),
+        type=FILE,
         multiple=True,
         help="Measured besides: a CSV, or a profile of several workers; may be repeated.",
     ),

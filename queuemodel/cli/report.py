@@ -10,7 +10,7 @@ from ..checks import require_writable
 from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
 from ..training import Profile
-from .options import COUNT, DATASET_SIZE, DURATION, POSITIVE, SHARE, format_option
+from .options import COUNT, DATASET_SIZE, DURATION, FILE, POSITIVE, SHARE, format_option
 from .output import show
 from .predict import question_of, require_batch_size, write_page
 from .questions import PREDICTION
@@ -18,7 +18,7 @@ from .questions import PREDICTION
 
 @click.command()
 @PREDICTION
-@click.option("-o", "--output", type=click.Path(dir_okay=False), required=True, help="The page to write (.html).")
+@click.option("-o", "--output", type=FILE, required=True, help="The page to write (.html).")
 @click.option("--show", "shown", type=COUNT, help="Number of workers that the page begins with.")
 @click.option("--epochs", type=POSITIVE, help="Passes over the data set.  [default: 1]")
 @click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it.")

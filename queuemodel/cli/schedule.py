@@ -8,10 +8,12 @@ from typing import Any, Protocol
 import click
 
 from ..checks import JSON, require_writable
+from ..drawing import save_figure
 from .options import (
     COUNT,
     DURATION,
     DURATION_OR_NONE,
+    FILE,
     PICTURES,
     POSITIVE,
     SEED,
@@ -62,12 +64,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
 
 
 @click.command()
-@click.option(
-    "--workload",
-    type=click.Path(dir_okay=False),
-    required=True,
-    help="Jobs, one per row (docs/reference/workload-csv).",
-)
+@click.option("--workload", type=FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @click.option("--nodes", type=COUNT, required=True, help="Of the cluster.")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
@@ -75,9 +72,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
-@click.option(
-    "--plot", type=click.Path(dir_okay=False), help="Draw nodes over time (one policy) or response times (several)."
-)
+@click.option("--plot", type=FILE, help="Draw nodes over time (one policy) or response times (several).")
 def schedule(
     workload: str,
     nodes: int,
@@ -120,7 +115,6 @@ def schedule(
                 jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history, progress=ended
             )
     if plot is not None:
-        from ..drawing import save_figure
         from ..scheduling.figures import plot_nodes, plot_response_times
 
         results = list(schedules.values())
@@ -153,8 +147,8 @@ def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_fo
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
-@click.option("--output", type=click.Path(dir_okay=False), help="Write every run as JSON.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="Draw response time against load.")
+@click.option("--output", type=FILE, help="Write every run as JSON.")
+@click.option("--plot", type=FILE, help="Draw response time against load.")
 @format_option
 def schedule_study(
     policies: tuple[str, ...],
@@ -204,7 +198,6 @@ def schedule_study(
     if output:
         study.to_json(output)
     if plot:
-        from ..drawing import save_figure
         from ..scheduling.figures import plot_sweep
 
         save_figure(plot_sweep(study), plot)

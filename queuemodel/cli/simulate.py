@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from ..checks import JSON, require_writable
+from ..drawing import save_figure
 from ..errors import DataError
 from ..prediction import load
 from ..strategies import SimulatedRounds
 from ..strategies import simulate as simulate_training
 from ..strategies.fit import recorded_strategy
 from ..training import Profile
-from .options import COUNT, PICTURES, format_option
+from .options import COUNT, FILE, PICTURES, format_option
 from .output import show, watched
 from .questions import INTERVALS, MACHINES, PROFILE, ROUNDS, SIMULATION, STRATEGY, asked
 
@@ -31,10 +32,8 @@ SHOWN = 3
 @SIMULATION
 @INTERVALS
 @format_option
-@click.option(
-    "--chrome-trace", "trace", type=click.Path(dir_okay=False), help="Write the timeline, for ui.perfetto.dev (.json)."
-)
-@click.option("--plot", type=click.Path(dir_okay=False), help="All-reduce: draw one rank's round (.png, .svg, .pdf).")
+@click.option("--chrome-trace", "trace", type=FILE, help="Write the timeline, for ui.perfetto.dev (.json).")
+@click.option("--plot", type=FILE, help="All-reduce: draw one rank's round (.png, .svg, .pdf).")
 def simulate(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
     """Simulate one cluster: recorded operations event by event, or rounds of data-parallel ranks.
 
@@ -59,7 +58,5 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
     if trace is not None:
         run.chrome_trace(trace)
     if plot is not None and isinstance(run, SimulatedRounds):
-        from ..drawing import save_figure
-
         save_figure(run.plot(), plot)
     show(run, output_format)

@@ -11,12 +11,12 @@ from ..errors import ModelError
 from ..network import Network
 from ..solvers import asymptotic_bounds, saturation_population
 from ..solvers import solve as solve_network
-from .options import COUNTS, format_option
+from .options import COUNTS, FILE, format_option
 from .output import Table, show
 
 
 @click.command()
-@click.argument("network", type=click.Path(dir_okay=False))
+@click.argument("network", type=FILE)
 @click.option("--population", type=COUNTS, help="Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
 @format_option
 def solve(network: str, population: Sequence[int] | None, output_format: str) -> None:

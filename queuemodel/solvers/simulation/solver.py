@@ -136,7 +136,7 @@ def _least_visits(network: Network, routes: Routes, counts: tuple[int, ...]) -> 
     stay = routes.P.sum(axis=(2, 3)).T > 0
     for chain in network.chains:
         for c in chain if sum(counts[c] for c in chain) else ():
-            label = network.class_names[c] if network.classes else None
+            label = network.labels[c]
             scv = [max(1.0, s.scv_of(label)) for s in network.stations]
             least[:, c] = VISITS * stay[:, c] * [*scv, 1.0]
     return least
