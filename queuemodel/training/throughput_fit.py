@@ -12,7 +12,7 @@ from .bandwidth import contradiction
 from .demands import Demands, Servers, largest_share, uneven_shards
 from .fitted import Fitted
 from .job import Job, Throughput
-from .knee_posterior import DRAWS, KneePosterior
+from .knee_posterior import DRAWS, Costs, KneePosterior
 from .parameters import Parameter
 from .prior import KneePrior, knee_prior
 from .throughputs import doubt
@@ -42,29 +42,20 @@ def fit_throughputs(
     N = np.array([p.workers for p in measured], dtype=float)
     y = np.log([p.steps_per_second for p in measured])
     share = np.array([largest_share(p.parameter_servers) for p in measured])
-    servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
-    prior = prior or knee_prior()
     faster = contradiction(job.parameter_bytes * float(np.max(share * np.exp(y))), link)
-    link = None if faster else link
-    posterior = KneePosterior(N, y, share, job.parameter_bytes, prior, link)
-    cycle, total, width, costs = posterior.draws()
-    fewest = np.array([N.argmin()])
-    alone = KneePosterior(N[fewest], y[fewest], share[fewest], job.parameter_bytes, prior, link)
-    cycle_before, total_before, width_before, costs_before = alone.draws()
-    none = np.zeros(DRAWS)
-    demands = Demands(np.zeros(()), np.zeros(()), np.median(total), np.median(cycle) - np.median(total))
-    low, high = np.quantile(total, [0.16, 0.84])
-    seen = high < low * math.exp(2 * 0.25)
-    most = max(p.workers for p in measured)
-    size = (
-        f"prior from {job.parameter_bytes / 1e6:.3g} MB of parameters"
-        if job.parameter_bytes
-        else "prior from published jobs"
-    )
-    notes = ["throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"]
-    notes = [faster, *notes] if faster else notes
-    if not seen:
-        notes.insert(0, f"the data show no saturation up to {most} worker(s), the server's demand rests on a {size}")
+    told = job.parameter_bytes, prior or knee_prior(), None if faster else link
+    posterior = KneePosterior(N, y, share, *told)
+    draws, width, costs = _drawn(posterior)
+    cycle, demand = np.median(draws.total), np.median(draws.server)
+    fewest = [N.argmin()]
+    low, high = np.quantile(draws.server, [0.16, 0.84])
+    basis = f"{job.parameter_bytes / 1e6:.3g} MB of parameters" if job.parameter_bytes else "published jobs"
+    unseen = f"prior from {basis}" if high >= low * math.exp(2 * 0.25) else ""
+    notes = [faster] if faster else []
+    notes.append("throughputs alone cannot tell the server's links from its processor, nor what a faster network buys")
+    if unseen:
+        most = max(p.workers for p in measured)
+        notes.insert(0, f"the data show no saturation up to {most} worker(s), the server's demand rests on a {unseen}")
     wrong, misfits = posterior.against()
     doubtful = wrong > 0.5
     if len(measured) > 1 and wrong.sum() > 0.5:
@@ -72,42 +63,53 @@ def fit_throughputs(
         doubted = [point for point, bad in zip(measured, doubtful, strict=True) if bad]
         notes.insert(0, doubt(doubted, "the other measurements"))
     trusted = ~doubtful if not doubtful.all() else doubtful
+    servers = Counter(p.parameter_servers for p in measured).most_common(1)[0][0]
     return Fitted(
-        demands=demands,
-        draws=Demands(none, none, total, cycle - total),
+        demands=Demands(np.zeros(()), np.zeros(()), demand, cycle - demand),
+        draws=draws,
         job=job,
         servers=Servers("single", uneven_shards(servers)),
         width=float(np.median(width)),
         draw_widths=width,
         costs=costs,
-        before=(Demands(none, none, total_before, cycle_before - total_before), width_before, costs_before),
+        before=_drawn(KneePosterior(N[fewest], y[fewest], share[fewest], *told)),
         measured=tuple(measured),
         misfit=float(np.sqrt(np.mean(misfits[trusted] ** 2))),
         average=True,
-        others=(
-            Parameter(
-                "server demand", float(demands.update), "s", standard_error=float(total.std()), origin="derived",
-                identified=seen, note="" if seen else size,
-            ),
-            Parameter(
-                "worker time", float(demands.worker), "s", standard_error=float((cycle - total).std()),
-                origin="derived", identified=seen, note="undisturbed cycle less the server's demand",
-            ),
-            Parameter(
-                "undisturbed cycle", float(np.median(cycle)), "s", standard_error=float(cycle.std()), origin="derived",
-            ),
-            Parameter(
-                "no saturation", float((total == 0).mean()), "", origin="derived", identified=seen,
-                note="probability that the servers grow with the workers",
-            ),
-            Parameter(
-                "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
-                identified=False, note="sharp, unless the data show a round knee",
-            ),
-            *(
-                Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
-                for name in ("transmit link demand", "receive link demand", "server update demand")
-            ),
-        ),
+        others=_parameters(draws, width, unseen),
         note="; ".join(notes),
+    )
+
+
+def _drawn(posterior: KneePosterior) -> tuple[Demands, np.ndarray, Costs]:
+    """Demands, of which that at the servers is one, knees' widths and costs."""
+    cycle, demand, width, costs = posterior.draws()
+    return Demands(np.zeros(DRAWS), np.zeros(DRAWS), demand, cycle - demand), width, costs
+
+
+def _parameters(draws: Demands, width: np.ndarray, unseen: str) -> tuple[Parameter, ...]:
+    """What the posterior says of each quantity; ``unseen``: what the servers' demand rests on where no data show it."""
+    cycle, demand = float(np.median(draws.total)), float(np.median(draws.server))
+    return (
+        Parameter(
+            "server demand", demand, "s", standard_error=float(draws.server.std()), origin="derived",
+            identified=not unseen, note=unseen,
+        ),
+        Parameter(
+            "worker time", cycle - demand, "s", standard_error=float(draws.worker.std()), origin="derived",
+            identified=not unseen, note="undisturbed cycle less the server's demand",
+        ),
+        Parameter("undisturbed cycle", cycle, "s", standard_error=float(draws.total.std()), origin="derived"),
+        Parameter(
+            "no saturation", float((draws.server == 0).mean()), "", origin="derived", identified=not unseen,
+            note="probability that the servers grow with the workers",
+        ),
+        Parameter(
+            "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
+            identified=False, note="sharp, unless the data show a round knee",
+        ),
+        *(
+            Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
+            for name in ("transmit link demand", "receive link demand", "server update demand")
+        ),
     )  # fmt: skip
