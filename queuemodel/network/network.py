@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -12,7 +11,7 @@ import numpy as np
 
 from ..checks import one_line, require_name, require_number
 from ..errors import DataError, ModelError
-from ..files import read_bytes, write_json
+from ..files import read_bytes
 from ..results import Result
 from .arrays import from_arrays
 from .consistency import members, require_known_classes, require_times
@@ -191,7 +190,7 @@ class Network(Result):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to ``path``, all of it or nothing."""
-        write_json(path, json.dumps(self.to_dict(), indent=1))
+        self.to_json(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:

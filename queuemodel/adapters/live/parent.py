@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ...errors import ProfilingError, QueueModelError
+from .functions import extend_path
 
 #: Names, in the environment, the folder that ends with the run.
 SCRATCH = "QUEUEMODEL_SCRATCH"
@@ -22,7 +23,18 @@ SCRATCH = "QUEUEMODEL_SCRATCH"
 stopping = threading.Event()
 
 
-def attach() -> Callable[..., None]:
+def as_told(main: Callable[[dict[str, Any], Callable[..., None]], Any]) -> None:
+    """Be a child that runs ``main(settings, say)``, settings being the JSON in its argument."""
+
+    def run(say: Callable[..., None]) -> Any:
+        settings = json.loads(sys.argv[1])
+        extend_path(settings["path"])
+        return main(settings, say)
+
+    as_child(run)
+
+
+def _attach() -> Callable[..., None]:
     """
     Follow the parent, and return a function that sends it a message.
 
@@ -50,15 +62,15 @@ def _listen(stdin: TextIO) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def leave(say: Callable[..., None], run: Callable[[], Any]) -> None:
+def as_child(run: Callable[[Callable[..., None]], Any]) -> None:
     """
-    Run, report what went wrong in one line, and exit.
+    Follow the parent, run with what sends it messages, report what went wrong in one line, and exit.
 
     What ``run`` returns lives until then: TensorFlow's destructors may wait for ever for a server.
     """
-    status = 0
+    say, status = _attach(), 0
     try:
-        kept = run()  # noqa: F841
+        kept = run(say)  # noqa: F841
     except QueueModelError as error:
         say(failed=str(error))
         status = 1

@@ -85,7 +85,7 @@ def last_corner(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
 
 
 def most_useful(speeds: np.ndarray, floor: float = 0.0) -> int:
-    """Largest corner."""
+    """Most nodes, up to saturation, whose speed per node is at least ``floor`` of that on the least: last corner."""
     return int(last_corner(speeds, floor)[-1])
 
 

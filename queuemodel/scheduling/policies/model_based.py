@@ -24,11 +24,6 @@ def useful_nodes(speeds: np.ndarray) -> int:
     return int(np.argmax(speeds))
 
 
-def efficient_nodes(speeds: np.ndarray, threshold: float) -> int:
-    """Most nodes, up to saturation, whose speed per node is at least ``threshold`` of that on the least nodes."""
-    return most_useful(speeds, threshold)
-
-
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
     """Most nodes whose last one adds at least ``threshold`` of the speed per node on the least nodes.
 
@@ -42,7 +37,7 @@ def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
 
 _GRANTS: dict[str, Callable[..., int]] = {
     "useful": useful_nodes,
-    "efficient": efficient_nodes,
+    "efficient": most_useful,
     "marginal": marginal_nodes,
 }
 _ORDERS = ("arrival", "shortest", "gain")

@@ -80,9 +80,8 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
     if isinstance(curve, TableCurve):
         last = int(curve.points[-1][0])
-        most = (
-            last if most is None else min(most, last) if sizes else most
-        )  # others of its batch sizes may reach further
+        if most is None or sizes:  # others of its batch sizes may reach further
+            most = min(most or last, last)
         least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
         if least < curve.points[0][0] or most > curve.points[-1][0]:
             raise DataError(

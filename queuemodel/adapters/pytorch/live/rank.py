@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -14,8 +13,8 @@ from typing import Any
 
 from ....errors import ProfilingError
 from ...live.addresses import split_address
-from ...live.functions import extend_path, imported
-from ...live.parent import attach, cause, leave
+from ...live.functions import imported
+from ...live.parent import as_told, cause
 from .gradient_noise import gradient_norms
 
 FILE = "rank{}.pt.trace.json.gz"
@@ -23,7 +22,6 @@ DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps")  # by ra
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
-    extend_path(settings["path"])
     imported(settings["model"])  # before PyTorch takes its seconds
     import torch
     from torch import distributed
@@ -186,5 +184,4 @@ def _short(value: object) -> str:
 
 
 if __name__ == "__main__":
-    say = attach()
-    leave(say, lambda: main(json.loads(sys.argv[1]), say))
+    as_told(main)

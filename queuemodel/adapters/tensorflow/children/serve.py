@@ -9,7 +9,7 @@ import click
 
 from ....errors import ProfilingError, QueueModelError
 from ...live.addresses import split_address
-from ...live.parent import attach, leave
+from ...live.parent import as_child
 from .._imports import require_tensorflow
 
 
@@ -30,8 +30,7 @@ def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
     """
     cluster = {"ps": ps.split(","), "worker": worker.split(",")}
     if follow:
-        say = attach()
-        leave(say, lambda: _serve(job, task, cluster, say))
+        as_child(lambda say: _serve(job, task, cluster, say))
     try:
         _serve(
             job, task, cluster, lambda **_: click.echo(f"{job}:{task} serves at {cluster[job][task]}; Ctrl-C ends it")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
-from ...live.functions import extend_path
-from ...live.parent import attach, cannot_write, leave, stopping
+from ...live.parent import as_told, cannot_write, stopping
 from ..reading.tensor_sizes import FILE
 from ..reading.traces import READING_SPEED
 from .graph_sizes import graph_sizes
@@ -29,7 +27,6 @@ EDGES = 3  # steps of a recording that are cut off
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    extend_path(settings["path"])
     function_of(settings["model"])  # before TensorFlow takes its seconds
     import tensorflow as tf
 
@@ -160,5 +157,4 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
 
 
 if __name__ == "__main__":
-    say = attach()
-    leave(say, lambda: main(json.loads(sys.argv[1]), say))
+    as_told(main)

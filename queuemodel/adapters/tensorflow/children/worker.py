@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...live.functions import extend_path
-from ...live.parent import attach, cannot_write, leave, stopping
+from ...live.parent import as_told, cannot_write, stopping
 from .models import function_of
 from .training_task import TrainingTask, load
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    extend_path(settings["path"])
     function_of(settings["model"])  # before TensorFlow takes its seconds
     import tensorflow as tf
 
@@ -130,5 +126,4 @@ class _Writer:
 
 
 if __name__ == "__main__":
-    say = attach()
-    leave(say, lambda: main(json.loads(sys.argv[1]), say))
+    as_told(main)

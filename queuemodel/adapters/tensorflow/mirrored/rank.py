@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
-from ...live.functions import extend_path
-from ...live.parent import attach, cannot_write, leave, stopping
+from ...live.parent import as_told, cannot_write, stopping
 from ..children.models import function_of
 from ..children.training_task import TrainingTask, load
 from ..reading.xplane_rounds import beside
@@ -25,7 +23,6 @@ IDLE = 1.0  # seconds until nothing is under way: TensorFlow 2.21 crashes when r
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    extend_path(settings["path"])
     function_of(settings["model"])  # before TensorFlow takes its seconds
     rank, traces = settings["rank"], Path(settings["traces"])
     os.environ["TF_CONFIG"] = json.dumps(
@@ -122,5 +119,4 @@ def _maker(operation: Any) -> str:
 
 
 if __name__ == "__main__":
-    say = attach()
-    leave(say, lambda: main(json.loads(sys.argv[1]), say))
+    as_told(main)
