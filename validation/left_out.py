@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from queuemodel import Job, RoundModel, Throughput, ThroughputCurve, TrainingModel, fit
-from queuemodel.training.prior import RoundPrior, Strategy
+from queuemodel.training.prior import STRATEGIES, Strategy
 from queuemodel.training.throughput_fit import fit_throughputs
 
 from .intervals import interval_score
@@ -19,20 +20,26 @@ from .published import LATER, PUBLISHED, Scaling, published, testbed
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
 
-def learnt_without(
-    source: str, kind: Strategy, *, sparse: bool = False, parameter_bytes: int | None = None, link: float | None = None
+def learnt_from(
+    jobs: Sequence[Scaling],
+    kind: Strategy,
+    *,
+    sparse: bool = False,
+    parameter_bytes: int | None = None,
+    link: float | None = None,
 ) -> Fit:
-    """A fit whose prior is learnt from all other sources, and which may be told more of a job."""
-    others = [job for job in (sparse_series() if sparse else series()) if job.source != source]
+    """A fit with the prior of these series, which may be told more of a job."""
     if kind == "async-ps":
-        knees, job = learn_knees(others), Job(batch_size=1, parameter_bytes=parameter_bytes or 0, tensors=0)
+        knees, job = learn_knees(jobs), Job(batch_size=1, parameter_bytes=parameter_bytes or 0, tensors=0)
         return lambda points: TrainingModel(fit_throughputs(points, job=job, prior=knees, link=link))
-    return fit_of_rounds(kind, (learn_sparse(others) if sparse else learn_rounds(others))[kind])
+    rounds = (learn_sparse(jobs) if sparse else learn_rounds(jobs))[kind]
+    return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
 
 
-def fit_of_rounds(kind: Strategy, prior: RoundPrior) -> Fit:
-    """A fit of synchronous training with this prior."""
-    return lambda points: RoundModel(tuple(points), kind, NO_JOB, prior)
+def learnt_without(source: str, kind: Strategy, *, sparse: bool = False, **told: Any) -> Fit:
+    """The same with the prior of all sources but one."""
+    others = [job for job in (sparse_series() if sparse else series()) if job.source != source]
+    return learnt_from(others, kind, sparse=sparse, **told)
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,11 @@ def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = Fa
 
 
 def blind(kind: Strategy) -> list[Judged]:
-    """Each synchronous series that was collected later, predicted with the prior of those that there were before."""
-    before = fit_of_rounds(kind, learn_rounds(published(PUBLISHED))[kind])
+    """Each series that was collected later, predicted with the prior of those that were published before.
+
+    The asynchronous ones are the cloud's authors', whose series are left out therefore.
+    """
+    before = learnt_from(published(PUBLISHED), kind)
     return judge([job for job in published(LATER) if job.kind == kind], lambda _: before)
 
 
@@ -171,7 +181,7 @@ def prior_section() -> str:
             f"{told if interval else ' |  | '} |"
         )
 
-    for kind in ("async-ps", "sync-ps", "all-reduce"):
+    for kind in STRATEGIES:
         found = leave_source_out(kind)
         by_source = {"async-ps": sorted({one.job.source for one in found})}.get(kind, [])
         for source in by_source or [""]:
@@ -185,7 +195,7 @@ def prior_section() -> str:
                 row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
-    for kind in ("sync-ps", "all-reduce"):
+    for kind in STRATEGIES:
         later, jobs = blind(kind), f"{kind}, two points, blind"
         row(jobs, "**learnt before they were collected**", later)
         for form in ("line", *FORMS):

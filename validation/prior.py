@@ -61,8 +61,9 @@ ABOUT = (
 def series() -> list[Scaling]:
     """Everything that is learnt from.
 
-    Not the testbeds, whose links were chosen so that jobs saturate, nor the all-reduces that were collected later: with
-    them as many jobs are predicted worse as better, so that they are kept to judge by.
+    Not the testbeds, whose links were chosen so that jobs saturate. Of what was collected later the synchronous servers
+    alone: with the all-reduces as many jobs are predicted worse as better, and the asynchronous jobs are the cloud's
+    authors'; both are kept to judge by.
     """
     later = [job for job in published(LATER) if job.kind == "sync-ps"]
     return [*published(PUBLISHED), *later, *cloud()]

@@ -78,7 +78,9 @@ def published(*files: Path, on_one_host: bool = False) -> list[Scaling]:
             values = np.array([by_machines[n] for n in nodes]) / by_machines[nodes[0]]
             source = one["source"].split("@")[0]
             sparse = one["model"].startswith(EMBEDDINGS)
-            found.append(Scaling(source, one["id"], KINDS[one["class"]], np.array(nodes), values, sparse=sparse))
+            servers = one["servers"] if isinstance(one["servers"], int) else 1  # others vary or are not told
+            kind = KINDS[one["class"]]
+            found.append(Scaling(source, one["id"], kind, np.array(nodes), values, servers=servers, sparse=sparse))
     return found
 
 
