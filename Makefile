@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 	$(RUN)/queuemodel demo -o demo
 
 test: lint
-	$(RUN)/python -m pytest $(PYTEST)
+	$(RUN)/python -m pytest --numprocesses logical --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check .

@@ -258,9 +258,9 @@ def test_rate_and_duration_recover_recorded_sizes(tmp_path):
         ("0.pb", b"", r"0\.pb: the file is empty"),
         ("0.pb", b"hello, this is no proto", r"0\.pb: no RunMetadata proto, or truncated"),
         ("0.pb", hand_made()[:-3], r"0\.pb: no RunMetadata proto, or truncated"),
-        ("0.pb.gz", gzip.compress(hand_made())[:-12], r"0\.pb\.gz: damaged gzip file"),
+        ("0.pb.gz", gzip.compress(hand_made(), mtime=0)[:-12], r"0\.pb\.gz: damaged gzip file"),
         ("0.pb.gz", b"\x00" * 30 + b"x", r"0\.pb\.gz: damaged gzip file"),
-        ("0.pb.gz", gzip.compress(b"hello, this is no proto"), r"0\.pb\.gz: no RunMetadata proto"),
+        ("0.pb.gz", gzip.compress(b"hello, this is no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
         (
             "0.pb",
             config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).SerializeToString(),

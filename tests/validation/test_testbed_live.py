@@ -1,5 +1,6 @@
 """A real cluster of two workers on this machine, torn down to the last namespace."""
 
+import fcntl
 import gzip
 import importlib.util
 import json
@@ -16,6 +17,14 @@ from validation.testbed.workload import FQ_CODEL, Workload
 
 pytestmark = pytest.mark.live
 WORKLOADS = Path(network.__file__).parent / "workloads"
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory):
+    """The machine has one testbed; pytest-xdist may run another of these tests meanwhile."""
+    with (tmp_path_factory.getbasetemp().parent / "testbed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def need(framework):
