@@ -62,6 +62,22 @@ def test_proportional_bounds_are_the_published_ones():
     assert float(thinking.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
 
 
+PRODUCT_FORM = [qm.balanced_job_bounds, qm.proportional_bounds, qm.geometric_bounds]
+
+
+@pytest.mark.parametrize("bounds", [qm.asymptotic_bounds, *PRODUCT_FORM])
+def test_where_nobody_queues_they_meet(bounds):
+    found = bounds(qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5), [1, 7])
+    np.testing.assert_allclose([found.lower, found.upper], [[0.5, 3.5]] * 2)
+
+
+@pytest.mark.parametrize("bounds", PRODUCT_FORM)
+@pytest.mark.parametrize("kind", [{"servers": 2}, {"scv": 0.0, "discipline": "fcfs"}], ids=str)
+def test_bounds_of_product_form_refuse_other_networks(bounds, kind):
+    with pytest.raises(qm.ModelError, match="use asymptotic_bounds"):
+        bounds(qm.Network([qm.Station("q", service_time=0.5, **kind)], think_time=1.0), 3)
+
+
 def test_the_bottleneck_counts_servers_and_speeds():
     def bottleneck(*stations, population=8, **more):
         return qm.solve(qm.Network(stations, think_time=0.1, **more), population=population).bottleneck
