@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import queuemodel.cli.predict
-from queuemodel.cli import COMMANDS, main
+from queuemodel.cli import COMMANDS
 from queuemodel.data import copy_examples
 
 STUDY = ["schedule-study", "--policy", "fifo"]
@@ -28,17 +28,6 @@ def folder(tmp_path, monkeypatch):
     copy_examples(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code, out, err
-
-    return call
 
 
 def refused(result, *parts, status=None):

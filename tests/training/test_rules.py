@@ -70,14 +70,17 @@ def test_one_of_several_servers_is_exact_mva(D, Z, population):
     np.testing.assert_allclose(parallel.X, ClosedNetwork().solve(D, np.array(Z), populations).X, rtol=1e-12)
 
 
-@given(D=st.lists(st.floats(0.01, 2.0), min_size=6, max_size=6).map(np.array), Z=OWN)
-def test_several_servers_keep_bounds_and_littles_law(D, Z):
-    populations = np.array([1, 2, 5, 30])
-    pace = ParallelServers(2).solve(D, np.array(Z), populations)
-    assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # one worker's own link is the limit
+def keeps_bounds_and_littles_law(pace, D, Z, populations):
+    assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # of one worker, whatever others would do
     assert np.all(np.diff(pace.X) >= 0)
     assert np.all(np.minimum(populations / (D.sum() + Z), 1 / D.max()) * (1 + 1e-12) >= pace.X)
     np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
+
+
+@given(D=st.lists(st.floats(0.01, 2.0), min_size=6, max_size=6).map(np.array), Z=OWN)
+def test_several_servers_keep_bounds_and_littles_law(D, Z):
+    populations = np.array([1, 2, 5, 30])
+    keeps_bounds_and_littles_law(ParallelServers(2).solve(D, np.array(Z), populations), D, Z, populations)
 
 
 @settings(max_examples=60)
@@ -110,10 +113,7 @@ def test_settled_workers_meet_less(D, Z, servers, settled):
     populations = np.array([1, 2, 3, 7, 30])
     chance, apart = (ParallelServers(servers, how).solve(D, np.array(Z), populations) for how in (0.0, settled))
     for pace in (chance, apart):
-        assert pace.X[0] == pytest.approx(1 / (D.sum() + Z))  # one worker alike, whatever others would do
-        assert np.all(np.diff(pace.X) >= 0)
-        assert np.all(np.minimum(populations / (D.sum() + Z), 1 / D.max()) * (1 + 1e-12) >= pace.X)
-        np.testing.assert_allclose(pace.R.sum(axis=-1) + pace.Z, populations / pace.X, rtol=1e-9)
+        keeps_bounds_and_littles_law(pace, D, Z, populations)
     assert np.all(apart.X >= chance.X * (1 - 1e-4))  # when saturated both are at the limit
 
 
