@@ -155,10 +155,11 @@ def read_rows(
             ) from None
         if fields is None:
             break
-        if not fields or (len(fields) == 1 and not fields[0].strip()):
+        if not any(field.strip() for field in fields):  # spreadsheets write empty rows as commas
             continue
         if columns is None:
             columns = [field.strip() for field in fields]
+            _require_delimiter(f"{file}: line {lines.line_num}", columns, required)
             _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others)
             continue
         if len(fields) != len(columns):
@@ -170,6 +171,16 @@ def read_rows(
         yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
     if empty:
         raise DataError(f"{file}: no {what} below the header")
+
+
+def _require_delimiter(where: str, columns: Sequence[str], required: Sequence[str]) -> None:
+    """Refuse a table whose one column has all names in it, as spreadsheets save them in some languages."""
+    for name, delimiter in (("semicolons", ";"), ("tabs", "\t")):
+        if len(columns) < len(required) and delimiter in columns[0]:
+            raise DataError(
+                f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
+                "points in numbers"
+            )
 
 
 def _require_columns(

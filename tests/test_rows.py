@@ -31,6 +31,18 @@ def test_line_ends_blank_lines_and_byte_order_marks_do_not_matter(end, mark):
     assert (second.text("name"), second.count("speed"), second.line) == ("b, c", 20, 4)
 
 
+def test_rows_that_a_spreadsheet_left_empty_are_passed_over():
+    assert [row.line for row in rows(",\nname,speed\n,\na,1\n , \n\n")] == [4]
+    assert "no rows below the header" in refusal("name,speed\n,\n")
+
+
+@pytest.mark.parametrize(("delimiter", "said"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_spreadsheet_of_another_language_is_told_what_to_save(delimiter, said):
+    text = delimiter.join(["name", "speed"]) + "\n" + delimiter.join(["a", "1,5"])
+    assert f"line 1: columns must be separated by commas, got {said}; save it with commas" in refusal(text)
+    assert rows(f"name,speed{delimiter}\na,1", others=True, required=("name",))[0].text("name") == "a"
+
+
 @given(st.floats(0, 1e9), st.integers(1, 1_000_000))
 def test_every_digit_is_kept(number, count):
     (row,) = rows(f"name,speed\n{count},{number!r}\n")
@@ -73,7 +85,7 @@ def test_a_misspelt_optional_column_is_refused(others):
         ("name,sped\na,1\n", "line 1: unknown column 'sped'; did you mean 'speed'?"),
         ("name,Speed\na,1\n", "did you mean 'speed'?"),
         ("name,speed,name\na,1,b\n", "line 1: column 'name' stands twice"),
-        ("name;speed\na;1\n", "column 'name' is missing; the columns are name;speed"),
+        ("name;speed\na;1\n", "got semicolons"),
         ("name,speed\na,1\n\nb\n", "line 4: a row must have 2 values (name, speed), got 1"),
         ("name,speed\na,1,2\n", "line 2: a row must have 2 values"),
         ('name,speed\na,"1\n', "line 2: unexpected end of data"),

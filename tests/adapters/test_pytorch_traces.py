@@ -258,3 +258,15 @@ def test_reductions_after_the_backward_pass_wait_for_each_other_and_not_for_grad
     compute = np.mean([one.computed for one in profile.rounds])
     assert 2 / slow.steps_per_second[0] > 2 * compute
     assert 2 / fast.steps_per_second[0] == pytest.approx(compute, rel=0.05)
+
+
+def test_sharded_training_whose_scatter_gloo_runs_as_an_all_reduce_is_named(run):
+    folder, change = run
+
+    def sharded(trace):
+        for event in trace["traceEvents"]:
+            if event.get("name") == "c10d::allreduce_":
+                event["name"] = "c10d::_reduce_scatter_base_"
+
+    change(0, sharded)
+    refused([folder], "c10d::_reduce_scatter_base_ and the like move 761,997 elements beside the 0 of the gradients'")

@@ -170,13 +170,14 @@ def _buckets(
     """All-reduces of gradients in the order in which they were handed over, each with the interval in which it ran."""
     handed = [event for event in events if event.name == "c10d::allreduce_"]
     ran = [event for event in events if _is_all_reduce(event)]
+    own = _of_gradients(handed, events)
+    if handed or ran:  # gloo scatters what it reduced as an all-reduce
+        _require_once_and_alone(own, events, where)
     if len(handed) != len(ran):
         raise DataError(
             f"{where}: {len(handed)} all-reduces were handed over in a step and {len(ran)} ran in it; "
             "record whole steps, with CPU (and CUDA) activity"
         )
-    own = _of_gradients(handed, events)
-    _require_once_and_alone(own, events, where)
     buckets = []
     for one, other in zip(handed, ran, strict=True):
         if one not in own:
@@ -200,9 +201,7 @@ def _of_gradients(handed: Sequence[Event], events: Sequence[Event]) -> list[Even
 
 def _require_once_and_alone(own: Sequence[Event], events: Sequence[Event], where: str) -> None:
     """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
-    if not own:
-        return
-    if own[0].ts < _last_forward(events):
+    if own and own[0].ts < _last_forward(events):
         raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
     others = [event for event in events if "c10d" in event.name and event not in own]
     moved, reduced = (sum(map(_elements, some)) for some in (others, own))
