@@ -23,6 +23,7 @@ from .files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -176,12 +177,26 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def finish(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
-    """No frame but two axes; a legend at ``legend``, "right" of the axes, or none."""
+    """No frame but two axes, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
     ax.spines[["top", "right"]].set_visible(False)
+    for axis in (ax.xaxis, ax.yaxis):
+        if getattr(axis.get_transform(), "base", None) == 10:  # logarithmic
+            _plain_numbers(axis)
     if legend == "right":
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False, reverse=reverse)
     elif legend is not None:
         ax.legend(loc=legend, fontsize="small", framealpha=0.85, edgecolor="none", reverse=reverse)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """0.3 on a logarithmic axis, not 3 × 10⁻¹; between powers of ten as many as there is room for."""
+
+    def between(x: float, _: int) -> str:
+        low, high = axis.get_view_interval()
+        return f"{x:g}" if f"{x:e}"[0] in ("2346" if high < 20 * low else "3" if high < 200 * low else "") else ""
+
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(between)
 
 
 def whole_numbers(ax: Axes) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import queuemodel as qm
 from queuemodel import plotting
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.drawing import BOUND, label_ends
+from queuemodel.drawing import BOUND, finish, label_ends, new_axes
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,25 @@ def assert_readable(ax):
     labels = [text.get_text() for text in (ax.get_legend().get_texts() if ax.get_legend() else ax.texts)]
     assert labels
     assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize(
+    ("high", "written"),
+    [(1.0, ["0.2", "0.3", "0.4", "0.6", "1"]), (20.0, ["0.3", "1", "3", "10"]), (20_000.0, ["1", "100", "10000"])],
+)
+def test_logarithmic_axes_have_plain_numbers(high, written):
+    ax = new_axes()
+    ax.set(yscale="log", ylim=(0.15, high))
+    finish(ax, legend=None)
+    ax.figure.draw_without_rendering()
+    axis, inside = ax.yaxis, lambda tick: 0.15 <= tick.get_loc() <= high
+    ticks = sorted(filter(inside, [*axis.get_major_ticks(), *axis.get_minor_ticks()]), key=lambda tick: tick.get_loc())
+    labels = [tick.label1.get_text() for tick in ticks if tick.label1.get_text()]
+    assert [label for label in labels if label in written] == written
+    assert all(
+        float(label) == pytest.approx(tick)
+        for tick, label in zip([tick.get_loc() for tick in ticks if tick.label1.get_text()], labels, strict=True)
+    )
 
 
 def test_throughput_shows_curve_band_and_bounds(curve):

@@ -47,9 +47,12 @@ def plot_validation(rows: Sequence[dict[str, Any]], *, ax: Axes | None = None, u
         return _validation_panel(rows, ax or new_axes(), unit)
     from matplotlib.figure import Figure
 
-    panels = Figure(figsize=(4.4 * len(groups), 6.0), layout="constrained").subplots(1, len(groups))
-    for group, panel in zip(groups, panels, strict=True):
+    high = math.ceil(len(groups) / 2)
+    panels = list(Figure(figsize=(8.8, 5.4 * high), layout="constrained").subplots(high, 2, squeeze=False).flat)
+    for group, panel in zip(groups, panels, strict=False):
         _validation_panel([row for row in rows if row.get("group", "") == group], panel, unit).set_title(str(group))
+    for panel in panels[len(groups) :]:
+        panel.remove()
     return panels[0]
 
 
