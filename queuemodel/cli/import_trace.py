@@ -50,6 +50,8 @@ def import_trace(
     whole = None if parameter_bytes is None else round(parameter_bytes)
     servers: dict[str, object] = {"--workers": workers}
     job["progress"] = watched()
+    for folder in folders:
+        _require_traces(Path(folder))
     if any(pytorch.is_trace(folder) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
         profile = pytorch.read_traces(folders, **job)
@@ -62,6 +64,18 @@ def import_trace(
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     show_profile(profile, output_format)
+
+
+def _require_traces(folder: Path) -> None:
+    """Say what to do with a file instead of its folder, and with names that do not tell whose they are."""
+    if folder.is_file():
+        raise DataError(f"{folder}: a file; give the folder that holds the files of the run")
+    named = any(path.name.endswith((*pytorch.SUFFIXES, ".pb", ".pb.gz")) for path in folder.rglob("*"))
+    if not named and (others := sorted(folder.glob("*.json*"))):
+        raise DataError(
+            f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
+            "other JSON is not read here"
+        )
 
 
 def _refuse(given: dict[str, object], traces: str) -> None:

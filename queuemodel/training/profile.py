@@ -179,7 +179,9 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             profile = msgspec.json.decode(text, type=cls)
             require_distinct_keys(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, DataError) as error:
-            raise DataError(f"{where}: {one_line(error)}") from None
+            trace = any(f"`{field}`" in str(error) for field in ("schemaVersion", "traceEvents"))
+            hint = "; a trace of torch.profiler becomes a profile by queuemodel import-trace" if trace else ""
+            raise DataError(f"{where}: {one_line(error)}{hint}") from None
         return profile
 
     def to_rows(self) -> list[dict[str, Any]]:

@@ -238,6 +238,11 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     refused(run("import-trace", empty, "--batch-size", 1, "-o", target), "empty")
+    (empty / "trace_rank0.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+    refused(run("import-trace", empty, "--batch-size", 1, "-o", target), "trace_rank0.json", "end in .pt.trace.json")
+    refused(run("import-trace", empty / "trace_rank0.json", "--batch-size", 1, "-o", target), "give the folder")
+    refused(run("predict", empty / "trace_rank0.json"), "becomes a profile by queuemodel import-trace")
+    (empty / "trace_rank0.json").unlink()
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
     job = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40"
     refused(run("import-trace", job, "--batch-size", 1, "-o", target), "ddp-alexnet-40/trace_n1 ", "trace_n2")

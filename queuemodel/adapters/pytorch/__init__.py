@@ -4,6 +4,6 @@
 `live` records such files itself, of a function like those in `examples`, and needs PyTorch in its child processes.
 """
 
-from .traces import is_trace, read_traces
+from .traces import SUFFIXES, is_trace, read_traces
 
-__all__ = ["is_trace", "read_traces"]
+__all__ = ["SUFFIXES", "is_trace", "read_traces"]
