@@ -191,7 +191,7 @@ def finish(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
 def _plain_numbers(axis: Axis) -> None:
     """0.3 on a logarithmic axis, not 3 × 10⁻¹; between powers of ten as many as there is room for."""
 
-    def between(x: float, _: int) -> str:
+    def between(x: float, _: float) -> str:
         low, high = axis.get_view_interval()
         return f"{x:g}" if f"{x:e}"[0] in ("2346" if high < 20 * low else "3" if high < 200 * low else "") else ""
 
