@@ -193,15 +193,9 @@ class TrainingModel(Result):
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         D = self.service_demand
-        worker = self.demands.worker[: counts[-1]] if self.changes.unequal else np.full(counts[-1], self.demands.worker)
-        alone = 1.0 / (D.sum() + worker)
-        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
+        bound_lower, bound_upper, saturation = self._asymptotes(counts)
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
         at = np.searchsorted(populations, counts)
-        bound_lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
-        bound_upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
-        if self.waiting and not self.changes.unequal:
-            bound_lower, bound_upper = self.waiting.bounds(self.rule, D, self.demands.worker, counts)
         lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
         bend = self.bend(populations, confidence)
         if bend is not None:
@@ -234,6 +228,17 @@ class TrainingModel(Result):
             model=self,
         )
         return self.waiting.told(curve) if self.waiting else curve
+
+    def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
+        D, Z = self.service_demand, self.demands.worker
+        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
+        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
+        if self.waiting and not self.changes.unequal:
+            return *self.waiting.bounds(self.rule, D, Z, counts), saturation
+        lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
+        return lower, upper, saturation
 
     def what_if(
         self,
