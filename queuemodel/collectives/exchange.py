@@ -83,9 +83,9 @@ class HalvingDoubling:
                 one.append(Transfer(at[i], at[i ^ distance], range(first, first + distance), True))
             halving.append(tuple(one))
             distance //= 2
-        doubling = [tuple(Transfer(t.destination, t.source, t.pieces, False) for t in one) for one in reversed(halving)]
+        doubling = [tuple(t.back for t in one) for one in reversed(halving)]
         fold = tuple(Transfer(2 * i + 1, 2 * i, every, True) for i in range(extra))
-        unfold = tuple(Transfer(2 * i, 2 * i + 1, every, False) for i in range(extra))
+        unfold = tuple(t.back for t in fold)
         rounds = [one for one in (fold, *halving, *doubling, unfold) if one]
         return Schedule(n, n, (1 / p,) * p, tuple(rounds), blocking=True)
 

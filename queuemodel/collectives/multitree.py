@@ -56,11 +56,11 @@ class MultiTree:
     def schedule(self, nodes: int) -> Schedule:
         """Piece i goes up tree i, whose joins run backwards, and down again."""
         self._require(nodes)
-        down: list[list[Transfer]] = [[] for _ in range(self.steps)]
+        up: list[list[Transfer]] = [[] for _ in range(self.steps)]
         for step, tree, parent, child in self.joins:
-            down[step - 1].append(Transfer(parent, child, range(tree, tree + 1), False))
-        up = [tuple(Transfer(t.destination, t.source, t.pieces, True) for t in one) for one in reversed(down)]
-        return Schedule(nodes, nodes, (1 / nodes,) * nodes, (*up, *map(tuple, down)))
+            up[-step].append(Transfer(child, parent, range(tree, tree + 1), True))
+        down = [tuple(t.back for t in one) for one in reversed(up)]
+        return Schedule(nodes, nodes, (1 / nodes,) * nodes, (*map(tuple, up), *down))
 
     def _require(self, nodes: int) -> None:
         if nodes != self.topology.nodes:

@@ -39,6 +39,11 @@ class Transfer:
         """Pieces that change at the destination."""
         return self.into or self.pieces
 
+    @property
+    def back(self) -> Transfer:
+        """The same pieces the other way, where they replace what is there."""
+        return Transfer(self.destination, self.source, self.pieces, False)
+
 
 @dataclass(frozen=True)
 class Schedule:

@@ -33,7 +33,7 @@ class ParameterServers:
         """Workers are the first ``nodes`` nodes, servers those after them."""
         n, s = require_count(nodes, "parameter servers: nodes"), self.servers
         push = tuple(Transfer(i, n + k, range(k, k + 1), True) for i in range(n) for k in range(s))
-        fetch = tuple(Transfer(t.destination, t.source, t.pieces, False) for t in push)
+        fetch = tuple(t.back for t in push)
         return Schedule(n + s, n, (1 / s,) * s, (push, fetch))
 
 
@@ -90,5 +90,5 @@ class SplitServers:
                 if server != i
             )
             rounds.append(push)
-        rounds += [tuple(Transfer(t.destination, t.source, t.pieces, False) for t in push) for push in rounds]
+        rounds += [tuple(t.back for t in push) for push in rounds]
         return Schedule(n + k, n, tuple(sizes), tuple(rounds))

@@ -53,8 +53,8 @@ class DoubleBinaryTree:
                     continue
                 depth = depth_of(parents, node)
                 for block in range(tree * k, (tree + 1) * k):
-                    up[-depth].append(Transfer(node, parent, range(block, block + 1), True))
-                    down[depth - 1].append(Transfer(parent, node, range(block, block + 1), False))
+                    up[-depth].append(one := Transfer(node, parent, range(block, block + 1), True))
+                    down[depth - 1].append(one.back)
         rounds = [tuple(sorted(one, key=lambda t: t.pieces.start % k)) for one in up + down if one]
         return Schedule(n, n, (0.5 / k,) * (2 * k), tuple(rounds))
 
