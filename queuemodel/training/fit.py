@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import msgspec
 
@@ -24,33 +24,15 @@ from .throughputs import on_profiled_links, require_measured
 
 @overload
 def fit(
-    data: Profile | Sequence[Throughput],
-    *,
-    throughputs: Sequence[Throughput] = ...,
-    form: Form = ...,
-    batch_size: int | None = ...,
-    parameter_bytes: float | None = ...,
-    strategy: Literal["async-ps"] = ...,
-    sparse_gradients: bool = ...,
-    seed: int = ...,
+    data: Profile | Sequence[Throughput], *, strategy: Literal["async-ps"] = ..., **settings: Any
 ) -> TrainingModel: ...
 
 
 @overload
-def fit(
-    data: Profile | Sequence[Throughput],
-    *,
-    throughputs: Sequence[Throughput] = ...,
-    form: Form = ...,
-    batch_size: int | None = ...,
-    parameter_bytes: float | None = ...,
-    strategy: Strategy,
-    sparse_gradients: bool = ...,
-    seed: int = ...,
-) -> TrainingModel | RoundModel: ...
+def fit(data: Profile | Sequence[Throughput], *, strategy: Strategy, **settings: Any) -> TrainingModel | RoundModel: ...
 
 
-def fit(
+def fit(  # type: ignore[misc]  # the settings are those below
     data: Profile | Sequence[Throughput],
     *,
     throughputs: Sequence[Throughput] = (),
