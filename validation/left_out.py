@@ -15,7 +15,7 @@ from queuemodel.training.throughput_fit import fit_throughputs
 
 from .intervals import interval_score
 from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, source_weights, sparse_series
-from .published import LATER, PUBLISHED, Scaling, published, testbed
+from .published import LATER, Scaling, published, testbed
 
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
@@ -94,12 +94,12 @@ def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = Fa
 
 
 def blind(kind: Strategy) -> list[Judged]:
-    """Each series that was collected later, predicted with the prior of those that were published before.
+    """Each series that was collected later, predicted with the prior of those that were known before.
 
     The asynchronous ones are the cloud's authors', whose series are left out therefore.
     """
-    before = learnt_from(published(PUBLISHED), kind)
-    return judge([job for job in published(LATER) if job.kind == kind], lambda _: before)
+    prior = learnt_from(published(), kind)
+    return judge([job for job in published(LATER) if job.kind == kind], lambda _: prior)
 
 
 def leave_sparse_out(*, told: bool) -> list[Judged]:
@@ -151,10 +151,10 @@ def baseline(form: str, judged: Sequence[Judged]) -> list[Judged]:
 
 SECTION = """## Few throughputs, on sources that the prior was not learnt from
 
-Published series (`validation/data/published_scaling.json`, `later_scaling.json`) and the cloud's, predicted from their
-two smallest groups of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's
-too, which no prior is learnt from ([why](explanation/few-throughputs.md)). *Blind* are the series of the second file
-alone, collected later, with the prior of the first. What is known besides is how many bytes the parameters of
+Published series (`validation/data/published_scaling.json`) and the cloud's, predicted from their two smallest groups
+of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
+is learnt from ([why](explanation/few-throughputs.md)). *Blind* are series that were collected when the prior existed
+(`later_scaling.json`), and that do not teach it. What is known besides is how many bytes the parameters of
 asynchronous jobs have (cloud, testbed), how fast their links are (testbed), and which synchronous jobs have sparse
 gradients. Beside them forms with two parameters, through the same two points. Errors are means over series of mean
 absolute relative errors, *by source* first over those of each source; *width* is that of the 90 % intervals, relative

@@ -26,7 +26,7 @@ from queuemodel.training.knee_posterior import KneePosterior
 from queuemodel.training.prior import KneePrior, RoundPrior, Strategy
 from queuemodel.training.round_law import Rounds
 
-from .published import LATER, PUBLISHED, Scaling, cloud, published
+from .published import Scaling, cloud, published
 
 FILE = Path(queuemodel.training.prior.__file__).with_name("throughput_prior.json")
 
@@ -61,12 +61,9 @@ ABOUT = (
 def series() -> list[Scaling]:
     """Everything that is learnt from.
 
-    Not the testbeds, whose links were chosen so that jobs saturate. Of what was collected later the synchronous servers
-    alone: with the all-reduces as many jobs are predicted worse as better, and the asynchronous jobs are the cloud's
-    authors'; both are kept to judge by.
+    Neither the testbeds, whose links were chosen so that jobs saturate, nor what was collected later, to judge by.
     """
-    later = [job for job in published(LATER) if job.kind == "sync-ps"]
-    return [*published(PUBLISHED), *later, *cloud()]
+    return [*published(), *cloud()]
 
 
 def sparse_series() -> list[Scaling]:

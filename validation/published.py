@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from queuemodel.training.prior import Strategy
 
 from .series import CLOUD, HERE, read_measured, series_folders
 
-#: What the prior was made with, and what it predicted blind before that taught it too.
+#: What the prior is learnt from, and what was collected when it existed, to judge by.
 PUBLISHED = HERE / "data" / "published_scaling.json"
 LATER = HERE / "data" / "later_scaling.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
@@ -62,13 +61,13 @@ class Scaling:
         ]
 
 
-def published(*files: Path, on_one_host: bool = False) -> list[Scaling]:
+def published(file: Path = PUBLISHED, *, on_one_host: bool = False) -> list[Scaling]:
     """What others measured, without what the notes doubt and what varies the servers alone.
 
-    Of several machines; or of one, whose devices are what is counted. From all files, or from these.
+    Of several machines; or of one, whose devices are what is counted.
     """
     found = []
-    for one in chain.from_iterable(json.loads(file.read_text())["series"] for file in files or (PUBLISHED, LATER)):
+    for one in json.loads(file.read_text())["series"]:
         if one["doubt"] or one["kind"] == "servers-sweep" or (one["max_nodes"] == 1) != on_one_host:
             continue
         machines = (not on_one_host and one["nodes"]) or [n for n, _ in one["points"]]
