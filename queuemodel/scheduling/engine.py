@@ -28,36 +28,6 @@ SHORTEST = 1e-9
 _PATIENCE = 10_000
 
 
-class _Shown:
-    """Columns of the jobs in the cluster, gathered when a policy looks at them."""
-
-    __slots__ = ("active", "engine")
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.active = engine.active[: engine.count]
-
-    def __len__(self) -> int:
-        return len(self.active)
-
-    def names(self) -> list[str]:
-        jobs = self.engine.jobs
-        return [jobs[j].name for j in self.active]
-
-    def column(self, name: str) -> np.ndarray:
-        engine, state, active = self.engine, self.engine.state, self.active
-        if name == "nodes":
-            return engine.nodes[active]
-        if name == "attained_service":
-            return state[s.ATTAINED, active] + state[s.NODES, active] * (engine.now - state[s.SINCE, active])
-        if name == "remaining":
-            return s.left(state, engine.work.steps, active, engine.now)
-        if name == "true_remaining":
-            return s.left(state, state[s.TRUE], active, engine.now)
-        source = engine.work if name in ("least", "most", "row") else engine
-        return getattr(source, name)[active]
-
-
 class Engine:
     """One run; `run` fills ``state``. Memory grows with the jobs, not with the events."""
 
@@ -209,7 +179,8 @@ class Engine:
     def _decide(self) -> None:
         self.decisions += 1
         self.decided_at = self.now
-        shown = ActiveJobs(_Shown(self), self.work.tables, knows=self.policy.knows, who=self.policy.name)
+        gather = partial(self._column, self.active[: self.count])
+        shown = ActiveJobs(gather, self.count, self.work.tables, knows=self.policy.knows, who=self.policy.name)
         granted = self.policy.grants(shown, self.cluster.nodes, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
@@ -222,6 +193,21 @@ class Engine:
         self.review = self.policy.review(shown, granted, self.now)
         if self.review <= self.now:
             self.review = math.nextafter(self.now, math.inf)
+
+    def _column(self, active: np.ndarray, name: str) -> Any:
+        """What a policy looks at, of these jobs."""
+        state = self.state
+        if name == "names":
+            return [self.jobs[j].name for j in active]
+        if name == "nodes":
+            return self.nodes[active]
+        if name == "attained_service":
+            return state[s.ATTAINED, active] + state[s.NODES, active] * (self.now - state[s.SINCE, active])
+        if name == "remaining":
+            return s.left(state, self.work.steps, active, self.now)
+        if name == "true_remaining":
+            return s.left(state, state[s.TRUE], active, self.now)
+        return getattr(self.work if name in ("least", "most", "row") else self, name)[active]
 
     def _check(self, granted: np.ndarray, given: np.ndarray, jobs: np.ndarray) -> None:
         if not (granted.sum() <= self.cluster.nodes * (1 + _EPSILON) and given.min() >= 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -46,62 +46,38 @@ class JobState:
     requested_nodes: int | None = None
 
 
-class Source(Protocol):
-    """Where the columns come from; each is asked for at most once."""
-
-    def names(self) -> list[str]:
-        """Names of the jobs."""
-
-    def column(self, name: str) -> np.ndarray:
-        """A column by name."""
-
-    def __len__(self) -> int:
-        """Number of jobs."""
-
-
-class Columns:
-    """Columns that are there already."""
-
-    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
-        self._names, self._columns = names, columns
-
-    def names(self) -> list[str]:
-        """Names of the jobs."""
-        return self._names
-
-    def column(self, name: str) -> np.ndarray:
-        """A column by name."""
-        return self._columns[name]
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 class ActiveJobs:
     """The jobs in the cluster in order of arrival, as columns of shape (jobs,).
 
-    Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks.
+    Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks; ``gather`` gives each by its
+    name, and is asked for it at most once.
     """
 
-    __slots__ = ("_knows", "_seen", "_source", "_who", "tables")
+    __slots__ = ("_count", "_gather", "_knows", "_seen", "_who", "tables")
 
     def __init__(
-        self, source: Source, tables: SpeedTables, *, knows: Iterable[str] = KNOWLEDGE, who: str = "policy"
+        self,
+        gather: Callable[[str], Any],
+        count: int,
+        tables: SpeedTables,
+        *,
+        knows: Iterable[str] = KNOWLEDGE,
+        who: str = "policy",
     ) -> None:
-        self._source = source
-        self._seen: dict[str, np.ndarray] = {}
+        self._gather, self._count = gather, count
+        self._seen: dict[str, Any] = {}
         self.tables = tables
         self._knows = knows
         self._who = who
 
     def names(self) -> list[str]:
         """Names of the jobs."""
-        return self._source.names()
+        return self._column("names")
 
-    def _column(self, name: str) -> np.ndarray:
+    def _column(self, name: str) -> Any:
         value = self._seen.get(name)
         if value is None:
-            value = self._seen[name] = self._source.column(name)
+            value = self._seen[name] = self._gather(name)
         return value
 
     def _known(self, what: str) -> None:
@@ -109,7 +85,7 @@ class ActiveJobs:
             raise ModelError(f"{self._who}: looks at {what!r} but does not declare it; add it to its `knows`")
 
     def __len__(self) -> int:
-        return len(self._source)
+        return self._count
 
     @property
     def arrival_time(self) -> np.ndarray:
@@ -168,14 +144,14 @@ class ActiveJobs:
         ordered = sorted(states, key=lambda state: (state.arrival_time, state.name))
         tables = SpeedTables(nodes)
         most = [min(nodes, state.most_nodes or nodes) for state in ordered]
-
         rows = [
             tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}")
             if "curve" in knows
             else 0
             for state, top in zip(ordered, most, strict=True)
         ]
-        columns = {
+        columns: dict[str, Any] = {
+            "names": [state.name for state in ordered],
             "least": np.array([state.least_nodes for state in ordered], dtype=int),
             "most": np.array(most, dtype=int),
             "requested": np.array([state.requested_nodes or state.least_nodes for state in ordered], dtype=int),
@@ -184,7 +160,7 @@ class ActiveJobs:
         for name in ("arrival_time", "attained_service", "remaining", "nodes"):
             columns[name] = np.array([float(getattr(state, name)) for state in ordered])
         columns["true_remaining"] = columns["remaining"]
-        return cls(Columns([state.name for state in ordered], columns), tables, knows=knows)
+        return cls(columns.__getitem__, len(ordered), tables, knows=knows)
 
 
 Jobs: TypeAlias = ActiveJobs | Sequence[JobState]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
-from queuemodel.scheduling.view import Columns, SpeedTables
+from queuemodel.scheduling.view import SpeedTables
 from queuemodel.scheduling.workloads.pollux_application import Application
 from queuemodel.scheduling.workloads.pollux_batch_sizes import application_batch_sizes
 
@@ -111,7 +111,8 @@ class PolicyRule:
         most = [one.most for one in seen]
         requested = [min(job.requested, top) for job, top in zip(jobs, most, strict=True)]
         left = np.array([self._progress_left(job) if self.adapts else self._updates_left(job) for job in jobs])
-        columns = {
+        columns: dict[str, Any] = {
+            "names": [job.name for job in jobs],
             "arrival_time": np.array([float(job.submitted) for job in jobs]),
             "attained_service": np.array([float(job.attained) for job in jobs]),
             "remaining": left,
@@ -122,9 +123,8 @@ class PolicyRule:
             "requested": np.array(requested, dtype=int),
             "row": np.array([one.row(job.epoch) for one, job in zip(seen, jobs, strict=True)], dtype=int),
         }
-        return ActiveJobs(
-            Columns([job.name for job in jobs], columns), self.tables, knows=self.policy.knows, who=self.policy.name
-        )
+        gather = columns.__getitem__
+        return ActiveJobs(gather, len(jobs), self.tables, knows=self.policy.knows, who=self.policy.name)
 
     @staticmethod
     def _progress_left(job: RunningJob) -> float:
