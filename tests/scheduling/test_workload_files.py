@@ -173,7 +173,7 @@ def test_public_formats(public_data):
         public_data / "elasticflow" / "philly_103959.csv", public_data / "elasticflow" / "throughputs_A100"
     )
     assert len(elastic) == 876
-    with pytest.raises(DataError, match=r"is missing|unknown column|must have"):
+    with pytest.raises(DataError, match=r"is missing|unknown column|must have|separated by commas"):
         read_elasticflow(old, public_data / "elasticflow" / "throughputs_A100")
 
 
