@@ -9,8 +9,9 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip
-	$(RUN)/python -m pip install --quiet torch==2.13.0  # a newer one may bring several GB of CUDA along
-	$(RUN)/python -m pip install --quiet --editable '.[all,tensorflow,torch,notebook,docs,test]'
+	$(RUN)/python -m pip install --quiet --no-compile torch==2.13.0  # a newer one may bring several GB of CUDA along
+	$(RUN)/python -m pip install --quiet --no-compile --editable '.[all,tensorflow,torch,notebook,docs,test]'
+	$(RUN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # what pip would do on one core
 	touch $@
 
 demo: $(VENV)/.installed
