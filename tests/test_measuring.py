@@ -130,6 +130,13 @@ def test_links_of_any_bandwidth_can_be_slowed_down():
     assert Run(2, 25e9) in next_measurement(fast, 8, method="mva").runs
 
 
+@pytest.mark.parametrize(("asked", "most"), [(16, 5), (8, 4), (2, 3)])
+def test_most_workers_of_a_cheap_run_are_twice_those_that_saturate_or_half_of_those_asked_about(asked, most):
+    profile = example_profile("alexnet-60")
+    assert 4 < 2 * qm.fit(profile).throughput([1]).saturation_workers < 5
+    assert max(run.workers for run in next_measurement(profile, asked, method="mva").runs) == most
+
+
 def test_ranks_that_two_tell_of_are_worth_recording_only_where_they_are_asked_about():
     """gloo has two buckets under way: beyond the recorded ranks its errors are those of two."""
     near, far = (next_measurement(DDP, asked, runs=[Run(3)]) for asked in (3, 8))
@@ -140,6 +147,7 @@ def test_ranks_that_two_tell_of_are_worth_recording_only_where_they_are_asked_ab
     (row,) = far.to_rows()
     assert row["machines"] == 3
     assert row["command"] == "queuemodel import-trace trace_n1 trace_n2 trace_n3 --batch-size 32 -o profile.json"
+    assert {*next_measurement(DDP, 8).runs} == {Run(3), Run(4)}  # one more than recorded, and twice as many
     live = msgspec.structs.replace(DDP.source, hosts={"rank:0": "here"})
     (row,) = next_measurement(msgspec.structs.replace(DDP, source=live), 8, runs=[Run(3)], source="p.json").to_rows()
     assert row["command"] == "queuemodel profile MODEL --framework torch --strategy all-reduce --ranks 3 -o p.json"
