@@ -20,6 +20,8 @@ from queuemodel.strategies import fit_rounds
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
 
+from tensorflow_protos import xplane_pb2
+
 DATA = Path(__file__).parent.parent / "data"
 TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
 TRUTH = json.loads((TINY / "job.json").read_text())
@@ -112,6 +114,17 @@ def test_gathered_gradients_are_refused(tmp_path):
             gzip.compress(content.replace(b"2:CollectiveReduceV2", b"2:CollectiveGatherV2"))
         )
     refused([tmp_path], "gather the gradients of looked-up rows")
+
+
+def test_steps_that_are_executed_together_are_refused(tmp_path):
+    """The second step of a loop waits for the first's reductions: its packs' times are those of two ranks only."""
+    for path in (TINY / "trace_n2").glob("*.pb.gz"):
+        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
+        for plane in space.planes:
+            for event in plane.event_metadata.values():
+                event.name = event.name.replace("CollectiveReduceV2_1:", "CollectiveReduceV2:")
+        (tmp_path / path.name).write_bytes(gzip.compress(space.SerializeToString()))
+    refused([tmp_path], "step 0 reduces the same gradients 2 times; mark each training step", parameter_bytes=1000)
 
 
 def test_a_folder_of_ranks_is_told_from_one_of_servers():

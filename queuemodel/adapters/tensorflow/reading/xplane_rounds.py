@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +109,7 @@ def read_rank(path: Path) -> RankRecording:
             inside[index].append(event)
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
     noted = _noted(beside(path))
-    steps = [_step(mark, own, noted) for mark, own in zip(marks, inside, strict=True)]
+    steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
     for one, following in itertools.pairwise(steps):
         one.end = max(one.end, following.start)
     return RankRecording(path, max(sizes, default=1), steps)
@@ -124,7 +124,13 @@ def _noted(path: Path) -> dict[str, int]:
         raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
 
 
-def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int]) -> RankStep:
+def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: Path) -> RankStep:
+    reduced = Counter(event.name for event in events if event.name.endswith(tuple(f":{kind}" for kind in REDUCE)))
+    if max(reduced.values(), default=0) > 1:
+        raise DataError(
+            f"{path}: step {mark.number('step_num')} reduces the same gradients {max(reduced.values())} times; mark "
+            "each training step by itself, not several that are executed together"
+        )
     backward = [event.end for event in events if event.name.startswith(BACKWARD)]
     kernels = backward or [event.end for event in events if _is_kernel(event)]
     reductions = _reductions(events, sorted(kernels)) if kernels else []
