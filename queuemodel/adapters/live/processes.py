@@ -12,11 +12,9 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from .parent import SCRATCH
 
-Message = dict[str, Any]
 GRACE = 5.0  # seconds for an orderly end
 NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
 
