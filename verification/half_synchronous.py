@@ -47,7 +47,7 @@ def error(name: str, number: int, strategy: str, k: int, n: int, cv: float, D: t
         strategy, lambda _: rng.gamma(1 / scv, scv), lambda: D, workers=n, k=k, bound=number, rounds=rounds
     )
     truth = k * batch_means(durations, confidence=0.9)[0]
-    rule = HalfSynchronous(name, number, scv)(ClosedNetwork(), 1)
+    rule = HalfSynchronous(name, number, scv, spread=0.0)(ClosedNetwork(), 1)
     return abs(float(rule.solve(np.array(D), np.array(1.0), np.array([n])).X[0]) / truth - 1)
 
 

@@ -10,7 +10,7 @@ from ..training.parallel_servers import ParallelServers
 from ..training.rules import Pace, Rule
 from .half_bounds import Bounds, bounded_staleness, k_async
 from .half_synchronous import KSync
-from .meeting import fetching, paces, passing
+from .meeting import arriving, fetching, paces, passing
 from .order_statistics import ordered
 
 #: Populations with own times of their own that are solved at once.
@@ -33,6 +33,7 @@ class KAsync:
     servers: int
     scv: float
     k: int
+    spread: float = 0.0
 
     method = "order statistics (k-async, approximate)"
 
@@ -47,7 +48,8 @@ class KAsync:
 
             def ending(times: np.ndarray, groups: int = 1) -> np.ndarray:
                 own = Z[..., None] * times
-                served = fetching(D, self.servers, K) + passing(own, D, self.servers, K) - own[..., -1]
+                came = arriving(own, fetching(D, self.servers, K), self.spread)
+                served = passing(came, D, self.servers, K) - own[..., -1]
                 return own[..., -1] / groups + share * served
 
             share = 1 - (1 - K / n) * min(self.scv**0.5, 1.0)
@@ -110,12 +112,13 @@ class BoundedStaleness:
     servers: int
     scv: float
     staleness_bound: int
+    spread: float = 0.0
 
     method = "mva (approximate, bounded staleness)"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        barrier = KSync(self.base, self.servers, self.scv).solve(D, Z, populations)
+        barrier = KSync(self.base, self.servers, self.scv, spread=self.spread).solve(D, Z, populations)
         s = self.staleness_bound
         if s == 0:
             return barrier

@@ -36,17 +36,17 @@ def k_sync(D: np.ndarray, Z: np.ndarray, n: int, *, servers: int, scv: float, K:
     own = Z * ordered(K, n, scv)[-1]
     busiest_fetch, fetch, busiest, after = phases(D, servers)
     lower = K / (own + n * (fetch + after))
-    return Bounds(lower, K / np.maximum.reduce([own + fetch + after, n * busiest_fetch, K * busiest]))
+    return Bounds(lower, K / np.maximum.reduce([own + fetch + after, K * busiest_fetch, K * busiest]))
 
 
 def k_batch_sync(D: np.ndarray, Z: np.ndarray, n: int, *, servers: int, scv: float, K: int) -> Bounds:
     """The first K results of any worker: at the latest when each has made ⌈K/n⌉."""
-    busiest_fetch, fetch, busiest, after = phases(D, servers)
+    _, fetch, busiest, after = phases(D, servers)
     steps = -(-K // n)
     last = Z * steps * ordered(n, n, scv / steps)[-1]
     first = Z * superposed(K, n, scv)[-1]
     lower = K / (last + n * fetch + (K + n - 1) * after)
-    return Bounds(lower, K / np.maximum.reduce([first + fetch + after, n * busiest_fetch, K * busiest]))
+    return Bounds(lower, K / np.maximum(first + fetch + after, K * busiest))
 
 
 def k_async(D: np.ndarray, Z: np.ndarray, n: int, *, scv: float, K: int) -> Bounds:

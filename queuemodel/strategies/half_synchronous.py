@@ -2,7 +2,7 @@
 
 Each is a rule of `queuemodel.training.rules` around the closed network of the same job, so that fit, what-ifs,
 intervals and plans are those of asynchronous training. What all do together comes to the servers at once: n workers
-fetch for n times as long, and the results share the server.
+fetch for n times as long, some sooner than others, and the results share the server.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from ..training.rules import Pace, Rule
 from .half_bounds import Bounds, k_batch_sync, k_sync
-from .meeting import fetching, paces, passing, phases, pushes
-from .order_statistics import ordered, superposed
+from .meeting import arriving, fetching, paces, passing, phases, pushes
+from .order_statistics import ordered, shared, superposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class KSync:
     """The K fastest of n count; the others are cut short, and all start anew (Dutta et al., 2018).
 
     K = n is the barrier of synchronous training; K = n - b has b backup workers (Chen et al., 2016). The mean of the
-    K-th smallest own time is exact. Results come to a server that shares its time equally (`passing`) at the means of
-    t_(1), ..., t_(n), which is exact where nobody waits or times do not vary, and mostly a little too fast otherwise.
+    K-th smallest own time is exact. Results come to a server that shares its time equally (`passing`) at their mean
+    times (`arriving`), which is exact where nobody waits or nothing varies, and mostly a little too fast otherwise.
 
     Attributes
     ----------
@@ -34,6 +34,9 @@ class KSync:
         Squared coefficient of variation of a worker's own time.
     k, backup_workers : int
         0: all; and how many fewer than all.
+    spread : float
+        Standard deviation of the logarithm of fetches' shares of the link: those that begin together end one after the
+        other, so that pushes meet less.
     """
 
     base: Rule
@@ -41,6 +44,7 @@ class KSync:
     scv: float
     k: int = 0
     backup_workers: int = 0
+    spread: float = 0.0
 
     method = "order statistics (rounds, approximate)"
 
@@ -60,7 +64,7 @@ class KSync:
         if not 0 < K <= n:
             return None
         own = Z[..., None] * ordered(n, n, self.scv)
-        return K, fetching(D, self.servers, n) + passing(own, D, self.servers, K)
+        return K, passing(arriving(own, fetching(D, self.servers, n), self.spread), D, self.servers, K)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,14 @@ class KBatchSync:
 
     Without waiting at the server exact for gamma times, K/(n mu) for exponential ones. With a server, each result
     takes a worker its own time and its push, and the K-th is not through before the closed network without fetches has
-    made K steps (approximate).
+    made K steps (approximate). Fetches end as in `KSync`.
     """
 
     base: Rule
     servers: int
     scv: float
     k: int
+    spread: float = 0.0
 
     method = "order statistics (rounds, approximate)"
 
@@ -85,10 +90,13 @@ class KBatchSync:
         steady = {n: self.k / X for n, X in zip(populations.tolist(), pushing, strict=True)}
 
         def round_of(D: np.ndarray, Z: np.ndarray, n: int) -> tuple[int, np.ndarray]:
-            push = phases(D, self.servers)[3]
+            push, fetch = phases(D, self.servers)[3], fetching(D, self.servers, n)
             ends = (Z + push)[..., None] * superposed(max(self.k, n), n, self.scv) - push[..., None]
-            through = passing(ends, D, self.servers, self.k)
-            return self.k, fetching(D, self.servers, n) + np.maximum(through, steady[n])
+            first = arriving(ends[..., :n], fetch, self.spread)
+            later = ends[..., n:] + (fetch * shared(n, self.spread).mean())[..., None]
+            came = np.sort(np.concatenate([first, later], axis=-1), axis=-1)
+            begun = fetch * shared(n, self.spread)[0]
+            return self.k, np.maximum(passing(came, D, self.servers, self.k), begun + steady[n])
 
         return paces(self.base, D, Z, populations, round_of, self.bounds)
 

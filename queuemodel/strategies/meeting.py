@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..training.rules import NOTHING, Pace, Rule
+from .order_statistics import shared
 
 
 def phases(D: np.ndarray, servers: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -22,6 +23,20 @@ def fetching(D: np.ndarray, servers: int, n: int) -> np.ndarray:
     """Seconds until n workers who ask at once have the parameters."""
     busiest, whole, *_ = phases(D, servers)
     return np.maximum(n * busiest, whole)
+
+
+def arriving(own: np.ndarray, fetch: np.ndarray, spread: float) -> np.ndarray:
+    """Mean times (..., n), increasing, of n results that follow own times (..., n) after fetches of one beginning.
+
+    The n fetches take ``fetch`` (...) together, and end one after the other by unequal shares of the link (`shared`).
+    Exact where fetches end together or own times are alike; else both spreads are combined as those of independent
+    times.
+    """
+    ends = fetch[..., None] * shared(own.shape[-1], spread)
+    apart, later = ends - ends.mean(axis=-1, keepdims=True), own - own.mean(axis=-1, keepdims=True)
+    first, second = apart.std(axis=-1, keepdims=True), later.std(axis=-1, keepdims=True)
+    between = (first * apart + second * later) / np.maximum(np.hypot(first, second), NOTHING)
+    return (ends + own).mean(axis=-1, keepdims=True) + between
 
 
 def pushes(D: np.ndarray, servers: int) -> np.ndarray:

@@ -84,17 +84,52 @@ def ordered(k: int, n: int, scv: float) -> np.ndarray:
 
     if scv <= CONSTANT:
         return _frozen(np.ones(k))
-    step = STEP / n**0.5
-    z = np.arange(-SIGMAS, SIGMAS + step, step)
+    z = _quantiles(n)
     low, high = special.ndtr(np.minimum(z, 0.0)), special.ndtr(-np.maximum(z, 0.0))
     t = scv * np.where(z < 0, special.gammaincinv(1 / scv, low), special.gammainccinv(1 / scv, high))
+    return _frozen(_in_order(t, k, n))
+
+
+@lru_cache(maxsize=4096)
+def shared(n: int, spread: float) -> np.ndarray:
+    """When n equal transfers that begin together end, in order, over the time of all, shape (n,), read-only.
+
+    Each gets a share of the link in proportion to its weight, lognormal; the k-th to end has the k-th largest. By then
+    k are through, and each of the others as far as its weight over that one's: t_k = (k + sum w_i / w_k) / n
+    (discriminatory processor sharing, Kleinrock 1967). Exact up to quadrature.
+
+    Parameters
+    ----------
+    n : int
+    spread : float
+        Standard deviation of the weights' logarithms.
+    """
+    from scipy import special
+
+    z = _quantiles(n)  # of the k-th weight, from the smallest one
+    lighter = np.exp(spread**2 / 2 - spread * z + special.log_ndtr(z - spread) - special.log_ndtr(z))
+    k = np.arange(n, 0, -1)
+    return _frozen((1 - (n - k) / n * (1 - _in_order(lighter, n, n)))[::-1])
+
+
+def _quantiles(n: int) -> np.ndarray:
+    """Normal quantiles, as fine as the beta laws of n."""
+    step = STEP / n**0.5
+    return np.arange(-SIGMAS, SIGMAS + step, step)
+
+
+def _in_order(t: np.ndarray, k: int, n: int) -> np.ndarray:
+    """Means of a time t(z), at the normal quantiles of n, when z is the smallest, second, ... k-th smallest of n."""
+    from scipy import special
+
+    z = _quantiles(n)
     below, above = special.log_ndtr(z), special.log_ndtr(-z)
     means = []
     for j in np.array_split(np.arange(1, k + 1)[:, None], -(-k // ROWS)):
         ways = special.gammaln(n + 1) - special.gammaln(j) - special.gammaln(n - j + 1)
         often = np.exp(ways + (j - 1) * below + (n - j) * above - z**2 / 2)
         means.append(often @ t / often.sum(axis=1))
-    return _frozen(np.concatenate(means))
+    return np.concatenate(means)
 
 
 @lru_cache(maxsize=4096)

@@ -61,7 +61,7 @@ def test_rounds_on_servers_take_the_seconds_that_are_predicted(profile):
     expected = [predict(profile, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
     np.testing.assert_allclose([only(found, name).steps_per_second for name in ON_SERVERS], expected, rtol=1e-9)
     network = predict(profile, workers=[4], method="mva", **ON_SERVERS["k-sync"]).steps_per_second[0]
-    assert (abs(only(found, "k-sync").steps_per_second / network - 1) > 0.1) == (profile is SERVERS)
+    assert (abs(only(found, "k-sync").steps_per_second / network - 1) > 0.05) == (profile is SERVERS)
 
 
 def test_gradients_on_a_server_come_at_the_predicted_rate():

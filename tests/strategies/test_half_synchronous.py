@@ -16,7 +16,7 @@ from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import HalfSynchronous, staleness
 from queuemodel.strategies.half import own_scv
-from queuemodel.strategies.meeting import passing
+from queuemodel.strategies.meeting import arriving, passing
 from queuemodel.traces.statistics import batch_means
 from queuemodel.training.rules import ClosedNetwork, ParallelServers, UnequalWorkers
 from validation.series import read_testbed
@@ -24,13 +24,13 @@ from validation.series import read_testbed
 NOTHING, LIGHT, BUSY = (0.0, 0.0, 0.0), (0.02, 0.02, 0.002), (0.1, 0.1, 0.01)
 
 
-def predicted(name, number, *, workers, scv, D, base=None):
-    rule = HalfSynchronous(name, number, scv)(base or ClosedNetwork(), 1)
+def predicted(name, number, *, workers, scv, D, base=None, spread=0.0):
+    rule = HalfSynchronous(name, number, scv, spread)(base or ClosedNetwork(), 1)
     return float(rule.solve(np.array(D), np.array(1.0), np.array([workers])).X[0])
 
 
 def bounded(name, number, *, workers, scv, D):
-    half = HalfSynchronous(name, number, scv)
+    half = HalfSynchronous(name, number, scv, 0.0)
     lower, upper = half.bounds(half(ClosedNetwork(), 1), np.array(D), np.array(1.0), np.array([workers]))
     return float(lower[0]), float(upper[0])
 
@@ -169,6 +169,35 @@ def test_passing_is_a_shared_server(arrivals, busiest, K):
         now += step
         gone += [i for i in there if left[i] <= 1e-12]
     assert first == pytest.approx(now, abs=1e-9)
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 2), (2, 4), (4, 8), (8, 8)])
+@pytest.mark.parametrize("Z", [0.25, 2.0])
+def test_rounds_of_unequal_shares(Z, k, n):
+    """Against drawn weights of the fetches; where all fetches end together rounds take longer."""
+    rng, D, scv = np.random.default_rng(5), np.array([1.0, 1.0, 0.0]), 0.01
+    weights = -np.sort(-np.exp(0.2 * rng.standard_normal((4000, n))), axis=1)
+    fetched = np.arange(1, n + 1) + (np.cumsum(weights[:, ::-1], axis=1)[:, ::-1] - weights) / weights
+    came = np.sort(fetched + Z * rng.gamma(1 / scv, scv, fetched.shape), axis=1)
+    seconds = passing(came, np.broadcast_to(D, (len(came), 3)), 1, k).mean()
+
+    def round_time(spread):
+        rule = HalfSynchronous("k-sync", k, scv, spread)(ClosedNetwork(), 1)
+        return k / rule.solve(D, np.array(Z), np.array([n])).X[0]
+
+    assert round_time(0.2) == pytest.approx(seconds, rel=0.02)
+    assert round_time(0.0) > 1.02 * seconds
+
+
+@given(st.integers(1, 9), st.floats(0.0, 1.0))
+def test_who_arrives_is_exact_where_only_one_of_both_spreads(n, spread):
+    own = np.sort(np.random.default_rng(n).random(n))
+    assert arriving(own, np.array(2.0), 0.0) == pytest.approx(2.0 + own)
+    together = arriving(np.full(n, 0.3), np.array(2.0), spread)
+    assert together[-1] == pytest.approx(2.3)
+    both = arriving(own, np.array(2.0), spread)
+    assert np.all(np.diff(both) >= -1e-12)
+    assert max(own.var(), together.var()) * 0.99 <= both.var() <= (own.var() + together.var()) * (1 + 1e-9)
 
 
 def test_several_servers_and_draws():

@@ -10,7 +10,7 @@ from scipy import stats
 
 import queuemodel as qm
 from queuemodel.strategies import order_statistic
-from queuemodel.strategies.order_statistics import ordered, superposed
+from queuemodel.strategies.order_statistics import ordered, shared, superposed
 
 
 def harmonic(n):
@@ -64,3 +64,27 @@ def test_constant_times():
 def test_what_is_no_order_statistic_is_refused(k, n):
     with pytest.raises(qm.ModelError, match="order_statistic"):
         order_statistic(stats.expon().isf, k, n)
+
+
+@given(st.floats(0.0, 1.5))
+def test_the_first_of_two_transfers_ends_when_the_other_one_is_as_far_as_its_share(spread):
+    """The lighter weight over the heavier one is exp(-|x|), with x normal of variance 2 spread^2."""
+    lighter = 2 * math.exp(spread**2) * stats.norm.cdf(-(2**0.5) * spread)
+    assert shared(2, spread) == pytest.approx([(1 + lighter) / 2, 1.0], rel=1e-8)
+
+
+@given(st.integers(1, 40), st.floats(0.0, 1.0))
+def test_transfers_end_between_together_and_one_after_the_other(n, spread):
+    ends = shared(n, spread)
+    assert ends[-1] == pytest.approx(1.0)
+    assert np.all(np.diff(ends) >= -1e-12)
+    assert np.all(ends >= np.arange(1, n + 1) / n - 1e-9)
+    assert np.all(ends <= shared(n, spread / 2) + 1e-9)  # the more alike the shares, the more together
+
+
+def test_shares_that_are_drawn():
+    weights = -np.sort(-np.exp(0.4 * np.random.default_rng(2).standard_normal((20_000, 6))), axis=1)
+    lighter = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1] - weights
+    ends = (np.arange(1, 7) + lighter / weights) / 6
+    assert np.all(np.abs(shared(6, 0.4) - ends.mean(axis=0)) <= 4 * ends.std(axis=0) / len(ends) ** 0.5 + 1e-9)
+    assert not np.allclose(shared(6, 0.4)[:-1], shared(6, 0.3)[:-1], rtol=0.02)

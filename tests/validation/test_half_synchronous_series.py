@@ -11,10 +11,11 @@ from validation.series import folder_of_trace, read_measured, read_testbed, untr
 
 #: Largest errors beyond two workers, whose phases decide: of simulation and network.
 WITHIN = {
-    "k-async": (0.11, 0.17),
+    "k-async": (0.11, 0.16),
     "k-batch-async": (0.03, 0.04),
-    "k-sync": (0.04, 0.17),
-    "backup-workers": (0.07, 0.4),
+    "k-sync": (0.04, 0.06),
+    "k-batch-sync": (0.08, 0.05),
+    "backup-workers": (0.07, 0.35),
     "bounded-staleness": (0.17, 0.05),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from .synchronization import Waiting, synchronized
+from .synchronization import Gradients, Waiting, synchronized
 from .waits import Lateness
 from .workload import Workload
 
@@ -39,6 +39,15 @@ def build(workload: Workload, *, worker: int, workers: int, lateness: Lateness, 
                 variables.append(tf1.Variable(tf.zeros([size // 4]), use_resource=False, name=f"{layer.name}_{i}"))
         layers.append((layer, variables))
 
+    def backward(activation: tf.Tensor) -> Gradients:
+        gradients = []
+        for layer, variables in reversed(layers):
+            activation = computation(f"{layer.name}_bwd", layer.backward_s, activation)
+            for i, variable in enumerate(variables):
+                # a factor of its own for each tensor: equal ones would be merged and sent once
+                gradients.append((tf.fill(variable.shape, activation * (1e-6 * (i + 1))), variable))
+        return gradients
+
     with tf.device(f"/job:worker/task:{worker}"):
         activation = tf.constant(0.0)
         arrived: list[tf.Tensor] = []
@@ -50,10 +59,11 @@ def build(workload: Workload, *, worker: int, workers: int, lateness: Lateness, 
                 arrived.append(value[0])
                 activation = activation + arrived[-1]
             activation = computation(f"{layer.name}_fwd", layer.forward_s, activation)
-        gradients = []
-        for layer, variables in reversed(layers):
-            activation = computation(f"{layer.name}_bwd", layer.backward_s, activation)
-            for i, variable in enumerate(variables):
-                # a factor of its own for each tensor: equal ones would be merged and sent once
-                gradients.append((tf.fill(variable.shape, activation * (1e-6 * (i + 1))), variable))
-    return synchronized(workload, gradients, worker=worker, workers=workers, cut=lateness.cut)
+        gradients = backward(activation)
+        again = []
+        if workload.mode == "k-batch-sync":  # the parameters are there
+            activation = tf.constant(0.0)
+            for layer, _ in layers:
+                activation = computation(f"{layer.name}_fwd", layer.forward_s, activation)
+            again = backward(activation)
+    return synchronized(workload, gradients, again, worker=worker, workers=workers, cut=lateness.cut)

@@ -96,6 +96,7 @@ def _run(
         helpers[0].start()
     time.sleep(rng.uniform(0, delay))
     traced = rounds = 0
+    step = waiting.step
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
     with open(steps_file, "w", buffering=1) as times:
         while not stop.is_set():
@@ -104,14 +105,16 @@ def _run(
             fed = {} if waiting.round is None else {waiting.round: rounds}
             lateness.cut.clear()
             try:
-                answer = session.run(waiting.step, fed, options if tracing else None, metadata)
+                answer = session.run(step, fed, options if tracing else None, metadata)
             except tf.errors.OpError:
                 if not lateness.cut.is_set():
                     raise
-                rounds += 1
+                rounds, step = rounds + 1, waiting.step
                 continue
             counts = True
-            if waiting.round is not None:
+            if waiting.again is not None:
+                step = waiting.again
+            elif waiting.round is not None:
                 rounds, counts = rounds + len(answer), answer[0] != LATE
             if tracing:
                 packed = gzip.compress(metadata.SerializeToString(), mtime=0)

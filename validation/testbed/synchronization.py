@@ -14,6 +14,7 @@ tf1 = tf.compat.v1
 ANY_AGE = 2**62  # an accumulator drops gradients older than its own round: these never are
 MANY = 1000  # what lets everybody go on when the run is over
 LATE, COUNTED = 0, 1
+OVER = -1  # the round is; a token of at least 0 says in which one a worker's own gradients are there
 
 Gradients = list[tuple[tf.Tensor, tf.Variable]]
 
@@ -29,6 +30,8 @@ class Waiting:
         Over and over; where there are rounds its value is one token for each that is over by then.
     advance, release : Operation, optional
         On worker 0 besides: over and over, to end each round; once, to let everybody go on at the end.
+    again : Operation, optional
+        In place of the step until a round is over: with the parameters that the worker has.
     round : Tensor, optional
         To feed: how many rounds are over as far as the worker knows.
     begin : Operation, optional
@@ -38,14 +41,19 @@ class Waiting:
     step: tf.Operation | tf.Tensor
     advance: tf.Operation | None = None
     release: tf.Operation | None = None
+    again: tf.Operation | None = None
     round: tf.Tensor | None = None
     begin: tf.Operation | None = None
 
 
 def synchronized(
-    workload: Workload, gradients: Gradients, *, worker: int, workers: int, cut: threading.Event
+    workload: Workload, gradients: Gradients, again: Gradients, *, worker: int, workers: int, cut: threading.Event
 ) -> Waiting:
-    """Send the gradients to their servers and wait, as the workload's mode says; ``cut`` is set when a step is lost."""
+    """
+    Send the gradients to their servers and wait, as the workload's mode says; ``cut`` is set when a step is lost.
+
+    ``again`` are those of a further step with the same parameters.
+    """
     awaited = workload.results(workers)
     match workload.mode:
         case "async":
@@ -56,6 +64,8 @@ def synchronized(
             return _groups(gradients, workers, awaited, waits=True)
         case "k-batch-async":
             return _groups(gradients, workers, awaited, waits=False)
+        case "k-batch-sync":
+            return _batches(gradients, again, worker, workers, awaited, cut)
         case _:
             return _rounds(gradients, worker, workers, awaited, cut if workload.mode == "k-sync" else None)
 
@@ -78,13 +88,20 @@ def _queue(name: str, workers: int) -> tf1.FIFOQueue:
 
 def _accumulated(gradients: Gradients, workers: int, local_step: tf.Tensor | int) -> tuple[list, list]:
     """Operations that give each gradient to its variable's accumulator, and these."""
-    given, accumulators = [], []
-    for i, (gradient, variable) in enumerate(gradients):
+    accumulators = []
+    for i, (_, variable) in enumerate(gradients):
         with tf.device(variable.device):
             name = f"accumulator_{i}_of_{workers}"
             accumulators.append(tf1.ConditionalAccumulator(tf.float32, shape=variable.shape, shared_name=name))
-            given.append(accumulators[-1].apply_grad(gradient, local_step=local_step))
-    return given, accumulators
+    return _given(gradients, accumulators, local_step), accumulators
+
+
+def _given(gradients: Gradients, accumulators: list, local_step: tf.Tensor | int) -> list[tf.Operation]:
+    given = []
+    for (gradient, variable), accumulator in zip(gradients, accumulators, strict=True):
+        with tf.device(variable.device):
+            given.append(accumulator.apply_grad(gradient, local_step=local_step))
+    return given
 
 
 def _applied(gradients: Gradients, accumulators: list, awaited: int) -> list[tf.Tensor]:
@@ -120,11 +137,9 @@ def _rounds(gradients: Gradients, worker: int, workers: int, awaited: int, cut: 
     """
     number = tf1.placeholder(tf.int64, [])
     given, accumulators = _accumulated(gradients, workers, number)
+    reports = _reports(workers)
+    reported = _reported(reports, given, worker, workers, number)
     with tf.device("/job:ps/task:0"):
-        name = f"reported_of_{workers}"
-        reports = tf1.ConditionalAccumulator(tf.float32, shape=[workers], shared_name=name)
-        with tf.control_dependencies(given):
-            reported = reports.apply_grad(tf.one_hot(worker, workers), local_step=number)
         queues = [_queue(f"tokens_{i}", workers) for i in range(workers)]
         first = tf.cast(reports.take_grad(awaited) > 0, tf.int32)
         with tf.control_dependencies([first]):
@@ -135,18 +150,68 @@ def _rounds(gradients: Gradients, worker: int, workers: int, awaited: int, cut: 
         with tf.control_dependencies([] if cut else [reported]):
             tokens = queues[worker].dequeue_many(tf.maximum(queues[worker].size(), 1))
     if cut:
-
-        def check(tokens: np.ndarray) -> np.ndarray:
-            if tokens[0] == LATE:
-                cut.set()
-                raise TimeoutError
-            return tokens
-
-        with tf.device(f"/job:worker/task:{worker}"):
-            tokens = tf1.py_func(check, [tokens], tf.int32)
+        tokens = _cut_by(tokens, LATE, worker, cut)
         with tf.control_dependencies([reported]):
             tokens = tf.identity(tokens)
-    return Waiting(tokens, advance, release, number)
+    return Waiting(tokens, advance, release, round=number)
+
+
+def _batches(
+    gradients: Gradients, again: Gradients, worker: int, workers: int, awaited: int, cut: threading.Event
+) -> Waiting:
+    """
+    A round ends with so many gradients, of whatever workers, who go on with their parameters; then all steps fail.
+
+    A worker's own token, when its gradients are there, ends its step, that of a round all.
+    """
+    number = tf1.placeholder(tf.int64, [])
+    given, accumulators = _accumulated(gradients, workers, number)
+    reports, last = _reports(workers), tf.cast(number, tf.int32)
+    with tf.device("/job:ps/task:0"):
+        queues = [_queue(f"tokens_{i}", workers) for i in range(workers)]
+        with tf.control_dependencies([reports.take_grad(awaited)]):
+            applied = _applied(gradients, accumulators, awaited)
+        with tf.control_dependencies(applied):
+            advance = tf.group(*(queue.enqueue(OVER) for queue in queues))
+    own = queues[worker]
+
+    def step(given: list) -> tf.Operation:
+        reported = _reported(reports, given, worker, workers, number)
+        with tf.device("/job:ps/task:0"):
+            with tf.control_dependencies([reported]):
+                ended = own.enqueue(last)
+            token = own.dequeue()
+            stale = (token >= 0) & (token < last)  # of a step that was cut as it ended
+            token = tf1.cond(stale, own.dequeue, lambda: token)
+        return tf.group(ended, _cut_by(token[None], OVER, worker, cut))
+
+    return Waiting(step(given), advance, again=step(_given(again, accumulators, number)), round=number)
+
+
+def _reports(workers: int) -> tf1.ConditionalAccumulator:
+    """Of the workers whose gradients are there, on the first server."""
+    with tf.device("/job:ps/task:0"):
+        return tf1.ConditionalAccumulator(tf.float32, shape=[workers], shared_name=f"reported_of_{workers}")
+
+
+def _reported(
+    reports: tf1.ConditionalAccumulator, given: list, worker: int, workers: int, number: tf.Tensor
+) -> tf.Operation:
+    with tf.device("/job:ps/task:0"), tf.control_dependencies(given):
+        return reports.apply_grad(tf.one_hot(worker, workers), local_step=number)
+
+
+def _cut_by(tokens: tf.Tensor, late: int, worker: int, cut: threading.Event) -> tf.Tensor:
+    """The tokens, unless the first says that the step is too late: then it fails."""
+
+    def check(tokens: np.ndarray) -> np.ndarray:
+        if tokens[0] == late:
+            cut.set()
+            raise TimeoutError
+        return tokens
+
+    with tf.device(f"/job:worker/task:{worker}"):
+        return tf1.py_func(check, [tokens], tf.int32)
 
 
 def _bounded(gradients: Gradients, worker: int, workers: int, bound: int) -> Waiting:

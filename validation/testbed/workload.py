@@ -12,12 +12,13 @@ from typing import Any
 RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWorkerMirroredStrategy"}
 
 #: Modes in which an update takes so many results, and that in which workers keep together.
-OF_RESULTS, BOUNDED = ("k-async", "k-batch-async", "k-sync", "backup-workers"), "bounded-staleness"
+OF_RESULTS = ("k-async", "k-batch-async", "k-sync", "k-batch-sync", "backup-workers")
+BOUNDED = "bounded-staleness"
 
 #: Disciplines of queues that links of our own have (see `links`).
 FQ_CODEL, POLICER = QUEUES = ("fq_codel", "policer")
 
-DROPPING = ("k-sync", "backup-workers")  # whose rounds drop what comes late
+DROPPING = ("k-sync", "k-batch-sync", "backup-workers")  # whose rounds drop what comes late
 MODES = ("async", "sync", *OF_RESULTS, BOUNDED, *RANKS)
 
 #: What a workload whose ranks learn says of it.
@@ -61,7 +62,8 @@ class Workload:
     mode : str
         One of `MODES`. In "sync" a step ends when the averaged gradients of all workers are applied. An update of
         `OF_RESULTS` takes the gradients of the first `awaited` workers: who gave one waits for it ("k-async") or goes
-        on ("k-batch-async"), and in rounds who is late is cut short ("k-sync") or ends its step ("backup-workers").
+        on ("k-batch-async"), and in rounds who is late is cut short ("k-sync") or ends its step ("backup-workers");
+        in "k-batch-sync", who gave one uses its parameters again, and all are cut short.
         With "bounded-staleness" nobody begins a step more than `staleness_bound` ahead of the slowest. "ddp" and
         "mirrored" have no servers: every step ends in an all-reduce among the workers, by PyTorch's
         `DistributedDataParallel` over gloo, or by TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC.
