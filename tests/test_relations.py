@@ -1,5 +1,7 @@
 """Pairs of questions whose answers stand in a known relation: other units, another order, what undoes itself."""
 
+from functools import partial
+
 import msgspec
 import numpy as np
 import pytest
@@ -124,18 +126,22 @@ def test_a_rank_alone_that_computes_faster_than_in_a_group_does_so_in_every_step
     assert several.throughput([4]).at(4) > 1.2 * alone.throughput([4]).at(4)
 
 
-@pytest.mark.parametrize("profile", [SERVERS, RANKS])
-def test_a_comparison_without_changes_may_name_them(profile):
-    plain = compare(profile, workers=4)
-    assert compare(profile, workers=4, bandwidth=None, accelerator_speed=None).to_rows() == plain.to_rows()
+#: One of each way in which `compare` knows the seconds of a step on servers.
+TIMED = partial(compare, workers=4, strategies=["sync", "top-k", "k-sync", "async-ps"])
+
+
+@pytest.mark.parametrize(("comparison", "profile"), [(TIMED, SERVERS), (partial(compare, workers=4), RANKS)])
+def test_a_comparison_without_changes_may_name_them(comparison, profile):
+    plain = comparison(profile)
+    assert comparison(profile, bandwidth=None, accelerator_speed=None).to_rows() == plain.to_rows()
     own = {"bandwidth": profile.cluster.bandwidth, "accelerator_speed": 1.0, "batch_size": 32}
-    assert compare(profile, workers=4, **own).to_rows() == plain.to_rows()
+    assert comparison(profile, **own).to_rows() == plain.to_rows()
 
 
 def test_workers_that_are_all_faster_are_faster_accelerators():
-    both = [compare(SERVERS, workers=4, **asked) for asked in ({"accelerator_speed": 2}, {"worker_speeds": [2.0] * 4})]
+    both = [TIMED(SERVERS, **asked) for asked in ({"accelerator_speed": 2}, {"worker_speeds": [2.0] * 4})]
     assert both[0].to_rows() == both[1].to_rows()
-    assert both[0].rows[1].steps_per_second > 1.2 * compare(SERVERS, workers=4).rows[1].steps_per_second
+    assert both[0].rows[1].steps_per_second > 1.2 * TIMED(SERVERS).rows[1].steps_per_second
 
 
 @pytest.mark.parametrize("own", [{"bandwidth": 7.5e6}, {"parameter_servers": 1}, {"batch_size": 32}])
