@@ -50,6 +50,9 @@ ONE_ROUND = 0.05
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
 
+#: How many times as long one rank alone may take for what ranks compute among others before they are called unlike.
+UNLIKE = 1.5
+
 #: Groups drawn for a prediction.
 SAMPLES = 200
 
@@ -312,6 +315,12 @@ class AllReduceModel(Result):
                 notes[-1] = "single messages under BBR are taken to lose packets in such buffers as plain sockets' do"
             elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
                 notes[-1] += ": record three ranks"
+        computed = float(self.fitted.computed.mean())
+        if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
+            notes.append(
+                f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
+                f"{self.fitted.ranks}: other batches, or ranks that share a processor"
+            )
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

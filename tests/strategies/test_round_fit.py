@@ -53,6 +53,19 @@ def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
     assert fit_rounds(recorded()).bandwidth == pytest.approx(BANDWIDTH, rel=0.005)
 
 
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_one_rank_with_another_batch_is_told(factor):
+    """The same batch of the whole group halves each rank's: nothing else of the traces tells."""
+    profile = recorded()
+    unlike = [
+        msgspec.structs.replace(one, computed=factor * one.computed, round_time=factor * one.round_time)
+        if one.ranks == 1 else one
+        for one in profile.rounds
+    ]  # fmt: skip
+    assert "alone, a rank" not in predict(profile, workers=[2]).note
+    assert "other batches" in predict(msgspec.structs.replace(profile, rounds=unlike), workers=[2]).note
+
+
 def test_steps_that_take_turns_are_no_job():
     """Buckets are made anew after the first rounds; later ones that differ are other steps."""
     profile = recorded()
