@@ -238,8 +238,8 @@ def test_strategies_keep_their_order_and_their_rounds():
     ],
 )  # fmt: skip
 def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too(strategy, numbers):
-    """Both methods agree where operations say no more than phases, and links are shared at once."""
-    simulated = predict(traced(), workers=[3], strategy=strategy, buffer=0.0, **numbers)
+    """Both methods agree where operations say no more than phases."""
+    simulated = predict(traced(), workers=[3], strategy=strategy, **numbers)
     network = predict(traced(), workers=[3], strategy=strategy, method="mva", **numbers)
     assert "trace" in simulated.method
     assert simulated.at(3) == pytest.approx(network.at(3), rel=0.15)

@@ -16,6 +16,7 @@ from queuemodel import QueueModelError
 from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
 
+from .blind import blind_section
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
@@ -103,6 +104,7 @@ def main() -> int:
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
         sections = [floor_section(floors), half_synchronous_section(half_synchronous(), table)]
+        sections.append(blind_section(table))
         sections += [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]

@@ -14,6 +14,8 @@ import numpy as np
 from queuemodel import Profile, Throughput, ThroughputCurve, fit
 from queuemodel.prediction import Method, predict
 
+from .testbed.workload import POLICER
+
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
 CLOUD = HERE / "data" / "cloud_async_ps.json"
@@ -150,7 +152,8 @@ def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def read_windows(folder: Path) -> list[dict[str, Any]]:
     """Every window that measured a testbed series, or one of the same name elsewhere, again too; by workers."""
-    files = [place / folder.name / name for place in TESTBEDS for name in ("measured.json", "again.json")]
+    places = dict.fromkeys((*TESTBEDS, folder.parent))
+    files = [place / folder.name / name for place in places for name in ("measured.json", "again.json")]
     rows = [row for file in files if file.exists() for row in json.loads(file.read_text())]
     return sorted((row for row in rows if row.get("counts", True)), key=lambda row: row["workers"])
 
@@ -200,12 +203,17 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
 
 
 def network(folder: Path) -> dict[str, Any]:
-    """TCP's congestion control and the links' buffers, recorded beside what we measured (others: BBR and 12 ms)."""
+    """TCP's congestion control and the links' buffers, recorded beside what we measured (others: BBR and 12 ms).
+
+    With queues of our own nobody waits behind others: no buffer. Links that hold nothing back are told their bandwidth.
+    """
     links, workload = folder / "links.json", folder / "workload.json"
     runs = json.loads(links.read_text()).values() if links.exists() else []
     (algorithm,) = {name for run in runs for server in run.values() for name in server["tcp"]["algorithm"]} or {"bbr"}
     told = json.loads(workload.read_text()) if workload.exists() else {}
-    return {"congestion_control": algorithm, "buffer": told.get("buffer_ms", USUAL_BUFFER) / 1e3}
+    buffer = 0.0 if told.get("queue") else told.get("buffer_ms", USUAL_BUFFER) / 1e3
+    bandwidth = {"bandwidth": told["bandwidth_mbit"] * 125_000} if told.get("queue") == POLICER else {}
+    return {"congestion_control": algorithm, "buffer": buffer, **bandwidth}
 
 
 def read_testbed(folder: Path) -> Profile:

@@ -137,7 +137,9 @@ def _real(text: str) -> float | str:
 
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
-DURATION_OR_NONE = Quantity("duration", lambda text: 0.0 if text.strip() in ("0", "0s") else parse_duration(text))
+DURATION_OR_NONE = Quantity(
+    "duration", lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_duration(text)
+)
 SIZE = Quantity("size", parse_size)
 COUNTS = Counts()
 COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
@@ -188,4 +190,8 @@ format_option = click.option(
 )
 REPORT = click.option("--report", type=FILE, help="Write a page that one can mail (.html).")
 CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
-BUFFER = click.option("--buffer", type=DURATION, help="How long a packet waits at a full link, like 12ms.")
+BUFFER = click.option(
+    "--buffer",
+    type=DURATION_OR_NONE,
+    help="How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
+)

@@ -76,8 +76,9 @@ def contentions(
     Under control by losses (cubic, Reno) a connection has a congestion window, which grows until the buffer of a full
     link overflows; windows share the link, and their history makes the shares unequal. BBR (Cardwell et al., ACM Queue
     2016) goes on at its estimate of its share, and raises that with every round trip, which takes as long as the buffer
-    holds packets. Linux uses cubic unless told otherwise, so where nobody knows that comes first. Nothing of this
-    exists between processes of one machine, on loopback.
+    holds packets. Where no packet waits behind another connection's (a buffer of 0: queues of their own, as fq_codel
+    has them), shares are equal, at once. Linux uses cubic unless told otherwise, so where nobody knows that comes
+    first. Nothing of this exists between processes of one machine, on loopback.
 
     Raises
     ------
@@ -102,9 +103,11 @@ def contentions(
     kind = profile.cluster.congestion_control if congestion_control is None else congestion_control
     known = profile.cluster.buffer if buffer is None else buffer
     trip = BUFFER if known is None else known
+    if not trip and unfairness is None:  # each connection has a queue of its own
+        spread = beside = 0.0
     note = "" if known is not None else f"buffers are taken to hold {1e3 * BUFFER:g} ms: tell them (--buffer)"
     if kind == "bbr":
-        return (Contention(kind, trip, beside if trip else spread, note),)
+        return (Contention(kind, trip, beside, note),)
     kept = WINDOW_KEPT[USUAL if kind == "unknown" else kind] if window_kept is None else window_kept
     if kind != "unknown":
         return (Contention(kind, trip, spread, note, kept if trip else 0.0),)
@@ -113,4 +116,4 @@ def contentions(
         "(--congestion-control) to narrow them"
     )
     usual = Contention("loss-based", trip, spread, note, kept if trip else 0.0, share=USUAL_SHARE)
-    return usual, Contention("bbr", trip, beside if trip else spread, share=1 - USUAL_SHARE)
+    return usual, Contention("bbr", trip, beside, share=1 - USUAL_SHARE)

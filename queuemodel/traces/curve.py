@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from ..checks import require_share
+from ..training.bandwidth import best_rates, nominal_bandwidth
 from ..training.calibration import goes_further, untraced_throughput
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.fit import fit
@@ -21,6 +22,7 @@ from .bounds import busy_bounds
 from .calibration import calibrate, knots, untraced_share
 from .contention import NETWORK, Contention, contentions
 from .evidence import likely, weighed
+from .links import Links, estimate_links
 from .result import SimulatedRun
 from .runs import trace_runs
 from .variants import sampled_share, sampling_error, simulation_error, throughput, window_spread
@@ -60,7 +62,41 @@ def _ensemble(
         for kind in kinds
     ]
     rows = np.array([_intervals(profile, own, confidence) for own in runs])
-    return kinds[0], runs[0], np.stack([rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)], axis=1)
+    X, lower, upper = rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)
+    if settings.get("links") is None and (best := best_rates(profile)):
+        lower, upper = _unfilled(profile, best, lower, upper, kinds[0].settings | settings, confidence)
+    return kinds[0], runs[0], np.stack([X, lower, upper], axis=1)
+
+
+def _unfilled(
+    profile: Profile,
+    best: tuple[float, float],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    settings: dict[str, Any],
+    confidence: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Intervals where one worker does not fill its link: nobody knows what held it up, and how many that goes for.
+
+    At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
+    bandwidth, if it is known, is used up.
+    """
+    links = estimate_links(profile, errors=False)
+    shared = _intervals(profile, trace_runs(profile, replications=2, links=links, **settings), confidence)
+    fastest = Links(
+        *(
+            replace(one, rate=max(one.rate, rate))
+            for one, rate in zip((links.transmit, links.receive), best, strict=True)
+        )
+    )
+    alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
+    counts = require_workers(settings["workers"])
+    at_best = counts * _intervals(profile, alone, confidence)[0, 2]
+    if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
+        size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+        at_best = np.minimum(at_best, profile.cluster.parameter_servers * bandwidth / size)
+    return np.minimum(lower, shared[:, 1]), np.maximum(upper, at_best)
 
 
 def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confidence: float) -> np.ndarray:

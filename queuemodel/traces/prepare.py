@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..checks import require_choice, require_count
 from ..errors import ModelError
+from ..training.bandwidth import carried_for_several
 from ..training.job import require_bandwidth
 from ..training.profile import Profile
 from .graph import pack
@@ -25,6 +26,7 @@ class Graphs:
     parameter_servers: int
     policy: Policy
     bandwidth: float | None = None  # asked for
+    carried: tuple[float, float] | None = None  # by servers' links, where one worker does not fill them
 
 
 def prepare(
@@ -48,6 +50,7 @@ def prepare(
         if parameter_servers is None
         else require_count(parameter_servers, "simulate: parameter_servers", most=1000)
     )
+    carried = None if links else carried_for_several(profile, bandwidth)
     links = links or estimate_links(profile, errors=False)
     if bandwidth is not None:
         require_bandwidth(bandwidth, "simulate: bandwidth", error=ModelError)
@@ -63,4 +66,4 @@ def prepare(
         ranks=ranks(profile, policy, links),
         servers=dealt,
     )
-    return Graphs(profile, steps, links, K, policy, bandwidth)
+    return Graphs(profile, steps, links, K, policy, bandwidth, carried)

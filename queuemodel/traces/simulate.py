@@ -106,7 +106,8 @@ def simulate(
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based, which the result
         says (`trace_curve` spans all).
     buffer : float, optional
-        Seconds that a packet waits at a full link; the profile's unless given.
+        Seconds that a packet waits at a full link; the profile's unless given. 0: each connection has a queue of its
+        own there (fq_codel), so that shares are equal.
     loaded_trip : float, optional
         Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
         whole of it again, and how often one falls silent (docs/explanation/trace-simulation); 0: at once, and never.
@@ -234,6 +235,8 @@ def _at_start(
         if number > most:
             raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
     links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
+    if graphs.carried is not None:
+        links[:, :K] = np.reshape(graphs.carried, (2, 1))
     if worker_bandwidth is not None:
         links[:, K:] = per_worker("worker_bandwidth", worker_bandwidth, W, largest=FASTEST_LINK)
     return new_state(graphs.steps, links=links, starts=starts, rules=rules, kept_steps=kept_steps)

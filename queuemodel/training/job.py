@@ -98,7 +98,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     congestion_control : {"unknown", "cubic", "reno", "bbr"}
         TCP's in the hosts.
     buffer : float or None
-        Seconds that a packet waits at a full link; None when not known.
+        Seconds that a packet waits at a full link, 0 where each connection has a queue of its own; None when not known.
     origins : dict of str to str
         How these two were learnt, by name: ``"recorded"`` (a host said so) or ``"given"`` (the user did).
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import FitError
-from .bandwidth import contradiction, nominal_bandwidth
+from .bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
 from .demands import FORMS, Demands, Form, Servers
 from .fitted import Fitted, Recorded
 from .flights import BUFFER, Flights
@@ -39,12 +39,16 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
-        _demands(means, sizes / _rate(profile, which)[..., None] if servers.count > 1 and sizes.all() else math.inf)
+        _demands(means, _longest(profile, servers, sizes, which))
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    notes = [ALONE, contradiction(float(_rate(profile, np.arange(len(steps)))), nominal)]
+    notes = [
+        ALONE,
+        UNFILLED if best_rates(profile) else "",
+        contradiction(float(_rate(profile, np.arange(len(steps)))), nominal),
+    ]
     rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights)
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
@@ -97,6 +101,14 @@ def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     scale = np.sqrt(rng.chisquare(n - 1, (DRAWS, 1)) * n)
     off = rng.standard_normal((DRAWS, n)) @ (steps - mean) / scale
     return mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0))
+
+
+def _longest(profile: Profile, servers: Servers, sizes: np.ndarray, which: np.ndarray) -> np.ndarray | float:
+    """Seconds (..., 2) for which a link is busy with a step's transfers at most: other time is the worker's."""
+    if servers.count > 1 and sizes.all():
+        return np.asarray(sizes / _rate(profile, which)[..., None])
+    several = carried_for_several(profile)
+    return sizes / several if several else math.inf
 
 
 def _rate(profile: Profile, which: np.ndarray) -> np.ndarray:

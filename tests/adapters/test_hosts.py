@@ -20,7 +20,14 @@ def test_congestion_control_is_what_the_machine_says(tmp_path, monkeypatch, said
     assert cluster.origins == ({"congestion_control": "recorded"} if known else {})
 
 
-BUCKET = {"kind": "tbf", "dev": "eth0", "root": True, "options": {"rate": 7500000, "burst": 16380, "lat": 12000}}
+BUCKET = {
+    "kind": "tbf",
+    "handle": "1:",
+    "dev": "eth0",
+    "root": True,
+    "options": {"rate": 7500000, "burst": 16380, "lat": 12000},
+}
+FAIR = {"kind": "fq_codel", "handle": "10:", "dev": "eth0", "parent": "1:1", "options": {"target": 4999}}
 QUEUE = {"kind": "pfifo_fast", "dev": "eth1", "root": True, "options": {"bands": 3}}
 
 
@@ -28,6 +35,9 @@ QUEUE = {"kind": "pfifo_fast", "dev": "eth1", "root": True, "options": {"bands":
     ("said", "buffer"),
     [
         (json.dumps([QUEUE, BUCKET]), 0.012),  # as `tc -j qdisc show` of iproute2 6.1 says it
+        (json.dumps([BUCKET, FAIR]), 0.0),
+        (json.dumps([BUCKET, FAIR | {"parent": "8001:1", "dev": "eth1"}]), 0.012),  # not behind the bucket
+        (json.dumps([QUEUE, FAIR]), None),  # nothing limits the rate here
         (json.dumps([QUEUE]), None),
         (json.dumps([BUCKET, BUCKET]), None),
         (json.dumps([BUCKET | {"options": {}}]), None),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import queuemodel as qm
 from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
-from queuemodel.traces.contention import BESIDE_ACCIDENTS, BUFFER, UNFAIRNESS, contentions
+from queuemodel.traces.contention import BESIDE_ACCIDENTS, BUFFER, UNFAIRNESS, WINDOW_KEPT, contentions
 from queuemodel.traces.kernel.state import PACKET
 from queuemodel.traces.kernel.windows import TIMEOUT
 
@@ -47,13 +47,16 @@ def test_the_kind_follows_from_what_is_known(profiled, asked, expected):
     assert [(kind.name, kind.loaded_trip) for kind in kinds] == expected
     for kind in kinds:
         assert kind.window_kept == {"loss-based": 0.7, "cubic": 0.7, "reno": 0.5}.get(kind.name, 0.0)
-        assert kind.unfairness == (BESIDE_ACCIDENTS if kind.loaded_trip and not kind.window_kept else UNFAIRNESS)
+        own_queues = kind.name in (*WINDOW_KEPT, "bbr") and not kind.loaded_trip
+        accidents = kind.loaded_trip and not kind.window_kept
+        assert kind.unfairness == (0.0 if own_queues else BESIDE_ACCIDENTS if accidents else UNFAIRNESS)
     assert {kind.unfairness for kind in contentions(profile_in(**profiled), unfairness=0.1, **asked)} == {0.1}
 
 
-def test_without_a_buffer_connections_share_at_once_and_have_no_history():
-    (kind,) = contentions(profile_in(congestion_control="cubic", buffer=0.0))
-    assert kind.settings == {"loaded_trip": 0.0, "unfairness": UNFAIRNESS, "window_kept": 0.0}
+@pytest.mark.parametrize("name", ["cubic", "bbr"])
+def test_connections_with_queues_of_their_own_share_equally_at_once_and_have_no_history(name):
+    (kind,) = contentions(profile_in(congestion_control=name, buffer=0.0))
+    assert kind.settings == {"loaded_trip": 0.0, "unfairness": 0.0, "window_kept": 0.0}
 
 
 def test_a_profile_and_an_argument_say_the_same():
@@ -84,9 +87,13 @@ def test_a_bandwidth_asked_for_takes_a_job_from_loopback_to_the_hosts_own_networ
 def test_bbr_leaves_links_idle_by_its_buffer_and_one_worker_notices_silences_only():
     profile = profile_in(congestion_control="bbr")
     long = RUNS | {"steps": 4000}
-    none, short, wide = (trace_throughput(profile, buffer=wait, **long)[0, 0] for wait in (0.0, 0.003, 0.05))
-    assert none == trace_throughput(profile, congestion_control="cubic", buffer=0.0, **long)[0, 0]
-    assert max(short, wide) < 0.96 * none
+    short, wide = (trace_throughput(profile, buffer=wait, **long)[0, 0] for wait in (0.003, 0.05))
+    at_once = trace_throughput(profile, loaded_trip=0.0, **long)[0, 0]
+    own_queues = [
+        trace_throughput(profile, congestion_control=name, buffer=0.0, **long)[0, 0] for name in ("bbr", "cubic")
+    ]
+    assert own_queues[0] == own_queues[1] == trace_throughput(profile, loaded_trip=0.0, unfairness=0.0, **long)[0, 0]
+    assert max(short, wide) < 0.96 * at_once
     assert abs(wide / short - 1) > 0.02
     alone = [trace_throughput(profile, buffer=wait, **long | {"workers": [1]})[0, 0] for wait in (0.0, 0.05)]
     often = 0.25 * 12 / (RATE * 0.05 / PACKET)  # a second; each lasts for a timeout, or two
@@ -96,7 +103,7 @@ def test_bbr_leaves_links_idle_by_its_buffer_and_one_worker_notices_silences_onl
 def test_windows_and_sharing_at_once_are_averaged():
     profile, alike = profile_in(congestion_control="cubic", buffer=0.025), {"workers": 4, "steps": 200, "links": LINKS}
     (runs,) = trace_runs(profile, replications=4, **alike | {"workers": [4], "steps": 3200})
-    for i, told in enumerate(({}, {"buffer": 0.0}, {}, {"buffer": 0.0})):
+    for i, told in enumerate(({}, {"loaded_trip": 0.0}, {}, {"loaded_trip": 0.0})):
         assert runs[i].throughput == simulate(profile, seed=runs[i].settings["seed"], **told, **alike).throughput
 
 

@@ -15,7 +15,7 @@ from validation.testbed.workload import TestbedError, read_workload
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
 ROUNDS = sorted(path.parent for path in TESTBED.glob("rounds/series/*/measured.json"))
-SERIES = sorted(path.parent for path in TESTBED.glob("series/*/measured.json"))
+SERIES = sorted(path.parent for folder in ("series", "blind") for path in TESTBED.glob(f"{folder}/*/links.json"))
 
 
 @pytest.mark.parametrize("file", sorted(TESTBED.glob("workloads/*.json")), ids=lambda file: file.stem)

@@ -13,7 +13,9 @@ from queuemodel.adapters.tensorflow import read_traces
 from queuemodel.traces import estimate_links, late_arrivals, simulate
 from queuemodel.traces.curve import trace_throughput
 from queuemodel.traces.evidence import NEGLIGIBLE
+from queuemodel.training.bandwidth import best_rates
 from queuemodel.training.model_error import REGIONS, model_error, profiled_error
+from validation.blind import predicted_now, predicted_then
 from validation.model_errors import calibrated, errors_of, leave_kind_out
 from validation.series import compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
 from validation.untold import hidden, likelihood_ratio
@@ -196,3 +198,16 @@ def test_a_model_that_is_wrong_would_be_noticed(mva, cloud, factor):
 def test_better_than_a_straight_line(cloud):
     line = [np.abs(c.workers * c.curve.measured[0][1] / c.measured - 1).mean() for c in cloud]
     assert np.mean(line) > 3 * mean_error(cloud)
+
+
+def test_queues_that_no_series_had_before_are_told_or_seen(profiles, others):
+    assert all(best_rates(profile) is None for _, profile in [*profiles, *others]), "one worker fills these links"
+    then, now = ({(c.name.split()[0], c.method): c for c in found} for found in (predicted_then(), predicted_now()))
+    for method in ("trace", "mva"):
+        policed = "alexnet-60-cubic-policed", method
+        assert np.abs(now[policed].errors[1:]).max() < 0.3
+        assert then[policed].errors[2:].max() < -0.5, "as if the link carried what one worker gets"
+    own_queues = "resnet50-60-bbr-fq-codel", "trace"
+    assert abs(now[own_queues].errors[2]) < 0.08
+    assert then[own_queues].errors[2] < -0.2, "as if in one queue, where connections fall silent"
+    assert np.mean([c.coverage for c in now.values() if c.method == "trace"]) >= 0.85

@@ -1,0 +1,94 @@
+"""Links that one worker does not fill: seen in the steps' rates, and nothing is made of links that are full."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
+from queuemodel.training.bandwidth import LINK_EFFICIENCY, UNFILLED, best_rates, carried_for_several
+
+SIZE, COMPUTE = 1_000_000, 0.5
+
+
+def profile_of(rates, *, operations=True, **cluster):
+    """A step for each rate (bytes per second), that of its fetch and of its push."""
+    steps = []
+    for rate in rates:
+        took = SIZE / rate
+        there, back = took, 2 * took + COMPUTE
+        recorded = [
+            Operation("fetch", "w", 0.0, there, SIZE),
+            Operation("compute", "step", there, there + COMPUTE, after=[0]),
+            Operation("push", "g", there + COMPUTE, back, SIZE, after=[1]),
+        ]
+        phases = {"fetch": took, "compute": COMPUTE, "push": took, "update": 0.0, "step_time": back}
+        sizes = {"fetched_bytes": SIZE, "pushed_bytes": SIZE}
+        steps.append(Step(**phases, **sizes, operations=recorded if operations else []))
+    job = Job(name="by hand", batch_size=1, parameter_bytes=SIZE, tensors=1)
+    return Profile(source=Source(framework="by hand"), cluster=Cluster(**cluster), job=job, steps=steps)
+
+
+ERRATIC = [1e6, 2e6, 1.2e6, 4e6, 1e6, 1.5e6]
+
+
+def test_what_most_steps_lack_of_the_best_is_seen():
+    assert best_rates(profile_of(ERRATIC)) == (4e6, 4e6)
+    assert carried_for_several(profile_of(ERRATIC)) == (4e6, 4e6)
+    assert carried_for_several(profile_of(ERRATIC, bandwidth=1e7)) == (LINK_EFFICIENCY * 1e7,) * 2
+    assert carried_for_several(profile_of(ERRATIC), 2e7) == (LINK_EFFICIENCY * 2e7,) * 2
+
+
+@given(st.lists(st.floats(0.95, 1.0), min_size=5, max_size=12), st.integers(0, 2))
+def test_full_links_vary_little_and_a_few_late_steps_do_not_make_them_others(shares, late):
+    rates = 4e6 * np.array([*shares, *[0.3] * late])
+    assert best_rates(profile_of(rates)) is None
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        profile_of(ERRATIC[:4]),
+        profile_of(1000 * np.array(ERRATIC)),
+        profile_of(ERRATIC, operations=False),
+        profile_of(ERRATIC, workers=2),
+        msgspec.structs.replace(
+            profile_of(ERRATIC), source=Source(framework="x", hosts={"ps": "a:1", "worker": "a:2"})
+        ),
+    ],
+    ids=["few steps", "a millisecond", "no operations", "two workers", "one machine"],
+)
+def test_what_does_not_tell_is_left_alone(profile):
+    assert best_rates(profile) is None
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
+    """Each of n workers is held to one's mean rate while they use less than the link together."""
+    rates = np.array(ERRATIC)
+    profile = profile_of(rates, bandwidth=1e9, congestion_control="cubic")
+    step = COMPUTE + 2 * (SIZE / rates).mean()
+    curve = qm.predict(profile, workers=[1, 2, 4], method=method)
+    assert curve.steps_per_second == pytest.approx(curve.steps_per_second[0] * np.array([1, 2, 4]), rel=0.02)
+    assert curve.steps_per_second[0] == pytest.approx(1 / step, rel=0.1)
+    assert UNFILLED in curve.note
+    full = qm.predict(profile_of([1e6] * 6, bandwidth=1e9, congestion_control="cubic"), workers=[4], method=method)
+    assert full.steps_per_second[0] < 1.02 * 1e6 / SIZE  # it was the link
+    assert UNFILLED not in full.note
+
+
+def test_the_interval_spans_what_nobody_knows():
+    told, untold = (
+        qm.predict(profile_of(ERRATIC, congestion_control="cubic", **known), workers=[8])
+        for known in ({"bandwidth": 8e6}, {})
+    )
+    shared = 1 / (SIZE * np.mean(1 / np.array(ERRATIC)))  # all get together what one does
+    for curve in (told, untold):
+        assert curve.lower[0] < 1.05 * shared
+    assert told.upper[0] == pytest.approx(8e6 / SIZE, rel=1e-6)
+    assert untold.upper[0] > 8 / (COMPUTE + 2 * SIZE / 4e6)
+    assert math.isfinite(untold.upper[0])
