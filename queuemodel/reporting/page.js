@@ -46,10 +46,13 @@ function duration(seconds) {
 function table(caption, rows, show = {}) {
   if (!rows.length) return h("p", {}, "Nothing to show.");
   const names = Object.keys(rows[0]);
+  const isNumber = (value) => /^-?[\d.]+(e-?\d+)?( %)?$/.test(value);
+  const numbers = names.filter((name) => rows.some((row) => isNumber(row[name])));
   const heads = names.map((name) => h("th", { scope: "col" }, name.replaceAll("_", " ")));
   const body = rows.map((row) => {
     const cells = names.map((name) => {
-      const kind = /^-?[\d.]+(e-?\d+)?( %)?$/.test(row[name]) ? "number" : "words";
+      const given = row[name] !== null;
+      const kind = (given ? isNumber(row[name]) : numbers.includes(name)) ? "number" : "words";
       return h("td", { class: kind }, (show[name] || readable)(row[name]));
     });
     return h("tr", row.workers !== undefined && row.workers === table.marked ? { class: "marked" } : {}, ...cells);

@@ -125,6 +125,16 @@ def test_the_page_computes_what_python_computes(browser, folder, name):
     assert difference(told[1], other, qm.plan(other, **asked)) > 1e-4
 
 
+def test_what_is_not_known_stands_below_the_numbers_of_its_column(browser, folder):
+    qm.fit(example_profile("alexnet-60")).throughput([1, 2]).report(folder / "cells.html")
+    browser.open(folder / "cells.html")
+    rows = [{"goal": "cheapest", "measured": None, "workers": 1}, {"goal": None, "measured": 1.5, "workers": 2}]
+    kinds = browser.run(
+        "return [...table('', arguments[0]).querySelectorAll('td')].map((cell) => cell.className)", rows
+    )
+    assert kinds == ["words", "number", "number"] * 2
+
+
 def test_a_page_that_begins_with_other_machines_begins_with_their_numbers(browser, folder):
     model = qm.fit(example_profile("alexnet-60")).what_if(bandwidth=1e8, parameter_servers=3, accelerator_speed=2)
     curve = model.throughput(range(1, 17))
