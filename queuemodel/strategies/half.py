@@ -10,7 +10,7 @@ import numpy as np
 from ..checks import require_choice, require_count, require_number
 from ..errors import ModelError
 from ..traces.rules import MOST_RESULTS
-from ..training import Profile
+from ..training import Profile, TrainingModel
 from ..training.curve import ThroughputCurve
 from ..training.rules import Rule, UnequalWorkers
 from .half_asynchronous import BoundedStaleness, KAsync, KBatchAsync
@@ -41,6 +41,12 @@ SIMULATED = {
 #: fetches is 0.15 under cubic with 12 ms of buffer, 0.3 with few packets of it each, and more under BBR
 #: (validation/testbed: together).
 SPREAD = 0.2
+
+#: What is said of backup workers beside the network's curve.
+LATE = (
+    "late workers are taken to end at once: they end their steps, and where they keep out of the others' way it is "
+    "faster, up to the interval's upper end (recorded operations can be simulated)"
+)
 
 #: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
 ASSUMED_SCV = 0.0025
@@ -136,7 +142,17 @@ class HalfSynchronous:
             return replace(curve, synchronous=number == 0)
         counted = curve.workers - number if self.name == "sync-ps" else np.full(len(curve.workers), number)
         together = self.name == "sync-ps" and number == 0
+        late = self.name == "sync-ps" and number > 0 and curve.method == KSync.method
+        if late and isinstance(curve.model, TrainingModel):
+            curve = _spanning(curve, curve.model, counted)
         return replace(curve, synchronous=together, steps_per_round=np.empty(0) if together else counted)
+
+
+def _spanning(curve: ThroughputCurve, model: TrainingModel, counted: np.ndarray) -> ThroughputCurve:
+    """The network's curve with an interval up to where late workers are out of the others' way: what counts of n."""
+    apart = counted / curve.workers * replace(model, waiting=None).pace(curve.workers).X
+    upper = curve.upper * np.maximum(apart / curve.steps_per_second, 1.0)
+    return replace(curve, upper=upper, note="; ".join(filter(None, (curve.note, LATE))))
 
 
 def own_scv(profile: Profile) -> float:

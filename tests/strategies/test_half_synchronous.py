@@ -244,6 +244,18 @@ def test_a_measured_barrier():
     assert np.all(free[1:] > 1.3 * truth[1:])
 
 
+def test_intervals_with_backup_workers_reach_what_counts_of_asynchronous_steps():
+    profile = example_profile("alexnet-60")
+    asked = {"workers": [2, 4, 8], "method": "mva"}
+    curve = predict(profile, strategy="sync-ps", backup_workers=1, **asked)
+    free = predict(profile, **asked)
+    assert np.all(curve.upper > (1 - 1 / free.workers) * free.steps_per_second)
+    assert "late workers" in curve.note
+    assert "late workers" not in predict(profile, strategy="sync-ps", **asked).note
+    simulated = predict(profile, strategy="sync-ps", backup_workers=1, workers=[2])  # there they end their steps
+    assert "late workers" not in simulated.note
+
+
 def test_groups_that_keep_apart_are_faster_and_one_has_nobody_to_keep_away_from():
     def rate(k, settled):
         rule = HalfSynchronous("k-async", k, 0.0)(ParallelServers(settled=settled), 1)
