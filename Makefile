@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 	$(RUN)/queuemodel demo -o demo
 
 test: lint
-	$(RUN)/python -m pytest --numprocesses logical --dist worksteal $(PYTEST)
+	$(RUN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check .

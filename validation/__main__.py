@@ -37,7 +37,8 @@ HEAD = """# Predicted against measured
 
 Written by `make validate` (`python -m validation`); the data and where they come from: `validation/data/README.md` and
 `validation/testbed/README.md`. Errors are of steps per second, relative to the measurement; a series' error is the mean
-of their absolute values. *Covered* is the share of measurements inside the 90 % interval.
+of their absolute values. *Covered* is the share of measurements inside the 90 % interval; windows of
+as many workers count as one.
 
 Testbed series are predicted from the traces of one worker alone, once by mean-value analysis of the fitted network and
 once by simulation of the recorded operations, and judged on all measured numbers of workers. Those with a barrier

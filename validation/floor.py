@@ -117,8 +117,11 @@ workers' phases wander, and a trace a sample of twelve steps. *Floor*, in the ta
 computed: simulations of each measurement, as long and with as much time to settle, differ from each other by so much,
 and twelve steps from others. Where a series was measured again, with other phases and computation times in new
 processes (`again.json`), all windows count: errors are those of their mean. With two workers of
-`vgg16-60` that were 1.68 and 1.38 steps/s: the first alone was predicted 10 % too low. And half of what two windows of
-the same series differ by (as squares go) is what one of them errs by, measured:
+`vgg16-60` that were 1.68 and 1.38 steps/s: the first alone was predicted 10 % too low. Under BBR two workers of
+`alexnet-60`, and those that fetch in order, were measured for four to six minutes besides, in parts as long as windows
+usually are (`part`): they were chosen because they were predicted worst, so that errors fall by the choice, too. And
+half of what two windows of the same series differ by (as squares go) is what one of them errs by, measured (pairs share
+windows, so that ± is at least that):
 
 | workers | pairs of windows | measured | computed |
 |---|---|---|---|

@@ -27,20 +27,20 @@ def interval_score(lower: np.ndarray, upper: np.ndarray, value: np.ndarray, *, c
     return np.asarray(upper - lower + 2.0 / (1.0 - confidence) * outside)
 
 
-def _row(name: str, lower: np.ndarray, upper: np.ndarray, value: np.ndarray) -> str:
-    covered = ((lower <= value) & (value <= upper)).mean()
-    score = interval_score(lower, upper, value).mean()
-    return f"| {name} | {len(value)} | {covered:.0%} | {(upper - lower).mean():.0%} | {score:.2f} |"
+def _row(name: str, lower: np.ndarray, upper: np.ndarray, value: np.ndarray, weights: np.ndarray | None = None) -> str:
+    each = (lower <= value) & (value <= upper), upper - lower, interval_score(lower, upper, value)
+    covered, width, score = (np.average(one, weights=weights) for one in each)
+    return f"| {name} | {len(value)} | {covered:.0%} | {width:.0%} | {score:.2f} |"
 
 
-def _packaged(comparisons: Iterable[Comparison]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ends of the intervals as they are, and measurements, over all measurements, relative to predictions."""
+def _packaged(comparisons: Iterable[Comparison]) -> tuple[np.ndarray, ...]:
+    """Ends of the intervals as they are, and measurements, relative to predictions; and the measurements' weights."""
     rows = []
     for c in comparisons:
         at = np.searchsorted(c.curve.workers, c.workers)
-        rows.append(np.array([c.curve.lower[at], c.curve.upper[at], c.measured]) / c.predicted)
-    lower, upper, value = np.concatenate(rows, axis=1)
-    return lower, upper, value
+        ends = np.array([c.curve.lower[at], c.curve.upper[at], c.measured]) / c.predicted
+        rows.append(np.vstack([ends, c.weights]))
+    return tuple(np.concatenate(rows, axis=1))
 
 
 def _left_out(found: Sequence[Errors]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -82,9 +82,16 @@ class Comparison:
 
     @property
     def coverage(self) -> float:
-        """Share of the measurements inside the interval."""
+        """Share of the measurements inside the interval, each of `counts` counting as one."""
         at = np.searchsorted(self.curve.workers, self.workers)
-        return float(((self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])).mean())
+        inside = (self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])
+        return float(np.average(inside, weights=self.weights))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the measurements: as many as of a number of workers share one."""
+        _, at, windows = np.unique(self.workers, return_inverse=True, return_counts=True)
+        return 1.0 / windows[at]
 
 
 def series_folders(*, usual: bool = True) -> list[Path]:

@@ -115,6 +115,14 @@ def test_the_packaged_error_is_taken_out_of_a_curves_interval():
     assert np.all(found.others < 0.03)  # the sampling of twelve steps
 
 
+def test_a_number_of_workers_that_was_measured_often_counts_once():
+    curve = ThroughputCurve(np.array([1, 2]), np.ones(2), 0.8 * np.ones(2), 1.2 * np.ones(2), single=1.0)
+    one = Comparison("testbed", "made up", "mva", np.array([1, 2, 2, 2]), np.array([1.0, 1.0, 1.3, 1.3]), curve)
+    assert one.coverage == pytest.approx((1 + 1 / 3) / 2)
+    section = intervals_section({"made up": [one]}, {})
+    assert f"| made up | 4 | 67% | 40% | {0.4 + (2 / 3) * 20 * 0.1 / 2:.2f} |" in section
+
+
 @pytest.mark.parametrize(("value", "score"), [(1.0, 0.4), (1.2, 0.4), (1.3, 0.4 + 20 * 0.1), (0.7, 0.4 + 20 * 0.1)])
 def test_the_interval_score_is_that_of_gneiting_and_raftery(value, score):
     assert interval_score(np.array(0.8), np.array(1.2), np.array(value)) == pytest.approx(score)
