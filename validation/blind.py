@@ -33,7 +33,7 @@ TCP's congestion control, and, where a queue drops what comes last, its length; 
 NOW = """
 With queues of their own connections share equally, which could be told by no option, and behind a policer one worker
 gets a fifth of its link, and eight get most of it: neither was known, nor said. Now `--buffer 0` tells the one, and
-[the trace itself the other](explanation/trace-simulation.md#links-that-one-worker-does-not-fill). The same series,
+[the trace itself the other](explanation/shared-links.md#links-that-one-worker-does-not-fill). The same series,
 told that, and the policed links' bandwidth (no blind predictions any more):
 
 """

@@ -110,7 +110,7 @@ def simulate(
         own there (fq_codel), so that shares are equal.
     loaded_trip : float, optional
         Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
-        whole of it again, and how often one falls silent (docs/explanation/trace-simulation); 0: at once, and never.
+        whole of it again, and how often one falls silent (docs/explanation/shared-links); 0: at once, and never.
         Without, it follows from these two (`queuemodel.traces.contention`).
     unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
