@@ -10,7 +10,7 @@ import difflib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .checks import LARGEST, require_count, require_number, require_share
@@ -107,6 +107,7 @@ def read_rows(
     others: bool = False,
     header: Sequence[str] | None = None,
     delimiter: str = ",",
+    meanings: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
     """Read a table, row by row.
 
@@ -126,6 +127,8 @@ def read_rows(
     header : sequence of str, optional
         Names of all columns, for a file without a header.
     delimiter : str
+    meanings : mapping of str to str, optional
+        What columns hold, said where they are missing.
 
     Yields
     ------
@@ -160,7 +163,7 @@ def read_rows(
         if columns is None:
             columns = [field.strip() for field in fields]
             _require_delimiter(f"{file}: line {lines.line_num}", columns, required)
-            _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others)
+            _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others, meanings or {})
             continue
         if len(fields) != len(columns):
             raise DataError(
@@ -184,9 +187,14 @@ def _require_delimiter(where: str, columns: Sequence[str], required: Sequence[st
 
 
 def _require_columns(
-    where: str, columns: Sequence[str], required: Sequence[str], optional: Sequence[str], others: bool
+    where: str,
+    columns: Sequence[str],
+    required: Sequence[str],
+    optional: Sequence[str],
+    others: bool,
+    meanings: Mapping[str, str],
 ) -> None:
-    known = [*required, *optional]
+    known, said = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
     if len(columns) > MOST_COLUMNS:
         raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")
     for column in columns:
@@ -197,10 +205,12 @@ def _require_columns(
     for column in unknown:
         alike = difflib.get_close_matches(column.lower(), absent, 1, 0.75)
         if alike:
-            raise DataError(f"{where}: unknown column {column[:60]!r}; did you mean {alike[0]!r}?")
+            meant = f"did you mean {alike[0]!r}{said.get(alike[0], '')}?"
+            raise DataError(f"{where}: unknown column {column[:60]!r}; {meant}")
     for column in required:
         if column in absent:
-            raise DataError(f"{where}: column {column!r} is missing; the columns are {_listed(columns)}")
+            what = f"column {column!r}{said.get(column, '')}"
+            raise DataError(f"{where}: {what} is missing; the columns are {_listed(columns)}")
     if unknown and not others:
         raise DataError(f"{where}: unknown column {unknown[0][:60]!r}; the known ones are {_listed(known)}")
 

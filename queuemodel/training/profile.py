@@ -179,7 +179,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             profile = msgspec.json.decode(text, type=cls)
             require_distinct_keys(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, DataError) as error:
-            trace = any(f"`{field}`" in str(error) for field in ("schemaVersion", "traceEvents"))
+            events = str(error) == "Expected `object`, got `array`"  # as timelines are
+            trace = events or any(f"`{field}`" in str(error) for field in ("schemaVersion", "traceEvents"))
             hint = "; a trace of torch.profiler becomes a profile by queuemodel import-trace" if trace else ""
             raise DataError(f"{where}: {one_line(error)}{hint}") from None
         return profile

@@ -19,6 +19,7 @@ from .profile import Profile
 STEP_ERROR = 0.36
 
 OPTIONAL = ("parameter_servers", "standard_error", "bandwidth")
+MEANINGS = {"steps_per_second": "of all workers: examples per second over one worker's batch size"}
 
 
 def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
@@ -34,7 +35,9 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    rows = read_rows(path, required=("workers", "steps_per_second"), optional=OPTIONAL, what="measurements")
+    rows = read_rows(
+        path, required=("workers", "steps_per_second"), optional=OPTIONAL, what="measurements", meanings=MEANINGS
+    )
     return [_throughput(row) for row in rows]
 
 

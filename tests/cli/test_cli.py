@@ -242,6 +242,8 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     refused(run("import-trace", empty, "--batch-size", 1, "-o", target), "trace_rank0.json", "end in .pt.trace.json")
     refused(run("import-trace", empty / "trace_rank0.json", "--batch-size", 1, "-o", target), "give the folder")
     refused(run("predict", empty / "trace_rank0.json"), "becomes a profile by queuemodel import-trace")
+    (empty / "timeline.json").write_text('[{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1}]')
+    refused(run("predict", empty / "timeline.json"), "becomes a profile by queuemodel import-trace")
     (empty / "trace_rank0.json").unlink()
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
     job = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40"

@@ -270,7 +270,14 @@ def test_throughputs_csv(tmp_path):
     [
         ("", "empty"),
         ("workers,steps_per_second\n", "no measurements"),
-        ("workers\n1\n", "column 'steps_per_second' is missing"),
+        (
+            "workers\n1\n",
+            "column 'steps_per_second' (of all workers: examples per second over one worker's batch size) is missing",
+        ),
+        (
+            "workers,examples_per_second\n1,64\n",
+            "did you mean 'steps_per_second' (of all workers: examples per second over one worker's batch size)?",
+        ),
         ("workers,steps_per_second,extra\n1,2,3\n", "unknown column 'extra'"),
         ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
         ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and >= 0, got 'fast'"),
