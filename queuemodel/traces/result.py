@@ -86,11 +86,6 @@ class SimulatedRun(Result):
     log: np.ndarray
     log_times: np.ndarray
 
-    def __post_init__(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-
     @classmethod
     def from_state(cls, state: State, *, profile: Profile, settings: dict[str, Any], confidence: float) -> SimulatedRun:
         """Read the kernel's arrays after a run."""
