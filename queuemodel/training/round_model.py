@@ -13,7 +13,7 @@ from ..checks import require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from .curve import ThroughputCurve, require_workers
-from .forecast import quantiles, spread
+from .forecast import least_relative_error, quantiles, spread
 from .job import Job, Throughput
 from .parameters import Parameter
 from .prior import RoundPrior, Strategy, round_prior
@@ -95,7 +95,10 @@ class RoundModel(Result):
         )  # fmt: skip
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
-        """Predict throughput against the number of workers: posterior medians, and quantiles.
+        """Predict throughput against the number of workers, with quantiles of the posterior.
+
+        Points have the least expected relative error, or are medians for all-reduce, whose posterior is wider than it
+        need be (docs/explanation/few-throughputs).
 
         Parameters
         ----------
@@ -115,14 +118,17 @@ class RoundModel(Result):
         groups = np.union1d(counts, 1)
         columns, chance = self._posterior.forecast(groups.astype(float))
         tail = (1.0 - confidence) / 2
-        lower, middle, upper = np.exp(quantiles(columns, chance, [tail, 0.5, 1.0 - tail]))
+        lower, points, upper = quantiles(columns, chance, [tail, 0.5, 1.0 - tail])
+        if self.strategy == "sync-ps":
+            points = least_relative_error(columns, chance)
+        lower, points, upper = np.exp([np.minimum(lower, points), points, upper])
         at = np.searchsorted(groups, counts)
         return ThroughputCurve(
             workers=counts,
-            steps_per_second=middle[at],
+            steps_per_second=points[at],
             lower=lower[at],
             upper=upper[at],
-            single=float(middle[0]),
+            single=float(points[0]),
             batch_size=self.job.batch_size,
             parameter_servers=0 if self.strategy == "all-reduce" else max(p.parameter_servers for p in self.measured),
             dataset_size=self.job.dataset_size,

@@ -73,22 +73,17 @@ def test_sparse_gradients_that_are_told_on_unseen_sources():
     assert np.mean([one.score for one in told]) < 0.4 * np.mean([one.score for one in untold])
     assert coverage(told) > 0.85 > coverage(untold)
     assert mean_error(leave_source_out("all-reduce", told=True)) < 0.055
-    assert mean_error(leave_source_out("sync-ps", told=True)) < 0.15
+    assert mean_error(leave_source_out("sync-ps", told=True)) < 0.14
 
 
-@pytest.mark.parametrize(("kind", "series", "most"), [("async-ps", 4, 0.09), ("all-reduce", 31, 0.11)])
+@pytest.mark.parametrize(
+    ("kind", "series", "most"), [("async-ps", 4, 0.09), ("sync-ps", 9, 0.24), ("all-reduce", 31, 0.11)]
+)
 def test_what_was_collected_later_is_predicted_as_well_as_by_the_best_form(kind, series, most):
     found = blind(kind)
     assert len(found) == series
     assert mean_error(found) < most
     assert mean_error(found) < 1.02 * min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
-    assert coverage(found) > 0.85
-
-
-def test_servers_that_were_collected_later_are_as_uncertain_as_was_said():
-    """Half of these jobs saturate between four and a hundred machines, which no two points tell."""
-    found = blind("sync-ps")
-    assert len(found) == 9
     assert coverage(found) > 0.85
     assert {one.job.source for one in found}.isdisjoint(job.source for job in published())
 
