@@ -16,7 +16,7 @@ from queuemodel.traces import Link, Links, simulate
 from queuemodel.training import Job, Operation, Profile, Source, Step
 
 RATE = 1e9
-LINKS = Links(*[Link(RATE, 0.0, 0.0, 0.0, 0.0, 0)] * 2)
+LINKS = Links(Link(RATE), Link(RATE))
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
 
 

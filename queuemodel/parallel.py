@@ -16,7 +16,7 @@ ENGINES = ("dask", "loky", "multiprocessing", "ray", "threading")
 
 
 def run_tasks(
-    tasks: Sequence[Callable[[], Any]], *, jobs: int, backend: str | None = None, what: str
+    tasks: Sequence[Callable[[], Any]], *, n_jobs: int, backend: str | None = None, what: str
 ) -> Iterator[tuple[int, Any]]:
     """Each task's number and result, as they end; all at the end from engines that cannot do otherwise.
 
@@ -24,8 +24,8 @@ def run_tasks(
     ----------
     tasks : sequence of function
         That can be pickled.
-    jobs : int
-        As joblib's ``n_jobs``; -1: all cores. Dask and Ray use all that they have.
+    n_jobs : int
+        As joblib's; -1: all cores. Dask and Ray use all that they have.
     backend : str, optional
         joblib's: ``"loky"``, ``"threading"``, ``"dask"``, ...; or ``"ray"`` (`ray_tasks`); that of the surrounding
         ``joblib.parallel_config`` unless given.
@@ -50,9 +50,9 @@ def run_tasks(
             engine = RayTasks()
         with joblib.parallel_config(backend=engine) if engine else contextlib.nullcontext():
             try:
-                parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+                parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
             except ValueError:
-                parallel = joblib.Parallel(n_jobs=jobs)
+                parallel = joblib.Parallel(n_jobs=n_jobs)
     except Exception as error:  # Ray has nothing narrower for a cluster that does not answer
         hint = nearest(backend, ENGINES) if backend not in ENGINES else ""
         raise ModelError(f"{what}: backend {backend!r} cannot be used: {one_line(error)}{hint}") from None

@@ -28,7 +28,7 @@ class RayTasks(ParallelBackendBase):
     --------
     >>> import joblib
     >>> with joblib.parallel_config(RayTasks()):  # doctest: +SKIP
-    ...     runs = trace_runs(profile, workers=range(1, 65), jobs=-1)
+    ...     runs = trace_runs(profile, workers=range(1, 65), n_jobs=-1)
     """
 
     supports_retrieve_callback = True

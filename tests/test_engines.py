@@ -66,7 +66,7 @@ def test_dask_gives_the_same_numbers_though_a_worker_is_killed(dask):
     threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
     assert study(n_jobs=2, backend="dask") == study()
     with joblib.parallel_config("dask"):
-        assert simulated(jobs=2) == simulated()
+        assert simulated(n_jobs=2) == simulated()
         assert solved(n_jobs=2) == part(slice(None)).tolist()
     assert first not in dask.run(os.getpid).values()
 
@@ -107,7 +107,7 @@ def fails():
 
 @pytest.mark.live
 def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray):
-    results = run_tasks([partial(waits, number) for number in range(8)], jobs=2, backend="ray", what="test")
+    results = run_tasks([partial(waits, number) for number in range(8)], n_jobs=2, backend="ray", what="test")
     number, (same, process) = next(results)  # as they end: a batch would hand over nothing yet
     os.kill(process, signal.SIGKILL)  # that has the next task by now
     others = dict(results)
@@ -117,7 +117,7 @@ def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray):
     from queuemodel.ray_tasks import RayTasks
 
     with joblib.parallel_config(RayTasks()):
-        assert simulated(jobs=2) == simulated()
+        assert simulated(n_jobs=2) == simulated()
         assert solved() == part(slice(None)).tolist()
 
 
@@ -141,7 +141,7 @@ def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
 
 def test_local_processes_give_the_same_numbers():
     assert study(n_jobs=2) == study()
-    assert simulated(jobs=2) == simulated()
+    assert simulated(n_jobs=2) == simulated()
 
 
 def test_a_local_process_that_is_killed_is_one_line():
@@ -150,7 +150,7 @@ def test_a_local_process_that_is_killed_is_one_line():
 
 
 def test_results_carry_their_numbers():
-    assert dict(run_tasks([lambda: "a", lambda: "b"], jobs=1, what="test")) == {0: "a", 1: "b"}
+    assert dict(run_tasks([lambda: "a", lambda: "b"], n_jobs=1, what="test")) == {0: "a", 1: "b"}
 
 
 def test_an_engine_that_is_not_there_is_one_line():

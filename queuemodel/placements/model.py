@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..results import Result
 from ..training import Parameter, ThroughputCurve
 from ..training.curve import require_workers
+from ..training.parameters import standard_errors
 from .alone import Alone
 from .law import PARAMETERS, step_time
 from .measured import MOST_EXAMPLES, MOST_GPUS, PlacedStep
@@ -171,7 +172,7 @@ class PlacementModel(Result):
         """What was fitted, and how far to trust it."""
         forward, straggling, across, inside, sharing, growth = self.mode
         share = 1.0 / (1.0 + np.exp(-forward))
-        error, told = dict(zip(PARAMETERS, _spread(self.draws), strict=True)), self._told()
+        error, told = dict(zip(PARAMETERS, standard_errors(self.draws), strict=True)), self._told()
         rows = (
             ("forward share", share, "", "forward", share * (1 - share), "of a step's computation, before gradients"),
             ("straggling", np.exp(straggling), "", "straggling", None, "spread of a GPU's step, relative to its mean"),
@@ -201,7 +202,7 @@ class PlacementModel(Result):
         return float(step_time(self.mode, self.alone.at(placed.batch_size), *shape)[0])
 
     def _told(self) -> dict[str, bool]:
-        narrowed = _spread(self.draws) < TOLD * self.prior_spread
+        narrowed = standard_errors(self.draws) < TOLD * self.prior_spread
         return dict(zip(PARAMETERS, narrowed.tolist(), strict=True))
 
     def _batch_size(self, batch_size: int | None) -> int:
@@ -222,8 +223,3 @@ class PlacementModel(Result):
                 f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
             )
         return self.alone.at(batch_size)
-
-
-def _spread(draws: np.ndarray) -> np.ndarray:
-    """Half the width of the central 68 %, which bears skewed tails."""
-    return np.diff(np.quantile(draws, [0.15866, 0.84134], axis=0), axis=0)[0] / 2

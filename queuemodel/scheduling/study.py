@@ -115,7 +115,7 @@ def run_all(
     done: dict[int, dict[str, Any]] = {}
     complete = True
     try:
-        results = run_tasks(runs, jobs=n_jobs, backend=backend, what="study")
+        results = run_tasks(runs, n_jobs=n_jobs, backend=backend, what="study")
         for number, figures in tqdm(results, total=len(runs), disable=not progress, unit="run"):
             done[number] = figures
     except KeyboardInterrupt:

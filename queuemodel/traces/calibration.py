@@ -108,14 +108,13 @@ class Calibration(Result):
                     Parameter(f"probability of {kind.name}", float(w[own].sum()), "", note=f"{before:.2g} before")
                 )
             for name, unit in (("loaded_trip", "s"), ("unfairness", "")):
-                values = np.array([getattr(variant.of(self.kinds), name) for variant in self.among])
-                spread = [float(_spread(values[own], weights[own])[1]) for weights in (self.before.models, w)]
-                if spread[0]:
-                    mean = float(_spread(values[own], w[own])[0])
+                values = np.array([getattr(variant.of(self.kinds), name) for variant in self.among])[own]
+                (_, before), (mean, error) = (_mean_and_deviation(values, p[own]) for p in (self.before.models, w))
+                if before:
                     found.append(
                         Parameter(
-                            f"{name.replace('_', ' ')} ({kind.name})", mean, unit, standard_error=spread[1],
-                            origin="derived", identified=spread[1] < 0.7 * spread[0], note=f"+- {spread[0]:.2g} before",
+                            f"{name.replace('_', ' ')} ({kind.name})", mean, unit, standard_error=error,
+                            origin="derived", identified=error < 0.7 * before, note=f"+- {before:.2g} before",
                         )
                     )  # fmt: skip
         size = self.after.size / self.before.size
@@ -262,8 +261,7 @@ def knots(counts: np.ndarray) -> list[int]:
     return sorted({int(counts[np.abs(counts - n).argmin()]) for n in wanted})
 
 
-def _spread(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of weighted values."""
+def _mean_and_deviation(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     share = weights / weights.sum()
     mean = float(share @ values)
     return mean, float(np.sqrt(share @ (values - mean) ** 2))

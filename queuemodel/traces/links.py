@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,18 +37,17 @@ class Link:
     start_time : float
         Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once,
         which is not simulated.
-    rate_error, tensor_time_error : float
-        Standard errors (jackknife over steps); NaN with a single step, or where nobody asked for them.
+    rate_error : float
+        Standard error (jackknife over steps); NaN with a single step, or where nobody asked for it.
     transfers : int
         How many transfers these rest on.
     """
 
     rate: float
-    tensor_time: float
-    start_time: float
-    rate_error: float
-    tensor_time_error: float
-    transfers: int
+    tensor_time: float = 0.0
+    start_time: float = 0.0
+    rate_error: float = math.nan
+    transfers: int = 0
 
     def __post_init__(self) -> None:
         require_number(self.rate, "link: rate", unit="bytes per second", positive=True, largest=FASTEST_LINK)
@@ -96,8 +96,8 @@ def estimate_links(profile: Profile, *, errors: bool = True) -> Links:
     A recorded interval starts when the tensor is asked for, so it contains waiting for the others. Within a busy period
     of the link, the ``i``-th tensor to arrive does so after ``start_time + i * tensor_time + bytes so far / rate``.
     These three are fitted to all arrivals at once, robustly (Huber), because a packet that is lost and sent again holds
-    up what came after it without costing capacity. Without ``errors``, the standard errors are NaN: they take nearly
-    all of the time.
+    up what came after it without costing capacity. Without ``errors``, the rates' standard errors are NaN: they take
+    nearly all of the time.
 
     Raises
     ------
@@ -155,18 +155,11 @@ def _fit(steps: list[list[Operation]], *, errors: bool) -> Link:
     table = np.array(rows)
     start, tensor, byte = _robust_line(table)
     numbers = np.unique(table[:, 0])
-    spread = np.full(3, np.nan)
+    error = math.nan
     if errors and len(numbers) > 1:
-        without = np.array([_robust_line(table[table[:, 0] != n]) for n in numbers])
-        spread = np.sqrt((len(numbers) - 1) / len(numbers) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-    return Link(
-        rate=1 / byte,
-        tensor_time=tensor,
-        start_time=start,
-        rate_error=spread[2] / byte**2,
-        tensor_time_error=spread[1],
-        transfers=len(table),
-    )
+        without = np.array([_robust_line(table[table[:, 0] != n])[2] for n in numbers])
+        error = float(((len(numbers) - 1) * without.var()) ** 0.5)
+    return Link(1 / byte, tensor, start, error / byte**2, len(table))
 
 
 def _best_periods(steps: list[list[Operation]]) -> Link:
@@ -183,8 +176,8 @@ def _best_periods(steps: list[list[Operation]]) -> Link:
     rates = sizes[large] / seconds[large]
     rate = float(np.quantile(rates, 0.9))
     start = float(np.median(seconds[large] - sizes[large] / rate))
-    error = float(rates.std()) if len(rates) > 1 else np.nan
-    return Link(rate, 0.0, start, error, 0.0, sum(map(len, steps)))
+    error = float(rates.std()) if len(rates) > 1 else math.nan
+    return Link(rate, 0.0, start, error, sum(map(len, steps)))
 
 
 def _robust_line(table: np.ndarray) -> tuple[float, float, float]:

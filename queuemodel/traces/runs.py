@@ -36,7 +36,7 @@ def trace_runs(
     replications: int = 4,
     steps: int | None = None,
     seed: int = 0,
-    jobs: int | None = None,
+    n_jobs: int | None = None,
     progress: bool = False,
     worker_speeds: Iterable[float] | None = None,
     accelerator_speed: float = 1.0,
@@ -62,7 +62,7 @@ def trace_runs(
     steps : int, optional
         Of all workers together, per number of workers; without, as many as keep a curve to seconds.
     seed : int
-    jobs : int, optional
+    n_jobs : int, optional
         Processes (joblib, on the engine of ``joblib.parallel_config``); -1: one per core. Without, threads of this
         process, one per core.
     progress : bool
@@ -85,8 +85,8 @@ def trace_runs(
     require_count(replications, "trace_runs: replications", most=10_000)
     if steps is not None:
         require_count(steps, "trace_runs: steps")
-    if jobs not in (None, -1):
-        require_count(jobs, "trace_runs: jobs")
+    if n_jobs not in (None, -1):
+        require_count(n_jobs, "trace_runs: n_jobs")
     require_seed(seed, "trace_runs: seed")
     slowdown = slowdowns(counts[-1], worker_speeds, accelerator_speed)
     graphs = prepare(
@@ -124,7 +124,7 @@ def trace_runs(
     ]
     held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
     threads = enumerate(_in_threads(tasks, MOST_OPERATIONS // held))
-    runs = threads if jobs is None else run_tasks(tasks, jobs=jobs, what="simulation")
+    runs = threads if n_jobs is None else run_tasks(tasks, n_jobs=n_jobs, what="simulation")
     bar = tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False)
     done = dict(bar)
     flat = [done[i] for i in range(len(tasks))]

@@ -125,7 +125,7 @@ class Explorer:
             return self.curve.plot() if self._before is None else plot_comparison(curves)
 
         curves = {"as given": self._before, "changed": self.curve}
-        shown = _spread(len(self.curve.workers))
+        shown = _few(len(self.curve.workers))
         rows = [{name: row[name] for name in COLUMNS} for row in self.curve.to_rows() if row["workers"] in shown]
         lines = "".join(f"<p>{escape(line)}</p>" for line in (self.message, self._said, self.curve.caption()) if line)
         return HTML(f"{lines}{svg_image(draw)}{tabulate(rows, digits=4, form='html')}")
@@ -140,6 +140,6 @@ def _answered(model: Any, name: str, value: float) -> bool:
     return True
 
 
-def _spread(most: int) -> set[int]:
+def _few(most: int) -> set[int]:
     """Numbers of workers to show: 1, 2, 4, ... and the last one."""
     return {2**k for k in range(most.bit_length())} | {most}

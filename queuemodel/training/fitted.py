@@ -12,7 +12,7 @@ from .ensemble import Bend
 from .flights import Flights
 from .job import Job, Throughput
 from .knee_posterior import Costs
-from .parameters import Origin, Parameter, spread
+from .parameters import Origin, Parameter, standard_errors
 
 #: Names of the demands at the servers.
 NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
@@ -111,9 +111,8 @@ def step_parameters(
     """Demands and effective bandwidths, with the spread of the draws as their errors."""
 
     def parameter(name: str, field: str, **about: Any) -> Parameter:
-        return Parameter(
-            name, float(getattr(demands, field).mean()), "s", standard_error=spread(getattr(draws, field)), **about
-        )
+        error = float(standard_errors(getattr(draws, field)).mean())
+        return Parameter(name, float(getattr(demands, field).mean()), "s", standard_error=error, **about)
 
     few = "" if recorded.steps > 1 else "one step only: its spread is assumed"
     rows = [

@@ -31,6 +31,6 @@ def least_relative_error(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
     return quantiles(columns, chance * np.exp(-np.maximum(off, np.log(FLOOR))), [0.5])[0]
 
 
-def spread(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """How wide the middle is, (n,)."""
+def width(columns: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Of the middle, (n,)."""
     return np.ptp(quantiles(columns, chance, MIDDLE), axis=0)

@@ -49,10 +49,10 @@ class Parameter:
         }
 
 
-def spread(draws: np.ndarray) -> float:
-    """Standard error that draws (B, ...) show: half the width of their central 68 %, which bears heavy tails."""
+def standard_errors(draws: np.ndarray) -> np.ndarray:
+    """What draws (B, ...) show: half the width of their central 68 %, which bears heavy and skewed tails."""
     low, high = np.quantile(draws, [0.15866, 0.84134], axis=0)
-    return float(np.mean(high - low) / 2)
+    return np.asarray((high - low) / 2)
 
 
 def normal_quantile(confidence: float) -> float:

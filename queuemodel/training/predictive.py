@@ -13,7 +13,7 @@ from .fitted import Fitted
 from .job import Throughput
 from .model import TrainingModel
 from .model_error import doubling
-from .parameters import normal_quantile, spread
+from .parameters import normal_quantile, standard_errors
 
 #: Relative standard error of one measured throughput (2 to 4 % in a minute's run).
 THROUGHPUT_ERROR = 0.03
@@ -130,7 +130,8 @@ def _measured(thought: Ensemble, points: Sequence[Throughput]) -> tuple[np.ndarr
 
 def of_steps(fitted: Fitted, sites: Sequence[Site]) -> Thought:
     """Networks on a grid of contention and the worker's time, the model's own errors, the steps' sampling."""
-    own = np.hypot(WORKER_ERROR, min(spread(fitted.draws.worker) / max(float(fitted.demands.worker), 1e-12), 1.0))
+    sampling = float(standard_errors(fitted.draws.worker)) / max(float(fitted.demands.worker), 1e-12)
+    own = np.hypot(WORKER_ERROR, min(sampling, 1.0))
     reach = np.linspace(-np.arcsinh(5.0), np.arcsinh(100.0), 41)  # up to four and a half times the demands
     z = np.sinh(reach)
     tails = np.where(z > 0, (1 + z**2 / CONTENTION_FREEDOM) ** (-(CONTENTION_FREEDOM + 1) / 2), np.exp(-(z**2) / 2))

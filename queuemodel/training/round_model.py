@@ -13,7 +13,7 @@ from ..checks import require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from .curve import ThroughputCurve, require_workers
-from .forecast import least_relative_error, quantiles, spread
+from .forecast import least_relative_error, quantiles, width
 from .job import Job, Throughput
 from .parameters import Parameter
 from .prior import RoundPrior, Strategy, round_prior
@@ -135,17 +135,17 @@ class RoundModel(Result):
             confidence=confidence,
             profiled_workers=self.profiled_workers,
             measured=tuple((p.workers, p.steps_per_second) for p in self.measured),
-            prior_share=np.minimum((spread(columns, chance)[at] / self._spread_before(counts)) ** 2, 1.0),
+            prior_share=np.minimum((width(columns, chance)[at] / self._width_before(counts)) ** 2, 1.0),
             method=f"{self.strategy} rounds (learnt growth)",
             note=self.note,
             model=self,
             synchronous=True,
         )
 
-    def _spread_before(self, counts: np.ndarray) -> np.ndarray:
+    def _width_before(self, counts: np.ndarray) -> np.ndarray:
         """What the measurement of the smallest group alone leaves open of log throughput, shape (n,)."""
         fewest = min(self.measured, key=lambda point: point.workers)
-        return spread(*self._after([fewest]).forecast(counts.astype(float)))
+        return width(*self._after([fewest]).forecast(counts.astype(float)))
 
     def what_if(self, **changes: Any) -> RoundModel:
         """The model itself: throughputs alone do not tell what other machines would change.

@@ -6,7 +6,7 @@ from queuemodel.traces import Link, Links
 from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
 
 RATE = 1e6  # bytes per second of every link
-LINKS = Links(*[Link(RATE, 0.0, 0.0, 0.0, 0.0, 0)] * 2)
+LINKS = Links(Link(RATE), Link(RATE))
 #: No memory, no luck: connections share links equally, so that schedules are exact.
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
 

@@ -5,7 +5,7 @@ import pytest
 from by_hand import IDEAL, LINKS, profile_of, serial
 
 import queuemodel as qm
-from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs
+from queuemodel.traces import Link, simulate, trace_curve, trace_runs
 from queuemodel.traces.graph import pack
 from queuemodel.training import Operation
 
@@ -57,7 +57,7 @@ def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, res
     "settings",
     [
         {"replications": 0},
-        {"jobs": 0},
+        {"n_jobs": 0},
         {"worker_speeds": [1.0]},
         {"worker_speeds": [1.0, NAN]},
         {"accelerator_speed": 0},
@@ -77,8 +77,7 @@ def test_senseless_intervals_are_refused(confidence):
 @pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": NAN}, {"tensor_time": -1.0}])
 def test_senseless_links_are_refused(link):
     with pytest.raises(qm.ModelError, match=r"link: .*got"):
-        Link(**{"rate": 1e6, "tensor_time": 0.0, "start_time": 0, "rate_error": 0, "tensor_time_error": 0, **link},
-             transfers=0)  # fmt: skip
+        Link(**{"rate": 1e6} | link)
 
 
 @pytest.mark.parametrize(("change", "what"), [({"server": 1}, "server"), ({"after": [5]}, "after")])
@@ -109,5 +108,5 @@ def test_what_would_not_fit_into_memory_is_refused():
 
 
 def test_links_print_as_a_table():
-    assert "transmit" in repr(Links(*[Link(1e6, 0, 0, 0, 0, 3)] * 2))
-    assert LINKS.to_frame().shape == (2, 7)
+    assert "transmit" in repr(LINKS)
+    assert LINKS.to_frame().shape == (2, 6)

@@ -19,6 +19,6 @@ def test_simpy_agrees_to_the_last_digits(workers):
     profile = peer.network(12)
     run = simulate(profile, workers=workers, steps=4, **peer.IDEAL)
     assert run.steps / run.duration == pytest.approx(peer.simpy_run(profile, workers=workers, steps=4), rel=1e-9)
-    slower = Link(0.98 * peer.RATE, 0.0, 0.0, 0.0, 0.0, 0)
+    slower = Link(0.98 * peer.RATE)
     wrong = simulate(profile, workers=workers, steps=4, **{**peer.IDEAL, "links": Links(slower, slower)})
     assert wrong.steps / wrong.duration != pytest.approx(run.steps / run.duration, rel=1e-3)

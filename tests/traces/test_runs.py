@@ -20,7 +20,7 @@ FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
 @pytest.mark.parametrize("congestion_control", ["bbr", "unknown"])
 def test_threads_give_what_one_after_the_other_gives(congestion_control):
     settings = FEW | {"congestion_control": congestion_control}
-    at_once, in_turn = trace_runs(example_profile(), **settings), trace_runs(example_profile(), jobs=1, **settings)
+    at_once, in_turn = trace_runs(example_profile(), **settings), trace_runs(example_profile(), n_jobs=1, **settings)
     for several, others in zip(at_once, in_turn, strict=True):
         for one, other in zip(several, others, strict=True):
             assert np.array_equal(one.times, other.times)

@@ -129,6 +129,6 @@ def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
 def test_fast_and_slow_links_are_the_same_but_for_their_rate(scale):
-    link = Link(scale * RATE, 0.0, 0.0, 0.0, 0.0, 0)
+    link = Link(scale * RATE)
     fast = [msgspec.structs.replace(o, bytes=round(o.bytes * scale)) for o in serial()]
     assert rate(profile_of(fast), 2, links=Links(link, link), in_phase=True) == pytest.approx(2 / 1.5)

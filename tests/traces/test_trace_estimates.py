@@ -102,7 +102,7 @@ def test_recordings_without_bytes_tell_no_rate():
 def test_links_keep_what_the_profiled_link_does_not_explain(nominal, rate, tensor_time):
     profile = profile_of(transfers("fetch", [(0.0, [950_000])]))
     profile = msgspec.structs.replace(profile, cluster=qm.Cluster(bandwidth=nominal))
-    link = Link(RATE / 0.9, tensor_time, 0.0, 0.0, 0.0, 1)
+    link = Link(RATE / 0.9, tensor_time)
     changed = at_bandwidth(Links(link, link), profile, 100 * RATE).transmit
     seconds = tensor_time + 950_000 / link.rate
     host = 0.0 if nominal is None else max(seconds - 1e6 / nominal, 0.0)

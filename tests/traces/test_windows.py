@@ -156,7 +156,7 @@ def test_no_more_waits_in_a_queue_than_there_is_to_send():
 @pytest.mark.parametrize("buffer", [0.003, 0.05, 1.0])
 def test_a_link_that_is_fast_for_the_data_has_no_queues_however_large_its_buffer(buffer):
     rate = 1e4 * LINKS.transmit.rate
-    fast = Link(rate, 0.0, 0.0, 0.0, 0.0, 0)
+    fast = Link(rate)
     short = profile_of(serial(fetch=4e-5, compute=2e-3, push=4e-5))
     run = {"workers": 1, "links": Links(fast, fast), "unfairness": 0.0, "loaded_trip": buffer, "window_kept": 0.7}
     assert simulate(short, **run).throughput == pytest.approx(1 / 2.08e-3, rel=0.05)
