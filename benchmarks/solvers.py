@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import queuemodel as qm
+from queuemodel.drawing import finish, nth_style, save_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -288,10 +289,7 @@ def fork_errors(rng: np.random.Generator, count: int) -> list[float]:
 
 def cost_curves(path: Path) -> None:
     """Time against population, stations, classes and batch size."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     rng = np.random.default_rng(1)
     fast = {"least": 0.05, "repeats": 2}
@@ -322,15 +320,13 @@ def cost_curves(path: Path) -> None:
         ("classes of 4 customers, 3 stations", [1, 2, 3, 4, 5, 6, 7, 8], [("exact", classes)]),
         ("networks in a batch (populations 1 to 200)", [1, 10, 100, 1000, 10_000], [("batch", batch)]),
     ]
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
-    for ax, (label, values, lines) in zip(axes.ravel(), panels, strict=True):
-        for name, task in lines:
-            ax.plot(values, [task(v) * 1e3 for v in values], "o-", label=name)
-        ax.set(xlabel=label, ylabel="time [ms]", yscale="log", xscale="linear" if "classes" in label else "log")
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    axes = Figure(figsize=(8.8, 6.4), layout="constrained").subplots(2, 2)
+    for ax, (label, values, lines) in zip(axes.flat, panels, strict=True):
+        for number, (name, task) in enumerate(lines):
+            ax.plot(values, [task(v) * 1e3 for v in values], label=name, marker="o", markersize=4, **nth_style(number))
+        ax.set(xlabel=label, ylabel="time (ms)", yscale="log", xscale="linear" if "classes" in label else "log")
+        finish(ax)
+    save_figure(axes[0, 0], path)
 
 
 def page(speed: list[tuple[str, str, str]], errors: list[tuple[str, str, float, float, float]]) -> str:
