@@ -5,8 +5,9 @@ python -m validation
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from queuemodel import QueueModelError
 from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
 
-from .blind import blind_section
+from .blind import blind_section, predicted_then
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
@@ -28,33 +29,42 @@ from .left_out import prior_section
 from .measuring import advice, section
 from .model_errors import errors_of
 from .pollux.placements import placements_section
-from .series import Comparison, compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from .published import compare_cloud
+from .series import Comparison, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
 from .untold import untold, untold_section
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 HEAD = """# Predicted against measured
 
-Written by `make validate` (`python -m validation`); the data and where they come from: `validation/data/README.md` and
-`validation/testbed/README.md`. Errors are of steps per second, relative to the measurement; a series' error is the mean
-of their absolute values. *Covered* is the share of measurements inside the 90 % interval; windows of
-as many workers count as one.
+Written by `make validate` (`python -m validation`). Errors are of steps per second, relative to the measurement; a
+series' error is the mean of their absolute values. *Floor* is what a perfect model would err by, as measurements err
+too ([below](#what-measuring-errs-by)). *Covered* is the share of measurements inside the 90 % interval; windows of as
+many workers count as one.
 
-Testbed series are predicted from the traces of one worker alone, once by mean-value analysis of the fitted network and
-once by simulation of the recorded operations, and judged on all measured numbers of workers. Those with a barrier
-(synchronous SGD), one slow worker, one slow link, or parameters fetched in the order of layers are simulated only, told
-which worker or link is slow. We measured those marked *ours* with `python -m validation.testbed`; how connections share
-a link was learnt on them, so that they are no blind test of the simulation. It is told TCP's congestion control and the
-buffers as recorded (BBR and 12 ms unless the name says otherwise). Measurements err too: *floor* is what a perfect
-model would err by ([below](#what-measuring-errs-by)). Data-parallel series (PyTorch over gloo, and
-`mirrored` ones of TensorFlow's ring over gRPC) are predicted from the traces of one and two ranks and judged on more;
-how such rounds overlap was learnt on those in `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a
-network is told by all its busy periods. They are told TCP's control and the buffers too. Before it was found what these
-make of `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr`, these were predicted 13 to 20 % and 4 to 20 % too
-fast ([why](explanation/all-reduce.md#one-message-at-a-time)); nothing was learnt from them, nor from their repetitions,
-and `mirrored-resnet50-40-packs-10ms` was predicted blind.
-Cloud series are fitted on 1 to 4 workers, and judged on 5 to 8; the prior of these
-fits was learnt on them too, the section on few throughputs leaves them out.
+"""
+
+SOURCES = """
+What is predicted from what, told what, and learnt where (`validation/data/README.md` and
+`validation/testbed/README.md` say where the data come from):
+
+- **Testbed**: TensorFlow on parameter servers, from the traces of one worker alone, once by mean-value analysis of the
+  fitted network and once by simulation of the recorded operations, and judged on all measured numbers of workers. The
+  simulation is told TCP's congestion control and the buffers as recorded (BBR and 12 ms unless the name says
+  otherwise). We measured those marked *ours* with `python -m validation.testbed`; how connections share a link was
+  learnt on them, so that they are no blind test of the simulation.
+- **Barrier and unequal machines**: the same with a barrier (synchronous SGD), one slow worker, one slow link, or
+  parameters fetched in the order of layers; simulated only, told which worker or link is slow.
+- **Data-parallel**: PyTorch over gloo, and TensorFlow's ring over gRPC (`mirrored`), from the traces of one and two
+  ranks, told TCP's control and the buffers, and judged on more. How rounds overlap was learnt on those in
+  `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a network is told by all its busy periods.
+  `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr` were predicted 13 to 20 % and 4 to 20 % too fast before it
+  was found what TCP's control and the buffers make of them
+  ([why](explanation/all-reduce.md#one-message-at-a-time)); nothing was learnt from them, nor from their repetitions,
+  and `mirrored-resnet50-40-packs-10ms` was predicted blind.
+- **Cloud**: asynchronous training on cloud GPUs, fitted on throughputs of 1 to 4 workers, and judged on 5 to 8. The
+  prior of these fits was learnt on them too; the section on few throughputs leaves them out.
+- **Half-synchronous** strategies and networks **never measured before** have sections of their own.
 
 ![Predicted against measured throughput](images/validation.png)
 
@@ -67,14 +77,30 @@ def table(comparisons: Sequence[Comparison], floors: Sequence[Floor] = ()) -> st
     least = [one.errors.mean() for one in floors]
     rows = [columns, ["---"] * len(columns)]
     for i, c in enumerate(comparisons):
-        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.counts, c.errors, strict=True))
-        floor_too = [f"{100 * one:.1f} %" for one in least[i : i + 1]]
-        rows.append([c.name, c.method, errors, f"{100 * c.error:.1f} %", *floor_too, f"{100 * c.coverage:.0f} %"])
+        errors = ", ".join(f"{n}: {e:+.1%}" for n, e in zip(c.counts, c.errors, strict=True))
+        floor_too = [f"{one:.1%}" for one in least[i : i + 1]]
+        rows.append([c.name, c.method, errors, f"{c.error:.1%}", *floor_too, f"{c.coverage:.0%}"])
     total, worst = np.mean([c.error for c in comparisons]), max(c.error for c in comparisons)
-    floor_too = [f"{100 * np.mean(least):.1f} %"] if floors else []
+    floor_too = [f"{np.mean(least):.1%}"] if floors else []
     covered = np.mean([c.coverage for c in comparisons])
-    every = [f"worst {100 * worst:.1f} %", f"**{100 * total:.1f} %**", *floor_too, f"{100 * covered:.0f} %"]
+    every = [f"worst {worst:.1%}", f"**{total:.1%}**", *floor_too, f"{covered:.0%}"]
     return "".join(f"| {' | '.join(row)} |\n" for row in [*rows, ["**all**", "", *every]])
+
+
+def summary(groups: Mapping[str, Sequence[Comparison]]) -> str:
+    """A Markdown table with one row per group."""
+    lines = ["| predictions | series | mean absolute error | of the worst | covered |", "|---" * 5 + "|"]
+    for title, own in groups.items():
+        error, covered = np.mean([(c.error, c.coverage) for c in own], axis=0)
+        worst = max(c.error for c in own)
+        lines.append(f"| {title} | {len(own)} | {error:.1%} | {worst:.1%} | {covered:.0%} |")
+    return "\n".join(lines) + "\n"
+
+
+def by_method(title: str, comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
+    """Groups of one method each."""
+    methods = dict.fromkeys(c.method for c in comparisons)
+    return {f"{title}, {method}": [c for c in comparisons if c.method == method] for method in methods}
 
 
 def main() -> int:
@@ -90,7 +116,7 @@ def main() -> int:
             compare_unusual(f, p) for f, p in tqdm(others, desc="unusual")
         ]
         groups["Data-parallel, from few ranks"] = compare_data_parallel()
-        groups["Cloud, fitted on 1 to 4 workers"] = list(compare_cloud())
+        groups["Cloud, fitted on 1 to 4 workers"] = compare_cloud()
         floors = [floor(f, p) for f, p in tqdm([*profiles, *others], desc="floor")]
         usual, unusual_ones = floors[: len(profiles)], floors[len(profiles) :]
         of_groups = dict(zip(groups, (usual, usual, unusual_ones), strict=False))
@@ -104,13 +130,14 @@ def main() -> int:
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
-        sections = [floor_section(floors), half_synchronous_section(half_synchronous(), table)]
-        sections.append(blind_section(table))
+        waiting = half_synchronous()
+        sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
-        every = [c for comparisons in groups.values() for c in comparisons]
+        more = by_method("Half-synchronous", waiting) | by_method("Never measured before", predicted_then())
+        page = re.sub(r"(?<=\d)%", " %", f"{HEAD}{summary(groups | more)}{SOURCES}{body}")
         rows = [
             {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}
             for title, comparisons in groups.items()
@@ -119,12 +146,12 @@ def main() -> int:
         ]
         save_figure(plot_validation(rows), DOCS / "images" / "validation.png")
         save_figure(plot_learned(ways), DOCS / "images" / "learned.png")
-        write_atomically(DOCS / "validation.md", HEAD + body)
+        write_atomically(DOCS / "validation.md", page)
     except QueueModelError as error:
         print(f"validation: {error}", file=sys.stderr)
         return 1
-    print(body)
-    print(f"{len(every)} comparisons; wrote {DOCS / 'validation.md'} and its pictures")
+    print(page)
+    print(f"wrote {DOCS / 'validation.md'} and its pictures")
     return 0
 
 

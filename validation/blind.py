@@ -54,7 +54,7 @@ def _comparison(name: str, method: str, predicted: dict[str, Any]) -> Comparison
     workers, X, lower, upper = (np.array(predicted[key]) for key in ("workers", "steps_per_second", "lower", "upper"))
     measured = np.array([rows[n].get("steps_per_s") or n * rows[n]["group_steps_per_s"] for n in workers.tolist()])
     curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), method=method)
-    return Comparison("blind", name, method, workers, measured, curve)
+    return Comparison(name, method, workers, measured, curve)
 
 
 def predicted_now() -> list[Comparison]:

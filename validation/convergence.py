@@ -120,7 +120,7 @@ def convergence_section() -> str:
         lines.append(f"| {question} | {len(off)} | {told} |")
     line = np.abs(np.concatenate([straight_line(points) for points in benchmarks().values()]))
     lines.append(f"| a line through the two smallest | {len(line)} | {line.mean():.1%} | {np.median(line):.1%} | | |")
-    return "\n".join([SECTION, *(line.replace("%", " %") for line in lines)]) + "\n"
+    return "\n".join([SECTION, *lines]) + "\n"
 
 
 def main() -> int:

@@ -46,5 +46,5 @@ def compare_data_parallel() -> list[Comparison]:
         measured = workers * np.array([one["group_steps_per_s"] for one in points])
         curve = predict(profile, workers=workers.tolist())
         name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
-        found.append(Comparison("data-parallel", name, "all-reduce", workers, measured, curve))
+        found.append(Comparison(name, "all-reduce", workers, measured, curve))
     return found

@@ -135,10 +135,8 @@ def floor_section(floors: Iterable[Floor]) -> str:
     lines = []
     for name, own in [*((f"{n:.0f}", pairs[:, 0] == n) for n in np.unique(pairs[:, 0])), ("**all**", pairs[:, 0] > 0)]:
         measured, computed = pairs[own, 1:].T
-        spread = f" ± {100 * measured.std(ddof=1) / len(measured) ** 0.5:.1f}" if len(measured) > 1 else ""
-        lines.append(
-            f"| {name} | {len(measured)} | {100 * measured.mean():.1f}{spread} % | {100 * computed.mean():.1f} % |"
-        )
+        error = f" ± {100 * measured.std(ddof=1) / len(measured) ** 0.5:.1f}" if len(measured) > 1 else ""
+        lines.append(f"| {name} | {len(measured)} | {100 * measured.mean():.1f}{error} % | {computed.mean():.1%} |")
     return SECTION + "\n".join(lines) + "\n"
 
 

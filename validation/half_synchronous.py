@@ -12,7 +12,7 @@ from tqdm import tqdm
 from queuemodel import Profile, ThroughputCurve
 from queuemodel.prediction import Method, predict
 
-from .series import Comparison, folder_of_trace, read_measured, read_testbed, read_windows, untraced_folders
+from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed, untraced_folders
 from .testbed.workload import OF_RESULTS, read_workload
 
 SECTION = """## Half-synchronous strategies
@@ -40,13 +40,12 @@ def asked(folder: Path, workers: int) -> dict[str, Any]:
 
 def compare_half_synchronous(folder: Path, profile: Profile, method: Method) -> Comparison:
     """Predict a series' steps that count."""
-    windows = read_windows(folder)
-    workers, measured = (np.array([row[what] for row in windows]) for what in ("workers", "steps_per_s"))
+    workers, measured = every_window(folder)
     counts = np.unique(workers)
     curves = [predict(profile, workers=[n], method=method, **asked(folder, n)) for n in counts.tolist()]
     X, lower, upper = np.array([(c.steps_per_second[0], c.lower[0], c.upper[0]) for c in curves]).T
     curve = ThroughputCurve(counts, X, lower, upper, single=float(X[0]), method=method)
-    return Comparison("testbed", folder.name, method, workers, measured, curve, read_measured(folder)[1])
+    return Comparison(folder.name, method, workers, measured, curve, read_measured(folder)[1])
 
 
 def half_synchronous() -> list[Comparison]:

@@ -131,11 +131,11 @@ def learned_section(found: Mapping[str, Sequence[Learned]]) -> str:
         for one in ways:
             (m, p), (t, u) = one.step, one.to_target
             told = f"{m:.3f} s | {p:.3f} s | {p / m - 1:+.1%} | {t:.1f} s | {u:.1f} s | {u / t - 1:+.1%}"
-            lines.append(f"| {series} | {one.recorded['strategy']} | {told} |".replace("%", " %"))
+            lines.append(f"| {series} | {one.recorded['strategy']} | {told} |")
     every = [one for ways in found.values() for one in ways]
     errors = [[abs(p / m - 1) for m, p in (one.step, one.to_target)] for one in every]
-    step, target = (f"**{error:.1%}**".replace("%", " %") for error in np.mean(errors, axis=0))
-    lines.append(f"| **all** | mean absolute error | | | {step} | | | {target} |")
+    step, target = np.mean(errors, axis=0)
+    lines.append(f"| **all** | mean absolute error | | | **{step:.1%}** | | | **{target:.1%}** |")
     return SECTION + "\n".join(lines) + "\n"
 
 

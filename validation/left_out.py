@@ -176,8 +176,8 @@ def prior_section() -> str:
         covered, width, score = np.mean([(one.covered, one.width, one.score) for one in found], axis=0)
         told = f"{covered:.0%} | {width:.0%} | {score:.2f}"
         lines.append(
-            f"| {jobs} | {method} | {len(found)} | {100 * np.mean(errors):.1f} % | "
-            f"{100 * np.average(errors, weights=weights):.1f} % | {100 * np.median(errors):.1f} % | "
+            f"| {jobs} | {method} | {len(found)} | {np.mean(errors):.1%} | "
+            f"{np.average(errors, weights=weights):.1%} | {np.median(errors):.1%} | "
             f"{told if interval else ' |  | '} |"
         )
 

@@ -5,7 +5,6 @@ python -m validation.measuring
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from queuemodel import Profile, Throughput, fit
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.traces import calibrate
 
-from .series import CLOUD, read_measured, read_testbed, series_folders
+from .published import cloud
+from .series import read_measured, read_testbed, series_folders
 
 #: Testbed series are judged at so many workers, from runs of fewer; cloud series at more than these.
 JUDGED, CLOUD_RUNS = 8, 4
@@ -102,15 +102,9 @@ def testbed_points(folder: Path, servers: int) -> list[Throughput]:
 
 def cloud_advice(known: int) -> Iterator[Advice]:
     """Each cloud series, from its throughputs of the ``known`` smallest numbers of workers."""
-    for series in json.loads(CLOUD.read_text())["series"]:
-        servers = int(series["name"].rsplit("-", 1)[1].removesuffix("ps"))
-        points = [
-            Throughput(workers=int(n), steps_per_second=float(x), parameter_servers=servers)
-            for n, x in zip(series["workers"], series["x"], strict=True)
-        ]
-        runs = [point for point in points if point.workers <= CLOUD_RUNS]
-        judged = [point for point in points if point.workers > CLOUD_RUNS]
-        yield advise_network(f"cloud, from {known} throughput(s)", series["name"], points[:known], runs, judged)
+    for job in cloud():
+        runs, judged = job.points(job.nodes <= CLOUD_RUNS), job.points(job.nodes > CLOUD_RUNS)
+        yield advise_network(f"cloud, from {known} throughput(s)", job.name, runs[:known], runs, judged)
 
 
 def advice(profiles: Iterable[tuple[Path, Profile]]) -> list[Advice]:
@@ -147,7 +141,7 @@ def section(found: Sequence[Advice]) -> str:
         for name, run, ones in [*rows, (f"**{group}**", "", own)]:
             widths = np.mean([one.compared(width) for one in ones], axis=0)
             errors = np.mean([one.compared(one.error) for one in ones], axis=0)
-            told = " | ".join(f"{100 * value:.1f} %" for value in [*widths, *errors])
+            told = " | ".join(f"{value:.1%}" for value in [*widths, *errors])
             lines.append(f"| {name} | {run} | {told} |")
     return SECTION + "\n".join(lines) + "\n"
 

@@ -10,14 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import Throughput
+from queuemodel.prediction import predict
 from queuemodel.training.prior import Strategy
 
-from .series import CLOUD, HERE, read_measured, series_folders
+from .series import HERE, Comparison, read_measured, series_folders
 
 #: What the prior is learnt from, and what was collected when it existed, to judge by.
 PUBLISHED = HERE / "data" / "published_scaling.json"
 LATER = HERE / "data" / "later_scaling.json"
+CLOUD = HERE / "data" / "cloud_async_ps.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
+
+#: Cloud series are fitted on this many workers at most, and judged on more.
+FITTED_WORKERS = 4
 
 #: Models most of whose parameters are embeddings.
 EMBEDDINGS = ("CTR-DNN", "DeepFM", "LM-1B", "Word2Vec")
@@ -92,6 +97,16 @@ def cloud() -> list[Scaling]:
         )
         for one in json.loads(CLOUD.read_text())["series"]
     ]  # fmt: skip
+
+
+def compare_cloud() -> list[Comparison]:
+    """Predict each cloud series beyond the workers it is fitted on, from throughputs alone."""
+    found = []
+    for job in cloud():
+        judged = job.nodes > FITTED_WORKERS
+        curve = predict(job.points(~judged), workers=job.nodes.tolist())
+        found.append(Comparison(job.name, "throughputs", job.nodes[judged], job.throughput[judged], curve))
+    return found
 
 
 def testbed() -> list[Scaling]:

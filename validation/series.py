@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from queuemodel import Profile, Throughput, ThroughputCurve, fit
+from queuemodel import Profile, ThroughputCurve, fit
 from queuemodel.prediction import Method, predict
 
 from .testbed.workload import POLICER
 
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
-CLOUD = HERE / "data" / "cloud_async_ps.json"
 
 #: Where a series says how it was run, and what makes it another kind: the value of the usual kind.
 SETTINGS = ("job.json", "workload.json")
@@ -30,9 +28,6 @@ WAY = {"name", "note", "mode", "awaited", "staleness_bound"}
 #: Milliseconds that a packet waits at a full link of the testbed where no workload says otherwise.
 USUAL_BUFFER = 12.0
 
-#: Cloud series are fitted on this many workers at most, and judged on more.
-FITTED_WORKERS = 4
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -42,7 +37,6 @@ class Comparison:
     `first_measured` holds what each was first, unless that comes first anyway.
     """
 
-    group: str
     name: str
     method: str
     workers: np.ndarray
@@ -72,8 +66,8 @@ class Comparison:
     @property
     def errors(self) -> np.ndarray:
         """Relative errors at `counts`."""
-        off = self.predicted / mean_again(self.workers, self.measured) - 1
-        return off[np.searchsorted(self.workers, self.counts)]
+        means = np.array([self.measured[self.workers == n].mean() for n in self.counts])
+        return self.predicted[np.searchsorted(self.workers, self.counts)] / means - 1
 
     @property
     def error(self) -> float:
@@ -145,11 +139,6 @@ def _word(name: str, value: Any) -> str:
     )
 
 
-def mean_again(workers: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    """For each measurement the mean of all with as many workers."""
-    return np.array([measured[workers == n].mean() for n in workers])
-
-
 def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Workers and steps per second of a testbed series, each number of workers as it was measured first."""
     rows = [row for row in json.loads((folder / "measured.json").read_text()) if row.get("counts", True)]
@@ -165,7 +154,7 @@ def read_windows(folder: Path) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row.get("counts", True)), key=lambda row: row["workers"])
 
 
-def _every(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def every_window(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Workers and steps per second of every window."""
     rows = read_windows(folder)
     return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
@@ -173,10 +162,10 @@ def _every(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
     """Predict a testbed series from its one-worker traces alone."""
-    workers, measured = _every(folder)
+    workers, measured = every_window(folder)
     curve = predict(profile, workers=np.unique(workers).tolist(), method=method)
     name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
-    return Comparison("testbed", name, method, workers, measured, curve, read_measured(folder)[1])
+    return Comparison(name, method, workers, measured, curve, read_measured(folder)[1])
 
 
 def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
@@ -198,7 +187,7 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     """Simulate a series from its one-worker traces, and from what is known of its unequal machines or its barrier."""
     from queuemodel.traces import trace_throughput
 
-    workers, measured = _every(folder)
+    workers, measured = every_window(folder)
     counts = np.unique(workers).tolist()
     rows = [trace_throughput(profile, workers=[n], **machines(folder, profile, n))[0] for n in counts]
     X, lower, upper = np.array(rows).T
@@ -206,7 +195,7 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     curve = ThroughputCurve(
         np.array(counts), X, lower, upper, single=float(X[0]), saturation_workers=knee, method="trace"
     )
-    return Comparison("testbed", f"{folder.name} (ours)", "trace", workers, measured, curve, read_measured(folder)[1])
+    return Comparison(f"{folder.name} (ours)", "trace", workers, measured, curve, read_measured(folder)[1])
 
 
 def network(folder: Path) -> dict[str, Any]:
@@ -231,18 +220,3 @@ def read_testbed(folder: Path) -> Profile:
         path = Path(scratch) / "profile.json"
         read_traces(folder / "trace", batch_size=1, name=folder.name, **network(folder)).save(path)
         return Profile.load(path)
-
-
-def compare_cloud(fitted_workers: int = FITTED_WORKERS) -> Iterator[Comparison]:
-    """Predict each cloud series beyond the workers it is fitted on, from throughputs alone."""
-    for series in json.loads(CLOUD.read_text())["series"]:
-        servers = int(series["name"].rsplit("-", 1)[1].removesuffix("ps"))
-        workers, x = np.array(series["workers"]), np.array(series["x"])
-        known = [
-            Throughput(workers=int(n), steps_per_second=float(v), parameter_servers=servers)
-            for n, v in zip(workers, x, strict=True)
-            if n <= fitted_workers
-        ]
-        curve = predict(known, workers=workers.tolist())
-        judged = workers > fitted_workers
-        yield Comparison("cloud", series["name"], "throughputs", workers[judged], x[judged], curve)

@@ -68,16 +68,15 @@ def untold_section(found: Sequence[Untold]) -> str:
         c, ratio = one.comparison, one.ratio if one.bbr else 1 / one.ratio
         at = np.searchsorted(c.curve.workers, c.workers)
         widths.append(float(((c.curve.upper[at] - c.curve.lower[at]) / c.predicted).mean()))
-        errors = ", ".join(f"{n}: {100 * e:+.1f} %" for n, e in zip(c.counts, c.errors, strict=True))
+        errors = ", ".join(f"{n}: {e:+.1%}" for n, e in zip(c.counts, c.errors, strict=True))
         was = "BBR" if one.bbr else "loss-based"
         lines.append(
-            f"| {c.name} | {was} | {one.late} | {ratio:.2g} | {errors} | {100 * c.error:.1f} % | {c.coverage:.0%} | "
+            f"| {c.name} | {was} | {one.late} | {ratio:.2g} | {errors} | {c.error:.1%} | {c.coverage:.0%} | "
             f"{widths[-1]:.0%} |"
         )
     ratios = [math.log(one.ratio if one.bbr else 1 / one.ratio) for one in found]
     error, covered = (np.mean([getattr(one.comparison, name) for one in found]) for name in ("error", "coverage"))
     lines.append(
-        f"| **all** | | | {math.exp(np.mean(ratios)):.2g} | | **{100 * error:.1f} %** | {covered:.0%} | "
-        f"{np.mean(widths):.0%} |"
+        f"| **all** | | | {math.exp(np.mean(ratios)):.2g} | | **{error:.1%}** | {covered:.0%} | {np.mean(widths):.0%} |"
     )
     return SECTION + "\n".join(lines) + "\n"

@@ -34,7 +34,7 @@ def made_up(rng, *, kinds, sizes=TRUTH, series=3):
             off = np.sqrt(parts @ sizes**2) * rng.standard_normal(len(RATIO))
             workers = (4 * RATIO).astype(int)
             curve = ThroughputCurve(workers, np.ones(5), 0.8 * np.ones(5), 1.2 * np.ones(5), single=1.0)
-            one = Comparison("testbed", f"{kind}-{number}", "mva", workers, np.exp(off), curve)
+            one = Comparison(f"{kind}-{number}", "mva", workers, np.exp(off), curve)
             found.append(Errors(one, f"kind {kind}", parts.astype(float), off, np.zeros((5, 2))))
     return found
 
@@ -107,7 +107,7 @@ def test_the_packaged_error_is_taken_out_of_a_curves_interval():
     from queuemodel.prediction import predict
 
     curve = predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva")
-    one = Comparison("testbed", "alexnet-60", "mva", curve.workers, 1.1 * curve.steps_per_second, curve)
+    one = Comparison("alexnet-60", "mva", curve.workers, 1.1 * curve.steps_per_second, curve)
     found = errors_of(one, "bbr")
     np.testing.assert_allclose(found.off, np.log(1.1))
     np.testing.assert_allclose(found.parts.sum(axis=1), 1.0)
@@ -117,7 +117,7 @@ def test_the_packaged_error_is_taken_out_of_a_curves_interval():
 
 def test_a_number_of_workers_that_was_measured_often_counts_once():
     curve = ThroughputCurve(np.array([1, 2]), np.ones(2), 0.8 * np.ones(2), 1.2 * np.ones(2), single=1.0)
-    one = Comparison("testbed", "made up", "mva", np.array([1, 2, 2, 2]), np.array([1.0, 1.0, 1.3, 1.3]), curve)
+    one = Comparison("made up", "mva", np.array([1, 2, 2, 2]), np.array([1.0, 1.0, 1.3, 1.3]), curve)
     assert one.coverage == pytest.approx((1 + 1 / 3) / 2)
     section = intervals_section({"made up": [one]}, {})
     assert f"| made up | 4 | 67% | 40% | {0.4 + (2 / 3) * 20 * 0.1 / 2:.2f} |" in section

@@ -17,7 +17,8 @@ from queuemodel.training.bandwidth import best_rates
 from queuemodel.training.model_error import REGIONS, model_error, profiled_error
 from validation.blind import predicted_now, predicted_then
 from validation.model_errors import calibrated, errors_of, leave_kind_out
-from validation.series import compare_cloud, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from validation.published import compare_cloud
+from validation.series import compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
 from validation.untold import hidden, likelihood_ratio
 
 
@@ -48,7 +49,7 @@ def unusual(others):
 
 @pytest.fixture(scope="module")
 def cloud():
-    return list(compare_cloud())
+    return compare_cloud()
 
 
 def mean_error(comparisons):

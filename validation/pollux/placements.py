@@ -131,7 +131,7 @@ def placements_section() -> str:
 
     def row(title: str, name: str, errors: np.ndarray, inside: np.ndarray, others: np.ndarray) -> None:
         told = f"{abs(errors).mean():.1%} | {errors.mean():+.1%} | {inside.mean():.0%} | {abs(others).mean():.1%}"
-        lines.append(f"| {title} | {name} | {len(errors)} | {told} |".replace("%", " %"))
+        lines.append(f"| {title} | {name} | {len(errors)} | {told} |")
 
     for title in QUESTIONS:
         models, far = asked(title)
