@@ -3,6 +3,7 @@
 import pytest
 
 from queuemodel.cli import main
+from queuemodel.data import copy_examples
 
 
 @pytest.fixture
@@ -16,3 +17,11 @@ def run(capsys):
         return stop.value.code, out, err
 
     return call
+
+
+@pytest.fixture
+def examples(tmp_path, monkeypatch):
+    """A folder with the packaged examples, in which commands run."""
+    copy_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

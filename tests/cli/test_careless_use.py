@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from refusals import refused
 
 import queuemodel.cli.predict
 from queuemodel.cli import COMMANDS
-from queuemodel.data import copy_examples
 
 STUDY = ["schedule-study", "--policy", "fifo"]
 #: Commands that read a file, with what they need besides.
@@ -23,21 +23,7 @@ READERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    copy_examples(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def refused(result, *parts, status=None):
-    code, out, err = result
-    assert code in ((1, 2) if status is None else (status,))
-    assert out == ""
-    assert err.startswith("queuemodel: error: ")
-    assert err.count("\n") == 1
-    for part in parts:
-        assert part in err
+pytestmark = pytest.mark.usefixtures("examples")
 
 
 @pytest.mark.parametrize(
@@ -68,9 +54,9 @@ def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_files_that_are_not_there_or_no_files(run, folder, command):
-    (folder / "empty.json").write_text("")
-    (folder / "folder").mkdir()
+def test_files_that_are_not_there_or_no_files(run, examples, command):
+    (examples / "empty.json").write_text("")
+    (examples / "folder").mkdir()
     refused(run(command, "nowhere.json", *READERS[command]), "nowhere.json", "No such file", status=1)
     refused(run(command, "empty.json", *READERS[command]), "empty.json", status=1)
     refused(run(command, "folder", *READERS[command]), "folder", "directory")

