@@ -47,13 +47,15 @@ class Transfer:
 class TracedStep:
     """What was recorded of one step; ``where`` names the file in messages.
 
-    ``collection`` is how long the recorder may have held up the next step (us).
+    ``collection`` is how long the recorder may have held up the next step (us). ``workers`` are tasks known to have
+    trained meanwhile, whether or not their steps were recorded.
     """
 
     where: str
     operations: list[TracedOperation]
     transfers: list[Transfer]
     collection: float = 0
+    workers: frozenset[str] = frozenset()
 
     @property
     def span(self) -> Interval:

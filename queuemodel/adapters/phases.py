@@ -69,7 +69,7 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     return Derived(
         steps=steps,
         worker=worker,
-        workers=len(workers),
+        workers=len({*workers, *(task for step in traced for task in step.workers)}),
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),

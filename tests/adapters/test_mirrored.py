@@ -60,6 +60,43 @@ def test_packs_too_small_to_be_noted_share_the_parameters():
     assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
 
 
+def with_metrics(tmp_path):
+    """The run with one pack, and in each step a millisecond later the same reduction of something small."""
+    for path in (MLP / "trace_n2").iterdir():
+        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
+        for plane in space.planes:
+            names = {key: value.name for key, value in plane.stat_metadata.items()}
+            kinds = {key: value.name for key, value in plane.event_metadata.items()}
+            reduce = next((key for key, kind in kinds.items() if kind.endswith(":CollectiveReduceV2")), -1)
+            own = kinds.get(reduce, ":").rpartition(":")[0]
+            plane.event_metadata[0].name = "metric:CollectiveReduceV2"
+            for line in plane.lines:
+                for event in list(line.events):
+                    told = {
+                        names[stat.metadata_id]: names.get(stat.ref_value) or stat.str_value for stat in event.stats
+                    }
+                    if event.metadata_id == reduce or told.get("name") == own:
+                        copy = line.events.add()
+                        copy.CopyFrom(event)
+                        copy.offset_ps += 10**9
+                        copy.metadata_id *= event.metadata_id != reduce
+                        for stat in copy.stats:
+                            if names[stat.metadata_id] == "name":
+                                stat.str_value = "metric"
+                            if names[stat.metadata_id] == "instance_key":
+                                stat.int64_value = (stat.int64_value or stat.uint64_value) + 10**6
+        (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
+    return tmp_path
+
+
+def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
+    """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
+    profile = read_mirrored([with_metrics(tmp_path)], batch_size=64, parameter_bytes=MLP_BYTES)
+    assert {tuple(pack.bytes for pack in one.buckets) for one in profile.rounds} == {(MLP_BYTES, 1)}
+    refused([tmp_path], "1 of 2 packs are too small")
+    refused([tmp_path], "1 of 2 packs have 5,335,080 .* all trainable parameters", parameter_bytes=MLP_BYTES // 4)
+
+
 def test_the_link_that_carried_the_packs_is_found():
     profile = tiny("trace_n1", "trace_n2")
     fitted = fit_rounds(profile)

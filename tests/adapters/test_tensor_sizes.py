@@ -18,9 +18,9 @@ def push(tensor, *, receiver=None, consumer="x"):
     return Send(tensor, "worker:0", "ps:0", receiver or f"{tensor}/_2", consumer, 0)
 
 
-def sizes(sends, *, received=None, noted=None):
+def sizes(sends, *, received=None, noted=None, rows=()):
     received = {key: Counter({size: 3}) for key, size in (received or {}).items()}
-    found = transfer_sizes(sends, received=received, noted=noted or Noted(), where="trace")
+    found = transfer_sizes(sends, received=received, noted=noted or Noted(), where="trace", rows=rows)
     return {receiver: size for (receiver, _), size in found.items()}
 
 
@@ -44,6 +44,22 @@ def test_an_operation_that_makes_several_sends_them_all_and_then_says_done():
     sends = [push("both", receiver=f"both/_{k}") for k in (8, 9, 10)]
     noted = Noted(outputs={"both": [100, 300]}, parameter_bytes=0)
     assert sizes(sends, noted=noted) == {"both/_8": 100, "both/_9": 300, "both/_10": 0}
+
+
+def test_gradients_that_one_operation_hands_over_are_all_counted():
+    """Keras 3's apply_gradients passes them through one IdentityN, of which a user's own trace tells nothing."""
+    sends = [fetch("a"), fetch("b"), *(push("IdentityN", receiver=f"IdentityN/_{k}") for k in (8, 9, 10))]
+    large = {("a/_1", "worker:0"): 800_000, ("IdentityN/_9", "ps:0"): 800_000}
+    found = sizes(sends, received=large, noted=Noted(parameter_bytes=800_400))
+    assert found == {"a/_1": 800_000, "b/_1": 400, "IdentityN/_8": 400, "IdentityN/_9": 800_000, "IdentityN/_10": 400}
+
+
+def test_rows_that_servers_look_up_are_no_parameters():
+    sends, large = [fetch("w"), fetch("rows"), fetch("b")], {"w/_1": 2_000_000, "rows/_1": 300_000}
+    told = {"received": {(name, "worker:0"): size for name, size in large.items()}, "rows": {("rows/_1", "worker:0")}}
+    assert sizes(sends, noted=Noted(parameter_bytes=2_000_400), **told) == large | {"b/_1": 400}
+    with pytest.raises(DataError, match=r"7,000,400, .* fetched have 2,000,000 and at most 262,143 in each of 1 small"):
+        sizes(sends, noted=Noted(parameter_bytes=7_000_400), **told)
 
 
 def test_which_of_several_outputs_is_not_guessed():

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -139,9 +140,8 @@ def test_an_xplane_without_all_sizes_asks_for_them():
         read_traces(DATA / "xplane-1ps", batch_size=32)
 
 
-def with_arrivals(tmp_path, change):
-    """The recorded xplane, every arrival of one gradient changed."""
-    changed = 0
+def altered(tmp_path, alter):
+    """The recorded xplane, each event's stats as ``alter(kind, stats, texts)`` leaves them."""
     for path in (DATA / "xplane-1ps").iterdir():
         space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
         for plane in space.planes:
@@ -149,12 +149,24 @@ def with_arrivals(tmp_path, change):
             kinds = {key: value.name for key, value in plane.event_metadata.items()}
             for event in (event for line in plane.lines for event in line.events):
                 stats = {names[stat.metadata_id]: stat for stat in event.stats}
-                if kinds[event.metadata_id].startswith("ExecutorState::ProcessAsync"):
-                    told = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
-                    if told["kernel_type"] == "_Recv" and told["name"] == "mul/_14":
-                        change(stats)
-                        changed += 1
+                texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
+                alter(kinds[event.metadata_id], stats, texts)
         (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
+    return tmp_path
+
+
+def with_arrivals(tmp_path, change):
+    """Every arrival of one gradient changed."""
+    changed = 0
+
+    def alter(kind, stats, texts):
+        nonlocal changed
+        arrives = kind.startswith("ExecutorState::ProcessAsync") and texts["kernel_type"] == "_Recv"
+        if arrives and texts["name"] == "mul/_14":
+            change(stats)
+            changed += 1
+
+    altered(tmp_path, alter)
     assert changed > 10
     return tmp_path
 
@@ -175,6 +187,57 @@ def test_an_arrival_that_is_never_recorded_is_named_and_longer_traces_are_no_adv
         read_traces(with_arrivals(tmp_path, hide), batch_size=32, parameter_bytes=XPLANE_BYTES)
 
 
+def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(tmp_path):
+    seen = Counter()
+
+    def alter(kind, stats, texts):
+        if kind.endswith(":_Send") and texts["key"].startswith("/job:ps"):
+            seen[kind] += 1
+            if seen[kind] % 2:
+                stats["key"].str_value = texts["key"].replace("/job:worker/replica:0/task:0", "/job:worker/task:1")
+
+    profile = read_traces(altered(tmp_path, alter), batch_size=32, parameter_bytes=XPLANE_BYTES)
+    assert profile.cluster.workers == 2
+    assert len(profile.steps) < 7
+
+
+def test_several_training_steps_in_a_loop_are_refused(tmp_path):
+    """Two steps under one number are as Keras' steps_per_execution=2 leaves them."""
+    numbers = {}
+
+    def alter(kind, stats, texts):
+        for name in {"id", "step_id"} & stats.keys():
+            found = stats[name].int64_value or stats[name].uint64_value
+            stats[name].int64_value = 1 + numbers.setdefault(found, len(numbers)) // 2
+
+    altered(tmp_path, alter)
+    with pytest.raises(DataError, match=r"all its gradients several times: .* \(steps_per_execution=1\)"):
+        read_traces(tmp_path, batch_size=32, parameter_bytes=XPLANE_BYTES)
+
+
+def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
+    for path in (DATA / "xplane-1ps").iterdir():
+        content = gzip.decompress(path.read_bytes())
+        renamed = content.replace(b"MatMul/ReadVariableOp:ReadVariableOp", b"MatMul/ReadVariableOp:ResourceGather")
+        (tmp_path / path.name).write_bytes(gzip.compress(renamed))
+    with pytest.raises(DataError, match="tables in which the servers look up rows"):
+        read_traces(tmp_path, batch_size=32, parameter_bytes=XPLANE_BYTES)
+    rest = read_traces(tmp_path, batch_size=32, parameter_bytes=XPLANE_BYTES - 256 * 512 * 4)
+    assert {s.fetched_bytes for s in rest.steps} == {XPLANE_BYTES}
+
+
+def test_what_a_coordinator_recorded_of_itself_is_passed_over(tmp_path):
+    for path in (DATA / "xplane-1ps").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "chief" / "plugins").mkdir(parents=True)
+    own = xplane_pb2.XSpace(planes=[{"name": "/host:CPU"}]).SerializeToString()
+    (tmp_path / "chief" / "plugins" / "vm.xplane.pb").write_bytes(own)
+    whole = read_traces(tmp_path, batch_size=32, parameter_bytes=XPLANE_BYTES)
+    assert whole == read_traces(DATA / "xplane-1ps", batch_size=32, parameter_bytes=XPLANE_BYTES)
+    with pytest.raises(DataError, match=r"chief: no tensor sent to another task .* a coordinator records of itself"):
+        read_traces(tmp_path / "chief", batch_size=32)
+
+
 @pytest.mark.parametrize("task", ["worker0", "ps0"])
 def test_an_xplane_of_one_task_is_refused(tmp_path, task):
     name = f"{task}.xplane.pb.gz"
@@ -189,7 +252,7 @@ def test_a_damaged_xplane_is_named(tmp_path):
     with pytest.raises(DataError, match=r"a\.xplane\.pb: no XSpace proto, or truncated"):
         read_traces(tmp_path, batch_size=32)
     (tmp_path / "a.xplane.pb").write_bytes(b"\x0a\x00")  # a plane without events
-    with pytest.raises(DataError, match=r"a\.xplane\.pb: no tensor sent to another task"):
+    with pytest.raises(DataError, match="no tensor sent to another task"):
         read_traces(tmp_path, batch_size=32)
 
 

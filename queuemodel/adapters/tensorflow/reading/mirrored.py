@@ -156,10 +156,10 @@ def _sizes(
             "give the parameters' bytes (--parameter-bytes)"
         )
     left = parameter_bytes - sum(sizes.values())
-    if left < len(unknown):
+    if left < 0:  # none may be left for packs that hold a metric
         raise DataError(
             f"{folder}: parameter_bytes is {parameter_bytes:,}, but {len(sizes)} of {len(times)} packs have "
-            f"{sum(sizes.values()):,} together"
+            f"{sum(sizes.values()):,} together; give the bytes of all trainable parameters"
         )
     whole = sum(unknown.values())
     return sizes | {key: max(1, round(left * time / whole)) for key, time in unknown.items()}

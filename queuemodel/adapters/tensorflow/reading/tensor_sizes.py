@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,8 @@ FOLDED = "ConstantFolding"  # waits for a tensor without using its values
 CONTROL = re.compile(r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+")  # say "done" or "go" and carry nothing
 INLINED = re.compile(r".*/(then|else|body|cond)/_\d+/")  # before the names within a function
 ARGUMENT = re.compile(r"Func/.*/input/_\d+")  # handed to a function
+
+SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
 
 Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 
@@ -56,20 +58,28 @@ class Noted:
         """
         Bytes of what one operation sends to one task; None where not known.
 
-        Every output travels once; what is sent beyond that only says "done".
+        Every output travels once; what is sent beyond that only says "done". How many outputs an operation has that
+        is not noted is not known: whatever waits for values may have got one of its own.
         """
         name = sends[0].tensor
         if ARGUMENT.fullmatch(name):
             outputs: list[int | None] = [self.arguments.get(INLINED.sub("", sends[0].consumer))]
         else:
-            outputs = self.outputs.get(name) or self.outputs.get(INLINED.sub("", name)) or [None]
+            outputs = self.outputs.get(name) or self.outputs.get(INLINED.sub("", name)) or []
+        if not outputs:
+            return [None, *(0 if s.consumer.startswith(FOLDED) else None for s in sends[1:])]
         if len(sends) < len(outputs) and len(set(outputs)) > 1:  # which of them?
             return [None] * len(sends)
         return [*outputs, *[0] * len(sends)][: len(sends)]
 
 
 def transfer_sizes(
-    sends: Iterable[Send], *, received: Mapping[Key, Counter[int]], noted: Noted, where: str
+    sends: Iterable[Send],
+    *,
+    received: Mapping[Key, Counter[int]],
+    noted: Noted,
+    where: str,
+    rows: Collection[Key] = (),
 ) -> dict[Key, int]:
     """
     Bytes of every tensor sent.
@@ -85,11 +95,13 @@ def transfer_sizes(
     received : mapping of (str, str) to Counter
         The sizes that each receiver allocated; 0 for those too small to be recorded.
     noted : Noted
+    rows : collection of (str, str)
+        What servers look up or compute instead of sending a parameter as it is.
 
     Raises
     ------
     DataError
-        Where sizes are missing and the bytes of all parameters are not known.
+        Where sizes are missing and the bytes of all parameters are not known, or more than these tensors can have.
     """
     allocated = {key: most for key, counts in received.items() if (most := counts.most_common(1)[0][0]) > 0}
     sizes: dict[Key, int | None] = {}
@@ -108,7 +120,14 @@ def transfer_sizes(
         )
     fetched = [key for key, route in routes.items() if route == (True, False)]
     shared = [key for key in unknown if key in fetched]
-    left = max((noted.parameter_bytes or 0) - sum(sizes[key] or 0 for key in fetched), 0)
+    seen = sum(sizes[key] or 0 for key in fetched if key not in rows)
+    left = max((noted.parameter_bytes or 0) - seen, 0)
+    if shared and left > len(shared) * SMALL:
+        raise DataError(
+            f"{where}: parameter_bytes is {noted.parameter_bytes:,}, but the parameters that are fetched have {seen:,} "
+            f"and at most {SMALL:,} in each of {len(shared)} small tensors; leave out what is not fetched whole, such "
+            "as tables in which the servers look up rows"
+        )
     for i, key in enumerate(shared):
         sizes[key] = left * (i + 1) // len(shared) - left * i // len(shared)
     small = [given for key in fetched if key not in allocated and (given := sizes[key])]

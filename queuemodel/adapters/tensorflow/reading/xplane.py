@@ -12,6 +12,7 @@ from pathlib import Path
 from ....errors import DataError
 from ...bars import bar
 from ...events import TracedOperation, TracedStep, Transfer
+from ...one_job import READS
 from .folder import xplane_files
 from .tensor_sizes import Noted, transfer_sizes
 from .xplane_task import Send, TaskRecording, TaskStep
@@ -48,15 +49,23 @@ def read_xplane(
     noted = Noted.beside(folder)
     if parameter_bytes is not None:
         noted = replace(noted, parameter_bytes=parameter_bytes)
-    return [step for paths in recordings.values() for step in _steps(paths, noted, progress)]
+    steps = [step for paths in recordings.values() for step in _steps(paths, noted, progress)]
+    if not steps:
+        raise DataError(
+            f"{folder}: no tensor sent to another task is recorded in its *.xplane.pb files; trace a worker and a "
+            "parameter server while they train, with host_tracer_level=2 (what a coordinator records of itself does "
+            "not tell), or give the run of two data-parallel ranks besides that of one"
+        )
+    return steps
 
 
 @dataclass
 class _Step:
-    """One step on all tasks."""
+    """One step on all tasks; what servers send is known of workers as well that recorded nothing."""
 
     parts: dict[str, TaskStep]
     sends: list[Send]
+    fetched: dict[str, set[str]]
 
     def missing(self) -> Counter[tuple[str, str]]:
         """Arrivals that should be recorded and are not, by Recv and task."""
@@ -75,20 +84,31 @@ class _Step:
         )
 
 
+def _fetched(sends: list[Send]) -> dict[str, set[str]]:
+    """The tensors that servers send, by the worker."""
+    fetched: dict[str, set[str]] = defaultdict(set)
+    for s in sends:
+        if s.source.startswith("ps:") and not s.destination.startswith("ps:"):
+            fetched[s.destination].add(s.tensor)
+    return fetched
+
+
 def _sent(sends: list[Send]) -> Counter[tuple[str, str]]:
     return Counter((s.receiver, s.destination) for s in sends)
 
 
 def _steps(paths: list[Path], noted: Noted, progress: bool) -> list[TracedStep]:
-    """The training steps of one recording."""
+    """The training steps of one recording; none where only tasks recorded that sent nothing."""
     where = str(paths[0].parent)
     files = bar(paths, "reading", unit="file", show=progress)
-    recordings = _by_task([TaskRecording(path) for path in files], where)
+    recordings = _by_task([one for one in map(TaskRecording, files) if one.task], where)
+    if not recordings:
+        return []
     steps = []
     for number in sorted({n for recording in recordings.values() for n in recording.steps}):
         parts = {task: recording.steps[number] for task, recording in recordings.items() if number in recording.steps}
-        sends = [send for part in parts.values() for send in part.sends if send.destination in recordings]
-        steps.append(_Step(parts, sorted(sends, key=lambda s: s.start)))
+        sends = sorted((send for part in parts.values() for send in part.sends), key=lambda s: s.start)
+        steps.append(_Step(parts, [s for s in sends if s.destination in recordings], _fetched(sends)))
     whole = [step for step in steps if step.whole()]
     if not whole:
         raise DataError(f"{where}: no step is recorded whole on all tasks ({', '.join(recordings)}); {_why(steps)}")
@@ -96,13 +116,28 @@ def _steps(paths: list[Path], noted: Noted, progress: bool) -> list[TracedStep]:
     shapes = Counter(step.shape() for step in whole)
     usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
     chosen = [step for step in whole if step.shape() == usual]
+    one = chosen[0]
+    pushed = Counter(s.receiver for s in one.sends if s.destination.startswith("ps:") and s.source in one.fetched)
+    if min(pushed.values(), default=1) > 1:
+        raise DataError(
+            f"{where}: each step pushes all its gradients several times: training steps in a loop; trace with one "
+            "for each call (steps_per_execution=1)"
+        )
     sizes = transfer_sizes(
-        chosen[0].sends,
+        one.sends,
         received={(name, r.task): counts for r in recordings.values() for name, counts in r.sizes.items()},
         noted=noted,
         where=where,
+        rows=_rows(one),
     )
-    return [_traced(where, step, sizes) for step in chosen]
+    workers = {task for step in steps for task, tensors in step.fetched.items() if tensors in one.fetched.values()}
+    return [replace(_traced(where, step, sizes), workers=frozenset(workers)) for step in chosen]
+
+
+def _rows(step: _Step) -> set[tuple[str, str]]:
+    """What servers send and do not read as it is, by Recv and task."""
+    made = {(o.name, o.task): o.op for part in step.parts.values() for o in part.operations}
+    return {(s.receiver, s.destination) for s in step.sends if made.get((s.tensor, s.source), READS[0]) not in READS}
 
 
 def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecording]:
@@ -113,7 +148,7 @@ def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecor
                 f"{recording.path}: a recording of {recording.task}, as {other.path.name} is; "
                 "one file for each task: remove the copy, or give the other job a folder of its own"
             )
-    if len(tasks) < 2:
+    if len(tasks) == 1:
         raise DataError(
             f"{where}: a trace of only one task ({', '.join(tasks)}); expected a worker and a parameter server: trace "
             "both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"

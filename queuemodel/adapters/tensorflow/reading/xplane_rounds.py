@@ -92,7 +92,8 @@ def read_rank(path: Path) -> RankRecording:
     if not marks:
         raise DataError(
             f"{path}: no step is marked in it; train each step within "
-            "tf.profiler.experimental.Trace('train', step_num=i, _r=1), as Keras' TensorBoard callback does"
+            "tf.profiler.experimental.Trace('train', step_num=i, _r=1), as Keras' TensorBoard callback does with "
+            "steps_per_execution=1"
         )
     if len({event.number("step_num") for event in marks}) < len(marks):
         raise DataError(f"{path}: two steps have the same step_num; give each step of the recording its own")
@@ -129,7 +130,7 @@ def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: 
     if max(reduced.values(), default=0) > 1:
         raise DataError(
             f"{path}: step {mark.number('step_num')} reduces the same gradients {max(reduced.values())} times; mark "
-            "each training step by itself, not several that are executed together"
+            "each training step by itself, not several that are executed together (steps_per_execution=1)"
         )
     backward = [event.end for event in events if event.name.startswith(BACKWARD)]
     kernels = backward or [event.end for event in events if _is_kernel(event)]

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ....errors import DataError
 from ...events import TracedOperation
 from .run_metadata import TASK
 from .xplane_events import ALLOCATION, DONE, KERNEL, PROCESS, START, Event, read_events
@@ -61,7 +60,7 @@ class TaskRecording:
         for event in read_events(path):
             threads[event.thread].append(event)
         self.path = path
-        self.task = _task(path, (event for events in threads.values() for event in events))
+        self.task = _task(event for events in threads.values() for event in events)
         self.steps: dict[int, TaskStep] = defaultdict(TaskStep)
         self.sizes: dict[str, Counter[int]] = defaultdict(Counter)
         self._began: dict[tuple[int, str], list[int]] = defaultdict(list)  # of asynchronous kernels, in order
@@ -127,14 +126,12 @@ class TaskRecording:
             step.operations.append(TracedOperation(self.task, name, kind, (), start, max(start, event.end // 1000)))
 
 
-def _task(path: Path, events: Iterable[Event]) -> str:
+def _task(events: Iterable[Event]) -> str:
+    """The task that sent tensors to others; "" where nothing was sent, as by a coordinator."""
     for event in events:
         if event.name.endswith(tuple(f":{op}" for op in SENDS)) and (source := _ends(event)[0]):
             return source
-    raise DataError(
-        f"{path}: no tensor sent to another task is recorded, so the file's task and steps are not known; trace a "
-        "worker and a parameter server while they train, with host_tracer_level=2"
-    )
+    return ""
 
 
 def _ends(event: Event) -> tuple[str, str, str]:
