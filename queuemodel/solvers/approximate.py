@@ -17,7 +17,7 @@ from .held import hold_classes, hold_curve
 class BardSchweitzer:
     """The fixed point of Bard (1979) and Schweitzer (1979): a customer meets (N-1)/N of its own class's queue.
 
-    Approximate. Time does not depend on the population. Measured error: docs/explanation/solvers.
+    Approximate. Time does not depend on the population. Measured error: docs/explanation/solver-measurements.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Linearizer:
     """Chandy and Neuse (1982): the shares of queues are corrected from the populations with one customer fewer.
 
     Approximate, several times closer than `BardSchweitzer` and as many times slower as there are classes, times three.
-    Measured error: docs/explanation/solvers.
+    Measured error: docs/explanation/solver-measurements.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Linearizer:
 class AQL:
     """Aggregate queue lengths (Zahorjan, Eager and Sweillam, 1988): `Linearizer` with one correction per station.
 
-    Approximate, about as close as `Linearizer` with less memory. Measured error: docs/explanation/solvers.
+    Approximate, about as close as `Linearizer` with less memory. Measured error: docs/explanation/solver-measurements.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ApproximateMVA:
     Vernon, 2000), fork-joins (Nelson and Tantawi, 1988), several servers (Suri, Sahu and Vernon, 2007). Without
     classes it is the recursion over populations, all of which are kept; with classes `Linearizer` around the same
     corrections.
-    Approximate; what it costs is measured in docs/explanation/solvers.
+    Approximate; what it costs is measured in docs/explanation/solver-measurements.
     """
 
     reason: str = ""

@@ -24,6 +24,9 @@ DOUBTFUL = 0.01
 #: Combinations of sizes, and models all together, that are less likely than this do not count for quantiles.
 NEGLIGIBLE = 1e-5
 
+#: Quantiles of what may come out that stand for all of it.
+OUTCOMES = 12
+
 #: Halvings of the interval in which a quantile lies.
 BISECTIONS = 26
 
@@ -170,14 +173,14 @@ class Ensemble:
         middle, lower, upper = self.interval(confidence, places)
         return float(np.mean((upper - lower) / middle))
 
-    def expected_width(self, confidence: float, places: Sequence[int], *, measured: int, outcomes: int = 12) -> float:
+    def expected_width(self, confidence: float, places: Sequence[int], *, measured: int) -> float:
         """
         Width that is to be expected once a place is measured: its mean over what may come out there.
 
         Preposterior analysis (Raiffa and Schlaifer, 1961; Lindley, 1956). Outcomes are quantiles of what is thought
         now, so that the answer needs no random numbers.
         """
-        shares = (np.arange(outcomes) + 0.5) / outcomes
+        shares = (np.arange(OUTCOMES) + 0.5) / OUTCOMES
         noise = self.noise[[measured]]
         found = self._quantiles(shares.tolist(), [measured], self.noise)
         return float(np.mean([self.given([measured], y, noise).width(confidence, places) for y in found]))

@@ -299,27 +299,11 @@ def test_command_line(workload, tmp_path):
     rows = runner.invoke(schedule, [*base, "--format", "csv", "--records"]).stdout.splitlines()
     assert len(rows) == 5
     assert "rank-priced" in runner.invoke(schedule, base).stdout
-    study = [
-        *[
-            "--policy",
-            "fifo",
-            "--policy",
-            "equi",
-            "--load",
-            "0.5",
-            "--nodes",
-            "16",
-            "--jobs",
-            "30",
-            "--replications",
-            "2",
-            "--format",
-            "json",
-        ]
-    ]
-    result = runner.invoke(
-        schedule_study, [*study, "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")]
-    )
+    # fmt: off
+    study = ["--policy", "fifo", "--policy", "equi", "--load", "0.5", "--nodes", "16", "--jobs", "30",
+             "--replications", "2", "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")]
+    # fmt: on
+    result = runner.invoke(schedule_study, study)
     assert result.exit_code == 0, result.output
     assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 4
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
+from scipy.integrate import cumulative_trapezoid
 
 from queuemodel.checks import require_number
 from queuemodel.errors import ModelError
@@ -62,16 +64,13 @@ def mg1_srpt_response_time(
     top = 40 * mean if largest == math.inf else largest
     x = np.linspace(0.0, top, 200_001)
     f = np.array([density(float(v)) for v in x])
-    load = rate * _cumulative(x * f, x)
+    integral = partial(cumulative_trapezoid, x=x, initial=0)
+    load = rate * integral(x * f)
     _stable(rate, float(load[-1] / rate), 1)
-    tail = 1 - _cumulative(f, x)
-    waiting = rate * (_cumulative(x * x * f, x) + x * x * tail) / (2 * (1 - load) ** 2)
-    response = waiting + _cumulative(1 / (1 - load), x)
-    return float(_cumulative(response * f, x)[-1])
-
-
-def _cumulative(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0.0], np.cumsum((y[1:] + y[:-1]) / 2 * np.diff(x))])
+    tail = 1 - integral(f)
+    waiting = rate * (integral(x * x * f) + x * x * tail) / (2 * (1 - load) ** 2)
+    response = waiting + integral(1 / (1 - load))
+    return float(integral(response * f)[-1])
 
 
 def hesrpt_mean_response_time(sizes: Sequence[float], exponent: float, *, nodes: float = 1.0) -> float:

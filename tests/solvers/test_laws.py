@@ -1,6 +1,5 @@
 """Laws that hold for every network, on random ones; approximations and simulation against the truth, with controls."""
 
-import itertools
 import math
 import subprocess
 import sys
@@ -17,9 +16,9 @@ think = st.sampled_from([0.0, 0.3, 7.0])
 
 
 @st.composite
-def networks(draw, max_stations=4):
+def networks(draw):
     """Single class, queues, several servers, delays."""
-    K = draw(st.integers(1, max_stations))
+    K = draw(st.integers(1, 4))
     servers = [draw(st.sampled_from([1, 1, 2, 5, math.inf])) for _ in range(K)]
     return qm.Network.from_demands([draw(demand) for _ in range(K)], servers=servers, think_time=draw(think))
 
@@ -195,6 +194,6 @@ def test_more_customers_in_a_fork_join_or_with_variability():
         X = qm.solve(network, population=12).throughputs
         assert np.all(np.diff(X) >= -1e-9)
         assert np.all(X <= 5 * (1 + 1e-12))
-        for n, near in itertools.product([1, 6], [0.12]):
+        for n in (1, 6):
             truth = qm.solve(network, population=n, solver=qm.MarkovChain()).throughput
-            assert X[n - 1] == pytest.approx(truth, rel=near)
+            assert X[n - 1] == pytest.approx(truth, rel=0.12)

@@ -28,3 +28,8 @@ def profile(steps=None, *, throughputs=(), hosts=None, bandwidth=None, servers=1
 
 def noisy(rng, count=40, **means):
     return [step(**{k: v * rng.gamma(100, 0.01) for k, v in means.items()}) for _ in range(count)]
+
+
+def parameter(model, name):
+    """The fitted parameter of this name."""
+    return next(one for one in model.parameters if one.name == name)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jobs_by_hand import noisy, profile, step
+from jobs_by_hand import noisy, parameter, profile, step
 
 import queuemodel as qm
 from queuemodel.data import example_profile
@@ -96,7 +96,7 @@ def test_transfers_that_overlap_each_other_still_give_the_step():
 def test_standard_errors_are_those_of_the_mean():
     rng = np.random.default_rng(1)
     model = qm.fit(profile(noisy(rng, count=100, fetch=0.2, compute=0.5, push=0.1)))
-    fetch = next(p for p in model.parameters if p.name == "transmit link demand")
+    fetch = parameter(model, "transmit link demand")
     assert fetch.standard_error == pytest.approx(0.2 * 0.1 / math.sqrt(100), rel=0.3)
     assert fetch.origin == "measured"
     assert fetch.identified
@@ -189,7 +189,7 @@ def test_a_measurement_moves_the_curve_where_it_was_made_and_less_elsewhere():
 def test_contention_is_not_identified_where_nobody_waits():
     data = profile([step(compute=10.0)] * 5)
     measured = [qm.Throughput(workers=2, steps_per_second=qm.fit(data).throughput([2]).at(2))]
-    contention = next(p for p in qm.fit(data, throughputs=measured).parameters if p.name == "contention")
+    contention = parameter(qm.fit(data, throughputs=measured), "contention")
     assert not contention.identified
     assert contention.value == pytest.approx(1, abs=0.02)
     assert contention.standard_error > 0.015  # as before
@@ -200,8 +200,8 @@ def test_contention_below_one_is_doubted():
     truth = qm.fit(profile()).throughput([4, 8])
     for factor, least, most in ((1.2, 0.95, 1.0), (1 / 1.2, 1.03, 1.25)):
         measured = [qm.Throughput(workers=n, steps_per_second=factor * truth.at(n)) for n in (4, 8)]
-        parameters = qm.fit(profile(), throughputs=measured).parameters
-        assert least < next(p for p in parameters if p.name == "contention").value < most
+        model = qm.fit(profile(), throughputs=measured)
+        assert least < parameter(model, "contention").value < most
 
 
 def test_one_step_has_the_assumed_spread_and_says_so():
@@ -227,9 +227,9 @@ def test_profile_and_throughputs_in_one_fit_find_contention():
     )
     measured = [qm.Throughput(workers=n, steps_per_second=truth.at(n).throughput) for n in (2, 4, 8)]
     alone, both = qm.fit(profile()), qm.fit(profile(), throughputs=measured)
-    contention = next(p for p in both.parameters if p.name == "contention")
+    contention = parameter(both, "contention")
     assert 1.2 < contention.value < 1.45  # the rest is taken for the network's own error
-    assert not next(p for p in alone.parameters if p.name == "contention").identified
+    assert not parameter(alone, "contention").identified
     error = lambda model: abs(model.throughput([16]).steps_per_second[0] * 0.28 - 1)  # noqa: E731
     assert error(both) < 0.07 < 0.2 < error(alone)
     assert both.throughput([8]).profiled_workers == 8
@@ -245,7 +245,7 @@ def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.25 / 0.81)
     faster = model.what_if(accelerator_speed=2.0).throughput([1]).steps_per_second[0]
     assert 1 / faster == pytest.approx(0.81 / 1.25 - (0.5 - 0.81 * (1 - 1 / 1.25)) / 2)
-    overhead = next(p for p in model.parameters if p.name == "tracing overhead")
+    overhead = parameter(model, "tracing overhead")
     assert overhead.value == pytest.approx(1.25)
 
 
@@ -262,7 +262,7 @@ def test_throughputs_alone_recover_the_knee_once_it_is_seen(knee):
     N = np.arange(1, 9)
     x = knee_throughput(N, cycle=0.5, demand=0.5 / knee, width=0.25)
     model = qm.fit([qm.Throughput(workers=int(n), steps_per_second=float(v)) for n, v in zip(N, x, strict=True)])
-    demand = next(p for p in model.parameters if p.name == "server demand")
+    demand = parameter(model, "server demand")
     assert demand.value == pytest.approx(0.5 / knee, rel=0.05)
     assert demand.identified
     assert model.throughput([16]).steps_per_second[0] == pytest.approx(knee / 0.5, rel=0.06)
@@ -271,7 +271,7 @@ def test_throughputs_alone_recover_the_knee_once_it_is_seen(knee):
 def test_throughputs_without_a_knee_say_so():
     line = [qm.Throughput(workers=n, steps_per_second=3.0 * n) for n in (1, 2, 3, 4)]
     model = qm.fit(line)
-    demand = next(p for p in model.parameters if p.name == "server demand")
+    demand = parameter(model, "server demand")
     assert not demand.identified
     assert "no saturation" in model.note
     assert repr(model).startswith(f"job with 1 parameter server(s), form 'single'; {model.note}\n")
@@ -338,7 +338,7 @@ def test_a_step_that_sends_nothing_has_no_bottleneck():
     curve = model.throughput([1, 8])
     assert curve.bottleneck == ""
     assert curve.steps_per_second == pytest.approx(np.array([1, 8]) / 0.8)
-    (worker,) = (one for one in model.parameters if one.name == "worker time")
+    worker = parameter(model, "worker time")
     assert "0.3 s more than the 0.5 s of computation" in worker.note
 
 

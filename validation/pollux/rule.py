@@ -40,7 +40,7 @@ class _Seen:
 
 
 class PolicyRule:
-    """Asks a policy whenever a job has arrived or ended, at the end of the step.
+    """Asks a policy whenever a job has arrived or ended, at the end of the step, and when its `review` says.
 
     Parameters
     ----------
@@ -51,8 +51,6 @@ class PolicyRule:
         What the policy believes: ``curves(application, batch_size)``. One that chooses batch sizes also knows the noise
         scale of the epoch under way, at each batch size as measured, or with other curves than the measured ones as
         measured at the smallest.
-    every : int, optional
-        Ask also after so many steps without an event.
     """
 
     def __init__(
@@ -62,11 +60,8 @@ class PolicyRule:
         *,
         gpus: int,
         curves: Curves = Application.curve,
-        every: int | None = None,
     ) -> None:
         self.policy = policy
-        self.every = every
-        self.asked = 0
         self.review = math.inf
         self.tables = SpeedTables(gpus)
         self.adapts = "batch_sizes" in policy.knows
@@ -96,10 +91,8 @@ class PolicyRule:
 
     def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:
         """See `Rule`."""
-        due = now >= self.review or (self.every is not None and now >= self.asked + 60 * self.every)
-        if not (changed or due):
+        if not changed and now < self.review:
             return None
-        self.asked = now
         shown = self._shown(jobs)
         granted = self.policy.grants(shown, gpus, float(now))
         self.review = self.policy.review(shown, granted, float(now))

@@ -24,14 +24,11 @@ class Policy(abc.ABC):
         What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``,
         ``"remaining"`` (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early),
         ``"batch_sizes"`` (jobs that have some run at the best one: steps and curves are then those of goodput).
-    work_conserving : bool
-        Whether it never leaves a node idle that some job could use.
     divisible : bool
         Whether it grants fractions of a node (for comparison with theory).
     """
 
     knows: ClassVar[frozenset[str]] = frozenset()
-    work_conserving: ClassVar[bool] = False
     divisible: bool = False
 
     def allocate(self, jobs: Jobs, nodes: int, now: float) -> dict[str, float]:

@@ -76,7 +76,6 @@ class EqualShare(Policy):
     """
 
     divisible: bool = False
-    work_conserving: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_choice(self.divisible, "EQUI: divisible", (False, True))
