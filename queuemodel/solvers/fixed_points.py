@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from .amva import Model
 MOST_ITERATIONS = 20_000
 
 
-def _fixed_point(model: Model, N: np.ndarray, meets, tolerance: float):
+def _fixed_point(
+    model: Model, N: np.ndarray, meets: Callable[[np.ndarray], np.ndarray], tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (C,), R and Q (K, C) where each class c meets A = meets(Q), utilizations being scaled alike."""
     K, C = model.D.shape
     active = np.where(N > 0, 1.0, 0.0)
@@ -22,8 +25,7 @@ def _fixed_point(model: Model, N: np.ndarray, meets, tolerance: float):
     weight, best, since = 1.0, np.inf, 0
     for _ in range(MOST_ITERATIONS):
         A = meets(Q)
-        seen = np.where(Q[:, :, None] > 0, A / Q[:, :, None], 0.0)
-        R = model.residence(A, U[:, :, None] * seen)
+        R = model.residence(A, U[:, :, None] * _over(A, Q[:, :, None]))
         X = active * N / np.maximum(model.Z + R.sum(axis=0), 1e-300)
         new = X * R
         change = float(max(np.abs(new - Q).max() / max(N.sum(), 1.0), np.abs(model.D * X - U).max(initial=0.0) / 10))
@@ -48,9 +50,14 @@ def _less_one(N: np.ndarray) -> np.ndarray:
     return np.maximum(N[:, None] - np.eye(len(N)), 0.0)
 
 
+def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Their ratio, and 0 where there is nothing."""
+    return np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0)
+
+
 def schweitzer(model: Model, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     N = model.N.astype(float)
-    scale = np.where(N[:, None] > 0, _less_one(N) / np.maximum(N[:, None], 1e-300), 0.0)
+    scale = _over(_less_one(N), N[:, None])
     X, R, _ = _fixed_point(model, N, lambda Q: Q[:, :, None] * scale, tolerance)
     return X, R
 
@@ -60,27 +67,19 @@ def linearizer(model: Model, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     K, C = model.D.shape
     delta = np.zeros((K, C, C))
 
-    def core(n: np.ndarray):
+    def core(n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         left = _less_one(n)
-
-        def meets(Q: np.ndarray) -> np.ndarray:
-            F = np.where(n > 0, Q / np.maximum(n, 1e-300), 0.0)
-            return np.maximum(left * (F[:, :, None] + delta), 0.0)
-
-        return _fixed_point(model, n, meets, tolerance)
+        return _fixed_point(model, n, lambda Q: np.maximum(left * (_over(Q, n)[:, :, None] + delta), 0.0), tolerance)
 
     for _ in range(3):
         X, R, Q = core(N)
-        F = np.where(N > 0, Q / np.maximum(N, 1e-300), 0.0)
+        F = _over(Q, N)
         change = np.zeros_like(delta)
         for c in np.flatnonzero(N > 0):
             n = N.copy()
             n[c] -= 1.0
-            if n.sum() == 0:
-                change[:, :, c] = 0.0
-                continue
-            _, _, Qc = core(n)
-            change[:, :, c] = np.where(n > 0, Qc / np.maximum(n, 1e-300), F) - F
+            if n.sum() > 0:
+                change[:, :, c] = np.where(n > 0, _over(core(n)[2], n), F) - F
         delta = change
     X, R, _ = core(N)
     return X, R
@@ -91,15 +90,13 @@ def aggregate(model: Model, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     K, C = model.D.shape
     gamma = np.zeros((K, C))
 
-    def core(n: np.ndarray):
-        total = n.sum()
-        scale = np.where(n[:, None] > 0, _less_one(n) / np.maximum(n[:, None], 1e-300), 0.0)
+    def core(n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        total, scale = n.sum(), _over(_less_one(n), n[:, None])
 
         def meets(Q: np.ndarray) -> np.ndarray:
             parts = Q[:, :, None] * scale
             wanted = np.maximum((total - 1.0) * (Q.sum(axis=1)[:, None] / total + gamma), 0.0)
-            sums = parts.sum(axis=1)
-            return parts * np.where(sums > 0, wanted / np.maximum(sums, 1e-300), 0.0)[:, None, :]
+            return parts * _over(wanted, parts.sum(axis=1))[:, None, :]
 
         return _fixed_point(model, n, meets, tolerance)
 

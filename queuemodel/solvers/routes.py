@@ -85,4 +85,3 @@ def _skip(flat: np.ndarray, s: int) -> None:
     if stay < 1:
         flat += np.outer(flat[:, s], flat[s] / (1 - stay))
     flat[:, s] = flat[s] = 0.0
-    flat[s] = 0.0
