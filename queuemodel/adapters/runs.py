@@ -13,13 +13,14 @@ from ..training.rounds import Round
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank's file holds."""
+    """What one rank's file holds; ``waited`` is the share of its steps in which it waited for its input."""
 
     where: str
     rank: int
     ranks: int
     backend: str
     rounds: list[Round]
+    waited: float = 0.0
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
@@ -33,7 +34,9 @@ def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
     traces = sorted(traces, key=lambda trace: trace.rank)
     for one, other in itertools.pairwise(traces):
         if one.rank == other.rank:
-            raise DataError(f"{other.where}: rank {other.rank} again, as in {one.where}; remove the copy")
+            raise DataError(
+                f"{other.where}: rank {other.rank} again, as in {one.where}; give each run a folder, without copies"
+            )
     if [trace.rank for trace in traces] != list(range(traces[0].ranks)) or len({t.ranks for t in traces}) > 1:
         present = ", ".join(str(trace.rank) for trace in traces)
         raise DataError(f"{folder}: the files of all {traces[0].ranks} ranks are needed, got those of {present}")

@@ -9,11 +9,13 @@ name, as in the traces of pytorch/pytorch#131462 (2024).
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -37,10 +39,18 @@ RECORDED = ("record_param_comms", "nccl:all_reduce")
 
 #: A gradient is there; what hangs on it runs within the second, DistributedDataParallel's handing over of buckets too.
 GRADIENT = "torch::autograd::AccumulateGrad"
-HOOKS = f"autograd::engine::evaluate_function: {GRADIENT}"
+EVALUATED = "autograd::engine::evaluate_function"
+HOOKS = f"{EVALUATED}: {GRADIENT}"
+
+#: How DistributedDataParallel puts a gradient into its bucket, and takes it out, when it has waited for the reduction.
+INTO_BUCKET = "torch::distributed::reducer::"
+OUT_OF_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 
 #: How DistributedDataParallel marks a pass through the module.
 FORWARD = "DistributedDataParallel.forward"
+
+#: How a DataLoader whose processes load ahead marks that the program waits for them.
+INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 #: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
 #: losses and the buffers of batch normalization, not parameters or activations.
@@ -50,6 +60,15 @@ BESIDES = 0.1
 NO_DESCRIPTION = b'"Process Group Description": ,'
 
 MICROSECOND = 1e-6
+
+
+class Place(NamedTuple):
+    """Whose file it is: a rank of so many, and whether these have groups of fewer ranks too."""
+
+    where: str
+    rank: int
+    ranks: int
+    divided: bool
 
 
 class Trace(msgspec.Struct):
@@ -72,6 +91,9 @@ def read_rank(path: Path) -> RankTrace:
     rank, ranks = info.get("rank", 0), info.get("world_size", 1)
     if not (type(rank) is int and type(ranks) is int and 0 <= rank < ranks):
         raise DataError(f"{path}: distributedInfo must name a rank below its world_size, got {rank!r} of {ranks!r}")
+    groups = info.get("pg_config")
+    sizes = {group.get("pg_size") for group in groups if isinstance(group, dict)} if isinstance(groups, list) else set()
+    place = Place(str(path), rank, ranks, not sizes <= {None, ranks})
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
     marks = (e for e in events if e.name.startswith("ProfilerStep#") and e.cat != "gpu_user_annotation")
     steps = sorted(marks, key=lambda e: e.ts)
@@ -86,7 +108,7 @@ def read_rank(path: Path) -> RankTrace:
             inside[index].append(event)
     try:
         rounds = [
-            _round(step, span, own, work, rank, ranks, str(path))
+            _round(step, span, own, work, place)
             for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
         ]
     except DataError as error:
@@ -101,7 +123,9 @@ def read_rank(path: Path) -> RankTrace:
             f"{path}: step {idle[0]} reduces no gradients, others do; call profiler.step() once for each reduction, "
             "after all steps that are accumulated, and give the examples of all as batch size"
         )
-    return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds)
+    waits = sum(event.dur for own in inside for event in own if event.name == INPUT)
+    waited = waits / sum(step.dur for step in steps)
+    return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds, waited)
 
 
 def _decode(path: Path) -> Trace:
@@ -117,36 +141,32 @@ def _decode(path: Path) -> Trace:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
 
-def _round(
-    step: Event, span: tuple[float, float], events: list[Event], work: Work, rank: int, ranks: int, where: str
-) -> Round:
+def _round(step: Event, span: tuple[float, float], events: list[Event], work: Work, place: Place) -> Round:
     start, end = span
+    where = f"{place.where}: {step.name}"
 
     def since(moment: float) -> float:
         return round(max(0.0, min(moment, end) - start) * MICROSECOND, 7)
 
-    begun = _last_forward(events)
-    gradients = [
-        Gradient(size, since(work.finished(event.end)))
-        for event in events
-        if event.name == GRADIENT and event.ts >= begun
-        for size in [_bytes(event, where)]
-        if size
-    ]
-    backward = [event.end for event in events if event.name.startswith("autograd::engine::evaluate_function")]
+    gradients = _gradients(events)
+    buckets = _buckets(events, gradients, work, since, place, where) if place.ranks > 1 else []
+    waited = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
+    waited = min(waited, max((bucket.end for bucket in buckets), default=math.inf))
+    # a checkpoint that computes again may wait for the reduction amid the backward pass, and go on
+    backward = [event for event in events if event.name.startswith(EVALUATED) and since(event.ts) < waited]
     if not backward:
-        raise DataError(f"{where}: {step.name}: no backward pass in it; record training steps with CPU activity")
-    computed = since(work.finished(max(backward)))
-    buckets = _buckets(events, work, since, ranks, f"{where}: {step.name}") if ranks > 1 else []
+        raise DataError(f"{where}: no backward pass in it; record training steps with CPU activity")
+    computed = since(work.finished(max(backward, key=lambda event: event.ts).end))
     # what is handed over later waits for what was handed over before, not for gradients
     buckets = [structs.replace(bucket, ready=min(bucket.ready, computed)) for bucket in buckets]
+    sized = [Gradient(size, since(work.finished(one.end))) for one in gradients if (size := _bytes(one, where))]
     return Round(
-        rank=rank,
-        ranks=ranks,
-        number=_number(step, where),
+        rank=place.rank,
+        ranks=place.ranks,
+        number=_number(step, place.where),
         round_time=since(end),
         computed=computed,
-        gradients=sorted(gradients, key=lambda one: one.ready),
+        gradients=sorted(sized, key=lambda one: one.ready),
         buckets=buckets,
     )
 
@@ -164,15 +184,41 @@ def _last_forward(events: Sequence[Event]) -> float:
     return max((event.ts for event in events if event.name == FORWARD and event.ts < last), default=0.0)
 
 
+def _gradients(events: Sequence[Event]) -> list[Event]:
+    """Those that go into buckets; where nothing says so, all since the last forward pass began."""
+    begun, reduced = _last_forward(events), []
+    every = [event for event in events if event.ts >= begun and event.name.startswith((GRADIENT, INTO_BUCKET))]
+    for one, other in pairwise(every):
+        if one.name == GRADIENT != other.name:
+            reduced.append(one)
+    return reduced or [event for event in every if event.name == GRADIENT]
+
+
 def _buckets(
-    events: Sequence[Event], work: Work, since: Callable[[float], float], ranks: int, where: str
+    events: Sequence[Event],
+    gradients: Sequence[Event],
+    work: Work,
+    since: Callable[[float], float],
+    place: Place,
+    where: str,
 ) -> list[Bucket]:
     """All-reduces of gradients in the order in which they were handed over, each with the interval in which it ran."""
     handed = [event for event in events if event.name == "c10d::allreduce_"]
     ran = [event for event in events if _is_all_reduce(event)]
-    own = _of_gradients(handed, events)
+    hooks = [event for event in events if event.name == HOOKS]
+    hooked = [one for one in handed if any(hook.ts <= one.ts <= hook.end for hook in hooks)]
+    first = min((event.ts for event in gradients), default=math.inf)
+    own = hooked or [one for one in handed if one.ts >= first]  # by DistributedDataParallel, or by the program
     if handed or ran:  # gloo scatters what it reduced as an all-reduce
         _require_once_and_alone(own, events, where)
+    made, reduced = (sum(map(_elements, some)) for some in (gradients, own))
+    if hooked and reduced < (1 - BESIDES) * made and not any(event.is_nccl for event in ran):
+        raise DataError(
+            f"{where}: {made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication hook sends "
+            "after that, as PowerSGD does, gloo's traces do not show"
+        )
+    if any(event.name == "gloo:sparse_all_reduce" for event in events):
+        raise DataError(f"{where}: every rank gathers the sparse gradients of all; only dense ones can be predicted")
     if len(handed) != len(ran):
         raise DataError(
             f"{where}: {len(handed)} all-reduces were handed over in a step and {len(ran)} ran in it; "
@@ -182,10 +228,14 @@ def _buckets(
     for one, other in zip(handed, ran, strict=True):
         if one not in own:
             continue
-        if (group := other.args.get("Group size", ranks)) != ranks:
-            raise DataError(f"{where}: gradients are reduced among {group} of {ranks} ranks; all must reduce together")
-        recorded = [event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end]
-        size = next(filter(None, (_bytes(event, where) for event in (other, *recorded))), 0)
+        recorded = [other, *(event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end)]
+        group = next((size for event in recorded if (size := event.args.get("Group size"))), None)
+        if (group or place.ranks) != place.ranks or (place.divided and not group):
+            raise DataError(
+                f"{where}: gradients are reduced among {group or 'an unknown number'} of {place.ranks} ranks; all must "
+                "reduce together, and over gloo, which does not tell, the job must have no groups of fewer"
+            )
+        size = next(filter(None, (_bytes(event, where) for event in recorded)), 0)
         ready = since(work.finished(one.ts))
         if not size:
             raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
@@ -193,17 +243,11 @@ def _buckets(
     return buckets
 
 
-def _of_gradients(handed: Sequence[Event], events: Sequence[Event]) -> list[Event]:
-    """Those that DistributedDataParallel handed over, or all where none is its."""
-    hooks = [event for event in events if event.name == HOOKS]
-    return [one for one in handed if any(hook.ts <= one.ts <= hook.end for hook in hooks)] or list(handed)
-
-
 def _require_once_and_alone(own: Sequence[Event], events: Sequence[Event], where: str) -> None:
     """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
     if own and own[0].ts < _last_forward(events):
         raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
-    others = [event for event in events if "c10d" in event.name and event not in own]
+    others = [event for event in events if event.name.startswith("c10d::") and event not in own]
     moved, reduced = (sum(map(_elements, some)) for some in (others, own))
     if moved > BESIDES * reduced:
         raise DataError(

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
 
-from ...errors import DataError
+from ...errors import DataError, QueueModelWarning
 from ...training import Cluster, Job, Profile, Source
 from ...training.job import CongestionControl, given
+from ...training.rounds import Gradient, Round
 from ..bars import bar
 from ..runs import RankTrace, require_different, whole_run
 from .chrome import read_rank
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
+
+#: How much less or more than its gradients a step may send, and yet send these as they are.
+SAME = 0.01
+
+#: Share of the steps that waiting for input may take without being told.
+WAITS = 0.05
 
 
 def is_trace(folder: str | os.PathLike[str]) -> bool:
@@ -61,11 +71,17 @@ def read_traces(
     ------
     DataError
         When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
+
+    Warns
+    -----
+    QueueModelWarning
+        When steps wait for processes that load their input.
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
     ranks = require_different(folders, runs)
-    reduced = len(_gradient_bytes(max(runs, key=lambda run: run[0].ranks)))
-    runs = [_last_gradients(run, reduced) if run[0].ranks == 1 else run for run in runs]
+    _warn_of_waits(runs)
+    reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
+    runs = [_only_gradients(run, reduced) if run[0].ranks == 1 else run for run in runs]
     gradients = [_gradient_bytes(run) for run in runs]
     for folder, sizes in zip(folders, gradients, strict=True):
         if sizes != gradients[0]:
@@ -86,7 +102,7 @@ def read_traces(
             tensors=len(gradients[0]),
             dataset_size=dataset_size,
         ),
-        rounds=[one for run in runs for trace in run for one in trace.rounds],
+        rounds=[_as_sent(one) for run in runs for trace in run for one in trace.rounds],
     )
 
 
@@ -97,7 +113,30 @@ def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
     if not paths:
         raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
     files = bar(paths, f"reading {folder.name}", unit="file", show=progress)
-    return whole_run(folder, [read_rank(path) for path in files])
+    return whole_run(folder, _joined([read_rank(path) for path in files]))
+
+
+def _joined(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """One trace of each rank: a schedule that repeats writes a file each time, with other steps."""
+    joined: dict[tuple[int, int], RankTrace] = {}
+    for trace in traces:
+        if before := joined.get((trace.rank, trace.ranks)):
+            if {one.number for one in before.rounds} & {one.number for one in trace.rounds}:
+                return list(traces)
+            trace = replace(before, rounds=[*before.rounds, *trace.rounds])
+        joined[trace.rank, trace.ranks] = trace
+    return list(joined.values())
+
+
+def _warn_of_waits(runs: Sequence[Sequence[RankTrace]]) -> None:
+    longest = max((trace for run in runs for trace in run), key=lambda trace: trace.waited)
+    if longest.waited > WAITS:
+        warnings.warn(
+            f"{longest.where}: {longest.waited:.0%} of the steps is waiting for the DataLoader's processes, taken for "
+            "computation: a faster network or accelerator would only wait longer; give the loader more processes",
+            QueueModelWarning,
+            stacklevel=3,
+        )
 
 
 def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
@@ -106,19 +145,41 @@ def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
     return sum(bucket.bytes for bucket in rounds[-1].buckets) if rounds else 0
 
 
-def _last_gradients(run: Sequence[RankTrace], count: int) -> list[RankTrace]:
-    """The last of each step, which are reduced where several passes accumulate: one rank alone marks no passes."""
+def _only_gradients(run: Sequence[RankTrace], reduced: Sequence[int]) -> list[RankTrace]:
+    """The last of each size that are reduced: one rank alone marks neither passes nor what is no parameter's."""
+
+    def last(gradients: Sequence[Gradient]) -> list[Gradient]:
+        missing, found = Counter(reduced), []
+        for one in reversed(gradients):
+            if missing[one.bytes]:
+                missing[one.bytes] -= 1
+                found.append(one)
+        return list(gradients) if missing.total() else found[::-1]
+
     return [
-        replace(trace, rounds=[structs.replace(one, gradients=one.gradients[-count:]) for one in trace.rounds])
+        replace(trace, rounds=[structs.replace(one, gradients=last(one.gradients)) for one in trace.rounds])
         for trace in run
     ]
+
+
+def _as_sent(one: Round) -> Round:
+    """Gradients with the bytes that are sent of them, where a hook casts or compresses them."""
+    sent, made = (sum(part.bytes for part in parts) for parts in (one.buckets, one.gradients))
+    if not sent or math.isclose(sent, made, rel_tol=SAME):
+        return one
+    return structs.replace(
+        one, gradients=[structs.replace(g, bytes=max(1, round(g.bytes * sent / made))) for g in one.gradients]
+    )
 
 
 def _gradient_bytes(run: Sequence[RankTrace]) -> tuple[int, ...]:
     """Sizes of a step's gradients; the same in every step of every rank."""
     sizes = {tuple(sorted(g.bytes for g in one.gradients)) for trace in run for one in trace.rounds}
     if len(sizes) > 1:
-        raise DataError(f"{run[0].where}: the steps have different gradients; record a job whose parameters stay")
+        raise DataError(
+            f"{run[0].where}: the steps have different gradients; only steps that all train the same parameters can be "
+            "predicted"
+        )
     (own,) = sizes
     if not own:
         raise DataError(f"{run[0].where}: no AccumulateGrad with sizes in it; record with record_shapes=True")
