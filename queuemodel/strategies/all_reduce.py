@@ -236,7 +236,7 @@ class AllReduceModel(Result):
         return np.transpose(found), low, high
 
     def _sampling(self, parts: Parts, compute: float) -> float:
-        """Relative error of the slowest rank's computation, as few rounds tell its mean and its spread."""
+        """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
         computed, few = self.fitted.computed, len(self.fitted.computed) < 2
         mean = ONE_ROUND if few else float(computed.std(ddof=1) / computed.mean() / len(computed) ** 0.5)
         spread = 0.0 if few else (2 * (len(computed) - 1)) ** -0.5  # of a standard deviation, normal law

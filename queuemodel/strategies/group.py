@@ -104,7 +104,7 @@ class Group:
     def spread(self, network: Network, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
         """Log of how much longer, and shorter, rounds may be at one standard error of everything fitted.
 
-        ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the relative error of computation.
+        ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the error of computation's logarithm.
         """
 
         def moved(step: np.ndarray) -> Network:
@@ -112,7 +112,7 @@ class Group:
             return network._replace(bandwidth=bandwidth, latency=latency)
 
         values, vectors = np.linalg.eigh(covariance)
-        times = [(self.mean_time(network, slower=1 + sampling), self.mean_time(network, slower=1 - sampling))]
+        times = [tuple(self.mean_time(network, slower=np.exp(sign * sampling)) for sign in (1, -1))]
         for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
             ends = [moved(sign * step) for sign in (1, -1)]
             times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
