@@ -33,7 +33,7 @@ def family(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.syspath_prepend(str(HERE))
     yield lambda: running(mark)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := [*running(mark), *scratch.iterdir()]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left

@@ -63,7 +63,7 @@ class Recorded(profiling.Run):
         for path in sorted((DATA / "alexnet-60" / "trace").iterdir())[:3]:
             (self.traces / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
         job = {"name": "x", "batch_size": 1, "dataset_size": None, "parameter_bytes": 3_047_988, "tensors": 16}
-        self.facts = {"job": job, "framework_version": "0"}
+        self.facts, self.untraced = {"job": job, "framework_version": "0"}, [0.5, 0.25]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="reading needs its protocol buffers")
@@ -82,7 +82,9 @@ def test_an_interrupt_while_traces_are_read_loses_nothing(monkeypatch, tmp_path,
     with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
         profile_live("mlp", output=output)
     assert caught.value.status == status
-    assert len(Profile.load(output).steps) == 3
+    saved = Profile.load(output)
+    assert len(saved.steps) == 3
+    assert [(point.workers, point.steps_per_second) for point in saved.throughputs] == [(1, pytest.approx(2 / 0.75))]
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
 

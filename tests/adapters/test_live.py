@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,6 +32,18 @@ def at_step(number, action):
     return on_step
 
 
+def profiled(*model, **settings):
+    """A live profile whose times are of this run: all of its steps fit into it, and none is sooner than 0.1 ms."""
+    begun = time.monotonic()
+    profile = profile_live(*model, **settings)
+    took = time.monotonic() - begun
+    traced = profile.values("step_time")
+    untraced = [1 / point.steps_per_second for point in profile.throughputs]
+    assert min(*traced, *untraced) > 1e-4
+    assert sum(traced) + settings["steps"] * sum(untraced) < took
+    return profile
+
+
 def check(profile, *, steps, batch_size):
     assert len(profile.steps) == steps
     assert profile.job.batch_size == batch_size
@@ -39,8 +52,6 @@ def check(profile, *, steps, batch_size):
     assert profile.cluster == Cluster(**recorded_network())
     (untraced,) = profile.throughputs
     assert untraced.workers == 1
-    # tracing slows steps, but not out of recognition
-    assert 0.3 < profile.values("step_time").mean() * untraced.steps_per_second < 5
     for step in profile.steps:
         assert 0 < step.compute <= step.step_time
         assert step.fetched_bytes > 0
@@ -50,7 +61,7 @@ def check(profile, *, steps, batch_size):
 def test_graph_style_with_a_built_in_model(family, tmp_path):
     output = tmp_path / "mlp.json"
     seen = []
-    profile = profile_live("mlp", steps=8, warmup=3, output=output, on_step=lambda *news: seen.append(news))
+    profile = profiled("mlp", steps=8, warmup=3, output=output, on_step=lambda *news: seen.append(news))
     check(profile, steps=8, batch_size=64)
     assert Profile.load(output) == profile
     assert profile.source.style == "graph"
@@ -67,7 +78,7 @@ def test_graph_style_with_a_built_in_model(family, tmp_path):
 def test_graph_style_with_a_users_model_and_another_batch_size(family):
     import live_jobs
 
-    profile = profile_live(live_jobs.dropout_and_normalization, steps=5, warmup=2, batch_size=12)
+    profile = profiled(live_jobs.dropout_and_normalization, steps=5, warmup=2, batch_size=12)
     check(profile, steps=5, batch_size=12)
     assert profile.job.name == "live_jobs:dropout_and_normalization"
     assert profile.job.tensors == 2 * 2 + 4 + 3  # dense layers; scale, shift, two moving averages; the LSTM's
@@ -77,7 +88,7 @@ def test_graph_style_with_a_users_model_and_another_batch_size(family):
 
 
 def test_strategy_style(family, tmp_path):
-    profile = profile_live("live_jobs:subclassed", style="strategy", steps=8, warmup=4, traces=tmp_path / "traces")
+    profile = profiled("live_jobs:subclassed", style="strategy", steps=8, warmup=4, traces=tmp_path / "traces")
     check(profile, steps=8, batch_size=30)
     assert profile.source.style == "parameter-server-strategy"
     assert profile.job.parameter_bytes == 4 * (300 * 512 + 512 + 512 * 3 + 3)
@@ -106,7 +117,11 @@ def test_traces_that_cannot_be_written_end_the_run_and_keep_its_steps(family, tm
 
     with pytest.raises(EndedEarlyError, match=r"traces: traces cannot be written there: No such file or directory"):
         profile_live(
-            "live_jobs:subclassed", steps=500, warmup=1, traces=traces, on_step=at_step(20, lambda: traces.rename(kept))
+            "live_jobs:subclassed",
+            steps=5000,
+            warmup=1,
+            traces=traces,
+            on_step=at_step(20, lambda: traces.rename(kept)),
         )
     assert len(list(kept.glob("*.pb"))) >= 19
 
@@ -165,7 +180,7 @@ def interrupt():
 def test_children_do_not_outlive_a_killed_parent(family):
     code = "from queuemodel.adapters.tensorflow.live import profile_live; profile_live('mlp', steps=100000)"
     parent = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(family()) < 3 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert len(family()) == 3
@@ -174,12 +189,18 @@ def test_children_do_not_outlive_a_killed_parent(family):
     parent.wait()  # and the fixture looks for orphans
 
 
-def test_a_time_limit_is_kept_and_keeps_what_there_is(family):
-    start = time.monotonic()
-    with pytest.warns(QueueModelWarning, match=r"time_limit of .* reached after \d+ of 100000 steps"):
-        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=30)
-    assert time.monotonic() - start < 40  # reading what was recorded takes longer where others compute
-    assert 0 < len(profile.steps) < 100_000
+def test_a_time_limit_is_kept_and_keeps_what_there_is(family, monkeypatch):
+    """An hour, which the clock says is half over at step 5, and all over at step 20."""
+    ahead = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1])
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.run.time", clock)
+
+    def later(kind, done, total):
+        ahead.extend({5: [1800.0], 20: [3600.0]}.get(done, []))
+
+    with pytest.warns(QueueModelWarning, match=r"time_limit of 3600 s reached after \d+ of 100000 steps"):
+        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=3600, on_step=later)
+    assert 19 <= len(profile.steps) < 100_000
 
 
 @pytest.mark.parametrize(
@@ -204,11 +225,11 @@ def test_servers_that_run_elsewhere(family, monkeypatch):
     try:
         for server, address in zip(servers, (ps, worker), strict=True):
             assert address in server.stdout.readline().decode()
-        profile = profile_live("live_jobs:subclassed", steps=4, warmup=2, ps=ps, worker=worker)
+        profile = profiled("live_jobs:subclassed", steps=4, warmup=2, ps=ps, worker=worker)
         check(profile, steps=4, batch_size=30)
         assert profile.source.hosts == {"ps:0": ps, "worker:0": worker}
         monkeypatch.setenv("TF_CONFIG", f'{{"cluster": {{"ps": ["{ps}"], "worker": ["{worker}"]}}}}')
-        check(profile_live("live_jobs:subclassed", steps=4, warmup=2, style="strategy"), steps=4, batch_size=30)
+        check(profiled("live_jobs:subclassed", steps=4, warmup=2, style="strategy"), steps=4, batch_size=30)
         with pytest.raises(
             EndedEarlyError, match=f"ps {ps}: no longer answers|UnavailableError|AbortedError"
         ) as caught:

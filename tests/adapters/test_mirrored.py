@@ -200,7 +200,7 @@ def profiled(*model, **settings):
 
 @pytest.mark.live
 def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
-    settings = {"ranks": 3, "steps": 4, "warmup": 2, "batch_size": 16, "time_limit": 120}
+    settings = {"ranks": 3, "steps": 4, "warmup": 2, "batch_size": 16}
     profile = profiled("mlp", output=tmp_path / "p.json", **settings)
     assert [(one.ranks, one.rank) for one in profile.rounds] == [
         (ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)
@@ -217,7 +217,7 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
 
 @pytest.mark.live
 def test_the_noise_scale_is_that_of_the_gradients(family):
-    settings = {"steps": 2, "warmup": 2, "untraced_steps": 0, "noise_steps": 200, "time_limit": 120}
+    settings = {"steps": 2, "warmup": 2, "untraced_steps": 0, "noise_steps": 200}
     found = profiled("live_jobs:regression", **settings).noise_scale()
     rows, missed = live_jobs.regression_examples()
     each = rows * (rows.sum(axis=1, keepdims=True) / 10 - missed)
@@ -233,7 +233,7 @@ def test_a_users_mistake_is_one_line(family):
     from queuemodel.adapters.tensorflow.mirrored import profile_live
 
     with pytest.raises(qm.ProfilingError, match="no module named 'no_such_module'"):
-        profile_live("no_such_module:f", time_limit=60)
+        profile_live("no_such_module:f")
 
 
 def test_options_of_servers_are_refused(capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 
 times = st.sampled_from([0.05, 0.1, 0.2, 0.5, 1.0])
-few = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+few = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @st.composite

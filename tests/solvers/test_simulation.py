@@ -146,12 +146,16 @@ def test_control_c_ends_a_long_simulation_at_once():
     qm.solve(network, population=5, solver=qm.Simulation(departures=2000))  # compiled
     pressed = itertools.count()
     timer = threading.Timer(0.2, lambda: (pressed.__next__(), _thread.interrupt_main()))
-    begin = time.monotonic()
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    begin = time.process_time()
+
+    def interrupted():
+        timer.start()
         qm.solve(network, population=5, solver=qm.Simulation(departures=10**10))
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert next(pressed) == 1
-    assert time.monotonic() - begin < 2.0
+    assert time.process_time() - begin < 2.0
 
 
 def test_what_cannot_be_simulated_is_refused():
