@@ -17,7 +17,7 @@ from .strategies.half import NUMBERS, own_scv
 from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
-from .training.fit import require_growth_unknown
+from .training.fit import require_told_of
 from .training.job import TOLD, CongestionControl, require_network
 from .training.throughputs import require_measured, traced_throughput
 
@@ -100,7 +100,7 @@ def predict(
         Of a job measured by placement (`fit_placements`), which needs ``batch_size`` too where several were measured.
     **changes
         What-ifs, see `TrainingModel.what_if` and `AllReduceModel.what_if`; ``batch_size`` of throughputs alone is that
-        which they had, 1 unless given; for the simulation also ``policy``,
+        which they had, 1 unless given, and ``ranks_per_node`` those of their nodes; for the simulation also ``policy``,
         ``sharding``, ``straggler_probability``, ``straggler_slowdown`` and ``worker_bandwidth`` of
         `queuemodel.traces.simulate`, the last one as a list for the largest number of workers or more.
 
@@ -147,13 +147,14 @@ def predict(
         had = {"batch_size": changes.pop("batch_size", None), "parameter_bytes": parameter_bytes}
     elif parameter_bytes is not None:
         raise ModelError("predict: parameter_bytes is for throughputs alone; a profile has its own")
-    if sparse_gradients:
-        require_growth_unknown(data, "predict", in_rounds=in_rounds)
+    require_told_of(data, {"sparse_gradients": sparse_gradients}, strategy, "predict")
     asked: dict[str, Any] = {"workers": counts, "confidence": confidence}
     if in_rounds:
         if method != "auto" or form != "links":
             raise ModelError(f"predict: method and form are for strategy 'async-ps', not {strategy!r}")
         had |= {"sparse_gradients": sparse_gradients}
+        if not (isinstance(data, Profile) and (data.steps or data.rounds)):
+            had["ranks_per_node"] = changes.pop("ranks_per_node", None)
         model = fit(data, strategy=strategy, throughputs=measured, **had).what_if(**changes)
         return model.throughput(**asked, **({"seed": seed} if isinstance(model, AllReduceModel) else {}))
     half = None

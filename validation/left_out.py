@@ -27,13 +27,14 @@ def learnt_from(
     sparse: bool = False,
     parameter_bytes: int | None = None,
     link: float | None = None,
+    ranks_per_node: int | None = None,
 ) -> Fit:
     """A fit with the prior of these series, which may be told more of a job."""
     if kind == "async-ps":
         knees, job = learn_knees(jobs), Job(batch_size=1, parameter_bytes=parameter_bytes or 0, tensors=0)
         return lambda points: TrainingModel(fit_throughputs(points, job=job, prior=knees, link=link))
     rounds = (learn_sparse(jobs) if sparse else learn_rounds(jobs))[kind]
-    return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds)
+    return lambda points: RoundModel(tuple(points), kind, NO_JOB, rounds, ranks_per_node)
 
 
 def learnt_without(source: str, kind: Strategy, *, sparse: bool = False, **told: Any) -> Fit:
@@ -82,7 +83,7 @@ def judge(jobs: Iterable[Scaling], fits: Callable[[Scaling], Fit], *, most: int 
         if fitted.sum() < 2 or fitted.all():
             continue
         nodes = job.nodes[~fitted]
-        curve: ThroughputCurve = fits(job)(job.points(fitted)).throughput(nodes.tolist())
+        curve: ThroughputCurve = fits(job)(job.points(fitted)).throughput(job.workers[~fitted].tolist())
         found.append(Judged(job, nodes, job.throughput[~fitted], curve.steps_per_second, curve.lower, curve.upper))
     return found
 
@@ -93,13 +94,13 @@ def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = Fa
     return judge(judged, _fits(told=told), most=most)
 
 
-def blind(kind: Strategy) -> list[Judged]:
+def blind(kind: Strategy, *, told: bool = False) -> list[Judged]:
     """Each series that was collected later, predicted with the prior of those that were known before.
 
     The asynchronous ones are the cloud's authors', whose series are left out therefore.
     """
-    prior = learnt_from(published(), kind)
-    return judge([job for job in published(LATER) if job.kind == kind], lambda _: prior)
+    learnt = cache(lambda **known: learnt_from(published(), kind, **known))
+    return judge([job for job in published(LATER) if job.kind == kind], lambda job: learnt(**_known(job, told=told)))
 
 
 def leave_sparse_out(*, told: bool) -> list[Judged]:
@@ -113,12 +114,20 @@ def _fits(*, told: bool) -> Callable[[Scaling], Fit]:
     learnt = cache(learnt_without)
 
     def fits(job: Scaling) -> Fit:
-        known = {"sparse": job.sparse, "parameter_bytes": job.parameter_bytes, "link": job.link}
-        asynchronous = job.kind == "async-ps"
-        known = {name: value for name, value in known.items() if value and (name == "sparse") != asynchronous}
-        return learnt(job.source, job.kind, **(known if told else {}))
+        return learnt(job.source, job.kind, **_known(job, told=told))
 
     return fits
+
+
+def _known(job: Scaling, *, told: bool) -> dict[str, Any]:
+    """What a fit is told of a job, where it is."""
+    if not told:
+        return {}
+    if job.kind == "async-ps":
+        known = {"parameter_bytes": job.parameter_bytes, "link": job.link}
+    else:
+        known = {"sparse": job.sparse, "ranks_per_node": job.ranks_per_node if job.ranks_per_node > 1 else None}
+    return {name: value for name, value in known.items() if value}
 
 
 #: Two-parameter forms that a throughput of two groups determines: 1/n of X(n), of which T(n) = a + b g(n).
@@ -155,10 +164,10 @@ Published series (`validation/data/published_scaling.json`) and the cloud's, pre
 of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
 is learnt from ([why](explanation/few-throughputs.md)). *Blind* are series that were collected when the prior existed
 (`later_scaling.json`), and that do not teach it. What is known besides is how many bytes the parameters of
-asynchronous jobs have (cloud, testbed), how fast their links are (testbed), and which synchronous jobs have sparse
-gradients. Beside them forms with two parameters, through the same two points. Errors are means over series of mean
-absolute relative errors, *by source* first over those of each source; *width* is that of the 90 % intervals, relative
-to the prediction, *score* their interval score in logarithms.
+asynchronous jobs have (cloud, testbed), how fast their links are (testbed), which synchronous jobs have sparse
+gradients, and how many GPUs each machine of an all-reduce. Beside them forms with two parameters, through the same two
+points. Errors are means over series of mean absolute relative errors, *by source* first over those of each source;
+*width* is that of the 90 % intervals, relative to the prediction, *score* their interval score in logarithms.
 """
 
 
@@ -181,6 +190,10 @@ def prior_section() -> str:
             f"{told if interval else ' |  | '} |"
         )
 
+    def row_if_told(jobs: str, untold: Sequence[Judged], told: Sequence[Judged]) -> None:
+        if any(np.any(one.predicted != other.predicted) for one, other in zip(told, untold, strict=True)):
+            row(jobs, "**and told what is known besides**", told)
+
     for kind in STRATEGIES:
         found = leave_source_out(kind)
         by_source = {"async-ps": sorted({one.job.source for one in found})}.get(kind, [])
@@ -189,15 +202,16 @@ def prior_section() -> str:
             jobs = f"{kind}{f' ({source})' if source else ''}, two points"
             row(jobs, "**learnt without the source**", of_source)
             told = [one for one in leave_source_out(kind, told=True) if source in ("", one.job.source)]
-            if any(np.any(one.predicted != other.predicted) for one, other in zip(told, of_source, strict=True)):
-                row(jobs, "**and told what is known besides**", told)
+            row_if_told(jobs, of_source, told)
             if kind != "async-ps":
-                row(jobs, "as if asynchronous", judge([one.job for one in of_source], lambda _: fit))
+                counted = [replace(one.job, ranks_per_node=1) for one in of_source]
+                row(jobs, "as if asynchronous", judge(counted, lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
     for kind in STRATEGIES:
         later, jobs = blind(kind), f"{kind}, two points, blind"
         row(jobs, "**learnt before they were collected**", later)
+        row_if_told(jobs, later, blind(kind, told=True))
         for form in ("line", *FORMS):
             row(jobs, form, baseline(form, later), interval=False)
     found = leave_sparse_out(told=True)

@@ -46,6 +46,8 @@ class Scaling:
         Bytes per second of each host's, where that is known.
     sparse : bool
         Whether most parameters are embeddings.
+    ranks_per_node : int
+        Devices of each machine, of all-reduces on several.
     """
 
     source: str
@@ -57,12 +59,18 @@ class Scaling:
     parameter_bytes: int | None = None
     link: float | None = None
     sparse: bool = False
+    ranks_per_node: int = 1
+
+    @property
+    def workers(self) -> np.ndarray:
+        """As `fit` counts them."""
+        return self.nodes * self.ranks_per_node
 
     def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
         """Measured throughputs, as `fit` takes them."""
         return [
             Throughput(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
-            for n, x in zip(self.nodes[which], self.throughput[which], strict=True)
+            for n, x in zip(self.workers[which], self.throughput[which], strict=True)
         ]
 
 
@@ -84,7 +92,13 @@ def published(file: Path = PUBLISHED, *, on_one_host: bool = False) -> list[Scal
             sparse = one["model"].startswith(EMBEDDINGS)
             servers = one["servers"] if isinstance(one["servers"], int) else 1  # others vary or are not told
             kind = KINDS[one["class"]]
-            found.append(Scaling(source, one["id"], kind, np.array(nodes), values, servers=servers, sparse=sparse))
+            ranks = one["gpus_per_node"] if kind == "all-reduce" and one["nodes"] and not on_one_host else 1
+            found.append(
+                Scaling(
+                    source, one["id"], kind, np.array(nodes), values,
+                    servers=servers, sparse=sparse, ranks_per_node=ranks,
+                )
+            )  # fmt: skip
     return found
 
 

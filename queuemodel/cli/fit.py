@@ -16,13 +16,14 @@ from ..training import Profile, Throughput
 from ..training.throughputs import traced_throughput
 from .options import SEED, format_option
 from .output import show
-from .questions import FORM, MEASUREMENTS, PROFILE, STRATEGY, TOLD
+from .questions import FORM, MEASUREMENTS, PROFILE, RANKS_PER_NODE, STRATEGY, TOLD
 
 
 @click.command()
 @PROFILE
 @STRATEGY
 @TOLD
+@RANKS_PER_NODE
 @FORM
 @MEASUREMENTS
 @click.option("--seed", type=SEED, default=0, show_default=True)
@@ -50,7 +51,8 @@ def fit(
     besides = measured_besides(data, throughputs, measured)
     model: Result
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        if besides or strategy not in (None, "all-reduce") or options["sparse_gradients"] or options["parameter_bytes"]:
+        told = any(value for name, value in options.items() if name != "seed")
+        if besides or strategy not in (None, "all-reduce") or told:
             raise ModelError(f"{profile}: holds steps by placement, which are fitted alone; leave the options out")
         model = fit_placements(cast("list[PlacedStep]", data))
     else:

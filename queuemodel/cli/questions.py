@@ -100,6 +100,8 @@ MACHINES = together(
     click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker; of throughputs alone, theirs."),
 )
 
+RANKS_PER_NODE = click.option("--ranks-per-node", type=COUNT, help="All-reduce: ranks that share a node's link.")
+
 #: Data-parallel training on other networks, and sent in other ways.
 ROUNDS = together(
     click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
@@ -107,7 +109,7 @@ ROUNDS = together(
     one_of("--scheme", list(SCHEMES), "All-reduce: how gradients are sent."),
     one_of("--collective", list(COLLECTIVES), "All-reduce: another algorithm."),
     click.option("--accumulation", type=COUNT, help="All-reduce: steps of a rank between two reductions."),
-    click.option("--ranks-per-node", type=COUNT, help="All-reduce: ranks that share a node's link."),
+    RANKS_PER_NODE,
     click.option("--inside-bandwidth", type=BANDWIDTH, help="All-reduce: between ranks of a node."),
     click.option("--nodes-per-rack", type=COUNT, help="All-reduce: with --oversubscription."),
     click.option("--oversubscription", type=POSITIVE, help="All-reduce: a rack's nodes over its link up."),

@@ -10,7 +10,7 @@ from ..checks import require_choice
 from ..errors import FitError, ModelError
 from ..training.demands import Form
 from ..training.fit import fit as fit_workers
-from ..training.fit import require_growth_unknown
+from ..training.fit import require_told_of
 from ..training.job import Throughput
 from ..training.model import TrainingModel
 from ..training.profile import Profile
@@ -65,6 +65,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     batch_size: int | None = None,
     parameter_bytes: float | None = None,
     sparse_gradients: bool = False,
+    ranks_per_node: int | None = None,
     k: int | None = None,
     backup_workers: int | None = None,
     staleness_bound: int | None = None,
@@ -90,6 +91,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
         Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own.
     sparse_gradients : bool
         That most parameters are embeddings, see `queuemodel.training.fit`; for synchronous throughputs alone.
+    ranks_per_node : int, optional
+        Of throughputs of all-reduce alone, likewise.
     k, backup_workers, staleness_bound : int, optional
         Numbers that a strategy needs or may have, see `queuemodel.prediction.predict`.
     seed : int
@@ -113,9 +116,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "fit")
     profile = data if isinstance(data, Profile) else None
-    if sparse_gradients:
-        synchronous = strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)
-        require_growth_unknown(data, "fit", in_rounds=synchronous)
+    told = {"sparse_gradients": sparse_gradients, "ranks_per_node": ranks_per_node}
+    require_told_of(data, told, strategy, "fit")
     if profile and profile.rounds and strategy == "all-reduce":
         if throughputs:
             raise ModelError("fit: throughputs besides recorded rounds are not used; leave them out")
@@ -128,7 +130,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     if strategy == "async-ps":
         return fit_workers(data, **measured)
     if not stepped and (strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)):
-        return fit_workers(data, strategy=strategy, sparse_gradients=sparse_gradients, **measured)
+        return fit_workers(data, strategy=strategy, **told, **measured)
     if strategy == "all-reduce" and profile:
         if throughputs:
             raise ModelError("fit: throughputs besides steps on servers tell nothing of all-reduce; leave them out")

@@ -21,6 +21,12 @@ from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
 from .throughputs import on_profiled_links, require_measured
 
+#: What may be told of throughputs alone, and of which training.
+TOLD_OF: dict[str, tuple[Strategy, ...]] = {
+    "sparse_gradients": ("sync-ps", "all-reduce"),
+    "ranks_per_node": ("all-reduce",),
+}
+
 
 @overload
 def fit(
@@ -41,6 +47,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     parameter_bytes: float | None = None,
     strategy: Strategy = "async-ps",
     sparse_gradients: bool = False,
+    ranks_per_node: int | None = None,
     seed: int = 0,
 ) -> TrainingModel | RoundModel:
     """Fit the closed network of a training job.
@@ -69,6 +76,9 @@ def fit(  # type: ignore[misc]  # the settings are those below
     sparse_gradients : bool
         That most parameters are embeddings, of which a step touches few rows: rounds gather these rows instead of
         adding gradients up, and grow with the group. False: not known. For throughputs of synchronous training alone.
+    ranks_per_node : int, optional
+        Of throughputs of all-reduce alone, whose workers are ranks on whole nodes: most of what a ring sends crosses
+        the network from the second node on, and grows little after.
     seed : int
         Of the resampling.
 
@@ -89,8 +99,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
     if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     require_measured(data, "fit")
-    if sparse_gradients:
-        require_growth_unknown(data, "fit", in_rounds=strategy != "async-ps")
+    told = {"sparse_gradients": sparse_gradients, "ranks_per_node": ranks_per_node}
+    require_told_of(data, told, strategy, "fit")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):
@@ -104,12 +114,12 @@ def fit(  # type: ignore[misc]  # the settings are those below
             parameter_bytes=int(require_number(parameter_bytes or 0, "fit: parameter_bytes", largest=2**62)),
             tensors=0,
         )
-        return _from_throughputs(measured, job, strategy, sparse_gradients, None)
+        return _from_throughputs(measured, job, strategy, told, None)
     measured = on_profiled_links(measured, data)
     if data.rounds and not (data.steps or measured):
         raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:
-        return _from_throughputs(measured, data.job, strategy, sparse_gradients, data.cluster.bandwidth)
+        return _from_throughputs(measured, data.job, strategy, told, data.cluster.bandwidth)
     if strategy != "async-ps":
         raise ModelError(
             f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
@@ -121,14 +131,17 @@ def fit(  # type: ignore[misc]  # the settings are those below
     return TrainingModel(fitted)
 
 
-def require_growth_unknown(data: object, where: str, *, in_rounds: bool) -> None:
-    """Refuse to be told of sparse gradients but with throughputs of synchronous training alone."""
-    if not in_rounds or (isinstance(data, Profile) and (data.steps or data.rounds)):
-        raise ModelError(f"{where}: sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out")
+def require_told_of(data: object, told: dict[str, Any], strategy: str, where: str) -> None:
+    """Refuse to be told how rounds grow but with throughputs of such training alone."""
+    alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    for name, value in told.items():
+        if value not in (None, False) and not (alone and strategy in TOLD_OF[name]):
+            kinds = " or ".join(TOLD_OF[name])
+            raise ModelError(f"{where}: {name} is for throughputs of {kinds} alone; leave it out")
 
 
 def _from_throughputs(
-    measured: list[Throughput], job: Job, strategy: Strategy, sparse_gradients: bool, profiled: float | None
+    measured: list[Throughput], job: Job, strategy: Strategy, told: dict[str, Any], profiled: float | None
 ) -> TrainingModel | RoundModel:
     links = {point.bandwidth for point in measured}
     if len(links) > 1 or (profiled is not None and links != {None}):
@@ -137,4 +150,4 @@ def _from_throughputs(
     measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
     if strategy == "async-ps":
         return TrainingModel(fit_throughputs(measured, job=job, link=link))
-    return fit_rounds(measured, job=job, strategy=strategy, sparse_gradients=sparse_gradients)
+    return fit_rounds(measured, job=job, strategy=strategy, **told)

@@ -7,7 +7,11 @@ A round of n nodes takes T(n), so that the group's throughput is X(n) = n / T(n)
 c being the relative cost of the first doubling. One exponent covers the laws that collectives and servers have: q = -1
 grows with n (one server for all, gathered sparse gradients, Amdahl's law), q = 0 with log n (trees, latency), q = 1
 with 1 - 1/n (bandwidth of a ring), a large q not at all after the first doubling (the network comes in at the second
-node).
+node). Where each of n nodes has m ranks and all of them are in the ring, what ends grows by g_q(m n), which is nothing
+on one node:
+
+    g(r) = (1 - (m r)**-q) / (1 - (2 m)**-q)    for r > 1 and q >= `ENDING`, r being counted from one node.
+
 What a law misses is a random walk in log n, so that the last measurements count most. Beyond the
 first doubling servers may change, at most once among the measured groups and once beyond, which moves all larger ones
 by a normal amount. All of it is known only up to
@@ -46,17 +50,21 @@ LEVELS = 31
 NEGLIGIBLE = 1e-3
 
 
-def growth(ratio: np.ndarray | float, law: np.ndarray | float) -> np.ndarray:
-    """g_q(r) of the module's text: 0 at 1, 1 at 2; broadcasts."""
+def growth(ratio: np.ndarray | float, law: np.ndarray | float, ranks: int = 1) -> np.ndarray:
+    """g(r) of the module's text, from one node of so many ranks: 0 at 1, 1 at 2; broadcasts."""
     q = np.where(np.abs(law) < 1e-6, 1e-6, law)
-    return np.asarray(-np.expm1(-q * np.log(ratio)) / -np.expm1(-q * np.log(2.0)))
+    m = np.where(q >= ENDING, ranks, 1)
+    g = -np.expm1(-q * np.log(m * ratio)) / -np.expm1(-q * np.log(2.0 * m))
+    return np.where((m > 1) & (np.asarray(ratio) <= 1), 0.0, g)
 
 
-def round_time(ratio: np.ndarray | float, cost: np.ndarray | float, law: np.ndarray | float) -> np.ndarray:
+def round_time(
+    ratio: np.ndarray | float, cost: np.ndarray | float, law: np.ndarray | float, ranks: int = 1
+) -> np.ndarray:
     """T(r n_1) / T(n_1); a smaller group saves at most what the power law through a doubling saves."""
     r = np.asarray(ratio, dtype=float)
     floor = np.where(r < 1, r ** np.log2(1.0 + cost), 0.0)
-    return np.maximum(1.0 + cost * growth(r, law), floor)
+    return np.maximum(1.0 + cost * growth(r, law, ranks), floor)
 
 
 def cost_prior(prior: RoundPrior) -> np.ndarray:
@@ -97,10 +105,12 @@ class Rounds:
         Sizes of the group.
     log_throughput : ndarray, shape (n,)
     prior : RoundPrior
+    ranks : int
+        Those of a ring on the smallest group, where that is one node; else 1.
     """
 
-    def __init__(self, nodes: np.ndarray, log_throughput: np.ndarray, prior: RoundPrior) -> None:
-        self.prior = prior
+    def __init__(self, nodes: np.ndarray, log_throughput: np.ndarray, prior: RoundPrior, ranks: int = 1) -> None:
+        self.prior, self.ranks = prior, ranks
         self.nodes, self.y = np.asarray(nodes, dtype=float), np.asarray(log_throughput, dtype=float)
         self.laws = np.array(list(prior.laws))
         self.error = self.y - self._shape(self.nodes)
@@ -118,7 +128,7 @@ class Rounds:
     def _shape(self, nodes: np.ndarray) -> np.ndarray:
         """Log throughput (costs, laws, n) of every shape but for its level."""
         ratio = nodes / self.nodes.min()
-        return np.log(nodes) - np.log(round_time(ratio, COSTS[:, None, None], self.laws[:, None]))
+        return np.log(nodes) - np.log(round_time(ratio, COSTS[:, None, None], self.laws[:, None], self.ranks))
 
     def _walk(self, a: np.ndarray, b: np.ndarray, drift: float) -> np.ndarray:
         """Covariance of the walk in log2 of the group's size, which starts at the smallest measured group."""

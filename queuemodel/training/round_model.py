@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_share
+from ..checks import require_count, require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from .curve import ThroughputCurve, require_workers
 from .forecast import least_relative_error, quantiles, width
-from .job import Job, Throughput
+from .job import MOST_WORKERS, Job, Throughput
 from .parameters import Parameter
 from .prior import RoundPrior, Strategy, round_prior
 from .round_law import COSTS, Rounds
@@ -37,12 +37,15 @@ class RoundModel(Result):
     strategy : {"sync-ps", "all-reduce"}
     job : Job
     prior : RoundPrior
+    ranks_per_node : int or None
+        Of an all-reduce, where it is told: its workers are ranks then.
     """
 
     measured: tuple[Throughput, ...]
     strategy: Strategy
     job: Job
     prior: RoundPrior
+    ranks_per_node: int | None = None
 
     @cached_property
     def _posterior(self) -> Rounds:
@@ -51,7 +54,8 @@ class RoundModel(Result):
     def _after(self, measured: Iterable[Throughput]) -> Rounds:
         points = [(p.workers, p.steps_per_second) for p in measured]
         nodes, throughput = np.array(points).T
-        return Rounds(nodes, np.log(throughput), self.prior)
+        ranks = self.ranks_per_node if nodes.min() == self.ranks_per_node else None
+        return Rounds(nodes, np.log(throughput), self.prior, ranks or 1)
 
     @property
     def profiled_workers(self) -> int:
@@ -63,6 +67,8 @@ class RoundModel(Result):
         """What this fit cannot know, and which measurement does not fit the others."""
         jobs = "jobs with sparse gradients" if self.prior.paid else "such jobs"
         notes = [f"how a round grows beyond what was measured rests on published series of {jobs}"]
+        if self.strategy == "all-reduce" and not (self.prior.paid or self.ranks_per_node):
+            notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
         mistaken = self._posterior.mistaken()
         if mistaken is not None:
             point = self.measured[mistaken]
@@ -130,6 +136,7 @@ class RoundModel(Result):
             upper=upper[at],
             single=float(points[0]),
             batch_size=self.job.batch_size,
+            workers_per_node=self.ranks_per_node or 1,
             parameter_servers=0 if self.strategy == "all-reduce" else max(p.parameter_servers for p in self.measured),
             dataset_size=self.job.dataset_size,
             confidence=confidence,
@@ -172,18 +179,31 @@ class RoundModel(Result):
 
 
 def fit_rounds(
-    measured: list[Throughput], *, job: Job, strategy: Strategy, sparse_gradients: bool = False
+    measured: list[Throughput],
+    *,
+    job: Job,
+    strategy: Strategy,
+    sparse_gradients: bool = False,
+    ranks_per_node: int | None = None,
 ) -> RoundModel:
     """Fit a synchronous round to measured throughputs (`queuemodel.training.round_law`).
 
     Raises
     ------
     FitError
-        When there is no throughput.
+        When there is no throughput, or one that is not of whole nodes.
     """
     if not measured:
         raise FitError("fit: at least one measured throughput is needed, got none")
-    return RoundModel(tuple(measured), strategy, job, round_prior(strategy, sparse_gradients=sparse_gradients))
+    ranks = 1 if ranks_per_node is None else require_count(ranks_per_node, "fit: ranks_per_node", most=MOST_WORKERS)
+    for point in measured:
+        if point.workers % ranks:
+            raise FitError(
+                f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a throughput of "
+                f"{point.workers}; leave groups inside a node out"
+            )
+    prior = round_prior(strategy, sparse_gradients=sparse_gradients)
+    return RoundModel(tuple(measured), strategy, job, prior, ranks_per_node)
 
 
 def _described(laws: np.ndarray, share: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit as fit_job
 from queuemodel.training.forecast import FLOOR, least_relative_error, quantiles
-from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
+from queuemodel.training.prior import ENDING, RoundPrior, knee_prior, round_prior
 from queuemodel.training.round_law import (
     CHANGE,
     COST_PRIOR,
@@ -46,6 +46,43 @@ def test_laws_are_those_of_the_textbooks(ratio, law):
     assert growth(ratio, 0.0) == pytest.approx(np.log2(ratio), rel=1e-4)
     assert growth(ratio, 1.0) == pytest.approx(2 * (1 - 1 / ratio))
     assert growth(2 * ratio, law) >= growth(ratio, law)
+
+
+@given(
+    nodes=st.integers(2, 1000), ranks=st.integers(1, 64), law=st.floats(-2.0, 8.0), cost=st.floats(0.0, 10.0)
+)  # fmt: skip
+def test_a_ring_of_all_ranks_sends_between_nodes_what_its_schedule_says(nodes, ranks, law, cost):
+    """Each rank sends 2 (1 - 1/ranks) of its bytes; of one node's none cross the network."""
+    sent = [2 * (1 - 1 / (n * ranks)) if n > 1 else 0.0 for n in (1, 2, nodes)]
+    assert growth(nodes, 1.0, ranks) == pytest.approx(sent[2] / sent[1])
+    assert growth(1, 1.0, ranks) == 0
+    assert growth(2, law, ranks) == pytest.approx(1)
+    assert growth(nodes, law, ranks) <= growth(nodes, law) * (1 + 1e-9)
+    assert growth(nodes, law, 1) == growth(nodes, law)
+    if law < ENDING or ranks == 1:
+        assert round_time(nodes, cost, law, ranks) == round_time(nodes, cost, law)
+    elif cost > 0.1:
+        assert round_time(0.5, cost, law, ranks) == 1, "inside a node nothing is paid for the network"
+
+
+def test_what_costs_whole_nodes_much_at_once_costs_little_more():
+    """Eight GPUs on each node; told nothing, or that a node has one, two nodes at a half may go on losing."""
+    x = {8: 8.0, 16: 8.0}
+    one, eight, untold = (
+        qm.fit(points(x, x.values()), strategy="all-reduce", ranks_per_node=ranks) for ranks in (1, 8, None)
+    )
+    curves = [model.throughput([32, 64], confidence=0.9) for model in (one, eight, untold)]
+    ring = np.array([n / (1 + (1 - 1 / n) / (1 - 1 / 16)) for n in (32, 64)])
+    np.testing.assert_allclose(curves[1].steps_per_second, ring, rtol=0.15)
+    for other in curves[::2]:
+        assert np.all(other.steps_per_second < 0.85 * curves[1].steps_per_second)
+    np.testing.assert_array_equal(curves[0].steps_per_second, curves[2].steps_per_second)
+    assert "ranks_per_node" in untold.note
+    assert "ranks_per_node" not in eight.note + one.note
+    assert curves[1].workers_per_node == 8
+    several = [qm.fit(points([16, 32], [8.0, 9.0]), strategy="all-reduce", ranks_per_node=m) for m in (1, 8)]
+    several = [model.throughput([128]).at(128) for model in several]
+    assert several[0] == several[1], "two nodes use the network as four do"
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.1])
@@ -281,7 +318,7 @@ def test_rows_that_are_gathered_grow_with_the_group(kind, cost):
     assert "sparse gradients" not in untold.note
 
 
-def test_sparse_gradients_are_told_with_synchronous_throughputs_alone():
+def test_how_rounds_grow_is_told_with_synchronous_throughputs_alone():
     two = points([1, 2], [1.0, 1.9])
     refused = [
         lambda: qm.fit(two, sparse_gradients=True),
@@ -293,6 +330,22 @@ def test_sparse_gradients_are_told_with_synchronous_throughputs_alone():
     for ask in refused:
         with pytest.raises(qm.ModelError, match="sparse_gradients is for throughputs of sync-ps or all-reduce alone"):
             ask()
+    ranks = [
+        lambda: qm.fit(two, strategy="sync-ps", ranks_per_node=2),
+        lambda: fit_job(example_profile("ddp-alexnet-40"), ranks_per_node=2),
+    ]
+    for ask in ranks:
+        with pytest.raises(qm.ModelError, match="ranks_per_node is for throughputs of all-reduce alone; leave it out"):
+            ask()
+    with pytest.raises(qm.FitError, match=r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"):
+        predict(two, strategy="all-reduce", ranks_per_node=2)
+    with pytest.raises(qm.ModelError, match="ranks_per_node must be a whole number of at least 1, got 0"):
+        qm.fit(two, strategy="all-reduce", ranks_per_node=0)
+    with pytest.raises(qm.ModelError, match="ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"):
+        predict(two, strategy="sync-ps", ranks_per_node=2)
+    eight = points([8, 16], [1.0, 1.9])
+    curve = predict(eight, workers=[64], strategy="all-reduce", ranks_per_node=8)
+    assert curve.at(64) == qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64)
     curve = predict(two, workers=[8], strategy="all-reduce", sparse_gradients=True)
     assert curve.at(8) == qm.fit(two, strategy="all-reduce", sparse_gradients=True).throughput([8]).at(8)
 

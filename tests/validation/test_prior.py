@@ -9,6 +9,7 @@ import pytest
 from queuemodel import RoundModel
 from queuemodel.training.prior import RoundPrior, knee_prior, round_prior
 from validation.left_out import FORMS, baseline, blind, judge, leave_source_out, leave_sparse_out
+from validation.pollux.nodes import errors
 from validation.prior import FILE, NO_JOB, learn, learn_knees, learn_rounds, learn_shares, series
 from validation.published import published
 
@@ -86,6 +87,22 @@ def test_what_was_collected_later_is_predicted_as_well_as_by_the_best_form(kind,
     assert mean_error(found) < 1.02 * min(mean_error(baseline(form, found)) for form in ("line", *FORMS))
     assert coverage(found) > 0.85
     assert {one.job.source for one in found}.isdisjoint(job.source for job in published())
+
+
+def test_ranks_of_a_node_that_are_told_on_unseen_sources(judged):
+    """What is right of most jobs is wrong of one, where eight GPUs on each machine grow with every doubling."""
+    told, untold = (
+        [one for one in found if not one.job.sparse]
+        for found in (leave_source_out("all-reduce", told=True), judged["all-reduce"])
+    )
+    assert {one.job.ranks_per_node for one in told} == {6, 8}
+    assert np.median([one.error for one in told]) < 0.85 * np.median([one.error for one in untold])
+    assert mean_error(told) < 1.05 * mean_error(untold)
+    later = blind("all-reduce", told=True)
+    assert mean_error(later) < min(0.09, 0.85 * mean_error(blind("all-reduce")))
+    assert coverage(later) > 0.85
+    prior = round_prior("all-reduce")
+    assert np.abs(errors(4, prior, told=True)).mean() < 0.7 * np.abs(errors(4, prior)).mean()
 
 
 def test_asynchronous_jobs_from_two_points_on_unseen_sources(judged):
