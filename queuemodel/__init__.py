@@ -1,146 +1,23 @@
 """Throughput of distributed training against node count, from a short profile and a closed queueing network."""
 
-from ._version import __version__
-from .convergence import Convergence, NoiseScale, fit_convergence, noise_scale
-from .errors import (
-    DataError,
-    ExtrapolationWarning,
-    FitError,
-    MissingDependencyError,
-    ModelError,
-    ProfilingError,
-    QueueModelError,
-    QueueModelWarning,
-)
-from .instances import Instance, InstancePlan, plan_instances, read_instances
-from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
-from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
-from .prediction import load, predict
-from .solvers import (
-    AQL,
-    ApproximateMVA,
-    BardSchweitzer,
-    BatchSolution,
-    BottleneckSwitch,
-    Bounds,
-    Convolution,
-    ExactMVA,
-    Linearizer,
-    MarkovChain,
-    Sensitivity,
-    Simulation,
-    SimulationResult,
-    SymbolicSolution,
-    asymptotic_bounds,
-    balanced_job_bounds,
-    barrier_time,
-    bottleneck_switches,
-    geometric_bounds,
-    knee_throughput,
-    knee_width,
-    log_normalizing_constants,
-    marginal_distribution,
-    proportional_bounds,
-    queue_length_variance,
-    saturation_population,
-    sensitivity,
-    solve,
-    solve_batch,
-    solve_symbolic,
-)
-from .strategies import fit
-from .training import (
-    Cluster,
-    Job,
-    Operation,
-    Parameter,
-    Plan,
-    Profile,
-    RoundModel,
-    Source,
-    Step,
-    Throughput,
-    ThroughputCurve,
-    TrainingModel,
-    plan,
-    read_throughputs,
-)
+import importlib
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AQL",
-    "ApproximateMVA",
-    "BardSchweitzer",
-    "BatchSolution",
-    "BottleneckSwitch",
-    "Bounds",
-    "Cluster",
-    "Convergence",
-    "Convolution",
-    "DataError",
-    "ExactMVA",
-    "ExtrapolationWarning",
-    "FitError",
-    "ForkJoin",
-    "Instance",
-    "InstancePlan",
-    "Job",
-    "JobClass",
-    "Linearizer",
-    "MarkovChain",
-    "MissingDependencyError",
-    "ModelError",
-    "Network",
-    "NoiseScale",
-    "Operation",
-    "Parameter",
-    "PhaseType",
-    "PlacedStep",
-    "PlacementModel",
-    "Plan",
-    "Profile",
-    "ProfilingError",
-    "QueueModelError",
-    "QueueModelWarning",
-    "RoundModel",
-    "Sensitivity",
-    "Simulation",
-    "SimulationResult",
-    "Solution",
-    "Source",
-    "Station",
-    "Step",
-    "SymbolicSolution",
-    "Throughput",
-    "ThroughputCurve",
-    "TrainingModel",
-    "__version__",
-    "asymptotic_bounds",
-    "balanced_job_bounds",
-    "barrier_time",
-    "bottleneck_switches",
-    "fit",
-    "fit_convergence",
-    "fit_placements",
-    "geometric_bounds",
-    "knee_throughput",
-    "knee_width",
-    "load",
-    "log_normalizing_constants",
-    "marginal_distribution",
-    "noise_scale",
-    "plan",
-    "plan_instances",
-    "predict",
-    "proportional_bounds",
-    "queue_length_variance",
-    "read_instances",
-    "read_jmva",
-    "read_placements",
-    "read_throughputs",
-    "saturation_population",
-    "sensitivity",
-    "solve",
-    "solve_batch",
-    "solve_symbolic",
-    "write_jmva",
-]
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    """Public names, and folders, when they are first asked for: the command line starts without all that they need."""
+    public = importlib.import_module(".public", __name__)
+    if name in globals():
+        return globals()[name]
+    if name == "__all__" or name in public.__all__:
+        return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *importlib.import_module(".public", __name__).__all__})

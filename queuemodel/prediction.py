@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from .checks import require_choice, require_seed, require_share
-from .errors import ModelError
+from .errors import DataError, ModelError
 from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
@@ -236,6 +236,8 @@ def _simulated(
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
     """Read a profile (JSON), or measured throughputs or step times by placement (a file whose name ends in .csv)."""
+    if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
+        raise DataError(f"{path}: no profile; recorded traces become one by queuemodel import-trace FOLDER")
     if Path(path).suffix.lower() != ".csv":
         return Profile.load(path)
     return read_placements(path) if holds_placements(path) else read_throughputs(path)

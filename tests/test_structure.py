@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import queuemodel
+from queuemodel import units
 from queuemodel.compiled import ready
 
 PACKAGE = Path(__file__).parent.parent / "queuemodel"
@@ -27,7 +29,7 @@ LAYERS = [
     {"placements"},
     {"prediction"},
     {"comparison", "instances", "measuring"},
-    {"plotting", "speeds", "adapters"},
+    {"plotting", "public", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -98,8 +100,17 @@ def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
 
 def test_import_is_light():
     heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
-    code = f"import sys, queuemodel; print([m for m in {heavy!r} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    started = "import sys, queuemodel; print('numpy' in sys.modules)"
+    code = f"{started}; queuemodel.Network; print([m for m in {heavy!r} if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded == "False\n[]\n"
+
+
+def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
+    assert set(queuemodel.__all__) <= set(dir(queuemodel))
+    assert queuemodel.units is units
+    with pytest.raises(AttributeError, match="module 'queuemodel' has no attribute 'slove'"):
+        queuemodel.slove  # noqa: B018
 
 
 def test_a_prediction_from_a_profile_loads_no_scipy():

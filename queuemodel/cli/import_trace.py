@@ -55,10 +55,15 @@ def import_trace(
     if any(pytorch.is_trace(folder) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
         profile = pytorch.read_traces(folders, **job)
-    elif len(folders) > 1 or tensorflow.is_mirrored(folders[0]):
+    elif any(tensorflow.is_mirrored(folder) for folder in folders):
         _refuse(servers, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
     else:
+        if len(folders) > 1:
+            raise DataError(
+                f"{folders[1]}: no all-reduce among ranks in this folder or the others; several are read as runs of "
+                "data-parallel training, what parameter servers recorded from one folder"
+            )
         if below := [str(path) for path in sorted(Path(folders[0]).glob("*/")) if pytorch.is_trace(path)]:
             raise DataError(f"{folders[0]}: PyTorch's traces stand below it; give each run's folder: {' '.join(below)}")
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)

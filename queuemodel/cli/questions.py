@@ -32,7 +32,7 @@ from .options import (
     together,
 )
 
-PROFILE = click.argument("profile", type=FILE)
+PROFILE = click.argument("profile", type=click.Path())
 
 #: How the job trains.
 STRATEGY = together(

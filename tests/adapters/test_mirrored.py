@@ -89,6 +89,37 @@ def with_metrics(tmp_path):
     return tmp_path
 
 
+def delayed(source, target, pauses):
+    """A recording whose k-th step, and what follows, begins so much later (ps)."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
+        events = [(line, event, plane) for plane in space.planes for line in plane.lines for event in line.events]
+        starts = [line.timestamp_ns * 1000 + event.offset_ps for line, event, _ in events]
+        marks = sorted(
+            start
+            for start, (_, event, plane) in zip(starts, events, strict=True)
+            if "step_num" in {plane.stat_metadata[stat.metadata_id].name for stat in event.stats}
+        )
+        for start, (_, event, _) in zip(starts, events, strict=True):
+            event.offset_ps += sum(pause for mark, pause in zip(marks, pauses, strict=False) if start >= mark)
+        (target / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
+    return target
+
+
+def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
+    """Evaluation after every third step, say; what is done after every one, such as waiting for input, is."""
+
+    def seconds(pauses):
+        run = delayed(TINY / "trace_n2", tmp_path / str(pauses[1]), pauses)
+        rounds = read_mirrored([run], batch_size=8, parameter_bytes=TRUTH["parameter_bytes"]).rounds
+        return np.array([one.round_time for one in rounds if one.number < 11])
+
+    as_recorded = np.array([one.round_time for one in two(tiny("trace_n2")) if one.number < 11])
+    assert seconds([0, 0, 0, 10**11] * 3) == pytest.approx(as_recorded, abs=2e-5)
+    assert seconds([10**11] * 12) == pytest.approx(as_recorded + 0.1, abs=2e-5)
+
+
 def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
     """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
     profile = read_mirrored([with_metrics(tmp_path)], batch_size=64, parameter_bytes=MLP_BYTES)

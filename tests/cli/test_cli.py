@@ -13,6 +13,7 @@ from refusals import refused
 import queuemodel as qm
 from queuemodel.cli import COMMANDS
 
+DATA = Path(__file__).parent.parent / "data"
 STEP = qm.Step(
     step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6, pushed_bytes=10**6
 )
@@ -233,9 +234,13 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     refused(run("predict", empty / "trace_rank0.json"), "becomes a profile by queuemodel import-trace")
     (empty / "timeline.json").write_text('[{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1}]')
     refused(run("predict", empty / "timeline.json"), "becomes a profile by queuemodel import-trace")
+    for trace in (DATA / "alexnet-60" / "trace", DATA / "alexnet-60" / "trace" / "step_000.pb.gz"):
+        refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
+    several = [DATA / "xplane-1ps", DATA / "xplane-2ps"]
+    refused(run("import-trace", *several, "--batch-size", 1, "-o", target), "2ps: no all-reduce", "from one folder")
     (empty / "trace_rank0.json").unlink()
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
-    job = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40"
+    job = DATA / "ddp" / "ddp-alexnet-40"
     refused(run("import-trace", job, "--batch-size", 1, "-o", target), "ddp-alexnet-40/trace_n1 ", "trace_n2")
     refused(run("import-trace", empty, "--batch-size", 1, "-o", tmp_path / "no" / "p.json"), "there is no folder")
     assert target.read_text() == "earlier"

@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import msgspec
@@ -29,6 +30,7 @@ import msgspec
 from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
+from ...phases import LONGEST_PAUSE
 from .xplane_events import ALLOCATION, DONE, START, Event, read_events
 
 GROUP = "CollectiveExecutor::CompleteParams"
@@ -111,8 +113,10 @@ def read_rank(path: Path) -> RankRecording:
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
     noted = _noted(beside(path))
     steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
-    for one, following in itertools.pairwise(steps):
-        one.end = max(one.end, following.start)
+    pauses = [following.start - one.end for one, following in itertools.pairwise(steps)]
+    usual = round(median(pauses or [0]))
+    for one, pause in zip(steps, pauses, strict=False):  # what comes now and then, as evaluation does, is no part of it
+        one.end += max(0, usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
     return RankRecording(path, max(sizes, default=1), steps)
 
 
