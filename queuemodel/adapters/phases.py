@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from statistics import median
 
 from ..errors import DataError
@@ -177,12 +178,14 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
     The step's span and the pause after it, less what collecting the trace took of the pause (us).
 
     A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
+    What even the shortest pause within one recording takes is the job's own, however long.
     """
     spans = [step.span for step in traced]
+    own = min((b.span[0] - a.span[1] for a, b in pairwise(traced) if a.where == b.where), default=0)
     pauses: list[float | None] = []
     for step, (start, end), following in zip(traced, spans, [*spans[1:], None], strict=True):
         pause = following[0] - end if following else -1
-        plausible = 0 <= pause <= max(LONGEST_PAUSE * (end - start), SHORT_PAUSE)
+        plausible = 0 <= pause <= max(own, 0) + max(LONGEST_PAUSE * (end - start), SHORT_PAUSE)
         pauses.append(max(pause - step.collection, pause / 4) if plausible else None)
     usual = median([pause for pause in pauses if pause is not None] or [0])
     return [

@@ -212,6 +212,14 @@ def test_step_time_runs_to_the_next_start_where_the_pause_is_plausible():
     assert derive(steps[:1]).steps[0].step_time == pytest.approx(0.093001)
 
 
+def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
+    """A coordinator does something else for 60 ms after each; what comes once, or between files, is told from it."""
+    steps = [shifted(two_layers(), k * 153_000 + 400_000 * (k > 2)) for k in range(5)]
+    assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.153] * 5)
+    files = [replace(step, where=f"step {k}") for k, step in enumerate(steps)]
+    assert [s.step_time for s in derive(files).steps] == pytest.approx([0.093001] * 5)
+
+
 def test_the_order_of_the_files_does_not_matter():
     steps = [shifted(two_layers(), k * 95_000) for k in range(3)]
     assert derive(steps[::-1]).steps == derive(steps).steps
