@@ -13,14 +13,13 @@ from ..training.rounds import Round
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank's file holds; ``waited`` is the share of its steps in which it waited for its input."""
+    """What one rank's file holds."""
 
     where: str
     rank: int
     ranks: int
     backend: str
     rounds: list[Round]
-    waited: float = 0.0
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:

@@ -121,6 +121,11 @@ class AllReduceModel(Result):
         """Of each rank, between two reductions."""
         return self.changes.accumulation or 1
 
+    @property
+    def input(self) -> float:
+        """Seconds that a round lasts at least, as its batches are loaded."""
+        return self.fitted.input * self.job.batch_size / self.fitted.job.batch_size * self.steps_per_round
+
     def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
         sizes, ready = self.changes.pieces(self.fitted)
@@ -165,6 +170,7 @@ class AllReduceModel(Result):
         least = np.where(every > 1, np.maximum(first + wire, compute), T)
         most = T[0] + wire + messages + stragglers
         main = int(added[-1].argmax())
+        bottleneck = PLACES[main] if added[-1, main] > compute else "compute"
         return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
@@ -183,7 +189,7 @@ class AllReduceModel(Result):
             bound_lower=np.minimum(k * every / most, X)[at],
             bound_upper=np.maximum(k * every / least, X)[at],
             saturation_workers=math.inf,
-            bottleneck=PLACES[main] if added[-1, main] > compute else "compute",
+            bottleneck=bottleneck if T[-1] > self.input else "input",
             profiled_workers=0 if self.changes.other_machines(fitted) else fitted.ranks,
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
@@ -233,7 +239,9 @@ class AllReduceModel(Result):
             if n in sure:
                 errors.append(group.spread(self.among(n), fitted.covariance, self._sampling(found[-1], compute)))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
-        return np.transpose(found), low, high
+        parts = np.transpose(found)
+        parts[0] = np.maximum(parts[0], self.input)
+        return parts, low, high
 
     def _sampling(self, parts: Parts, compute: float) -> float:
         """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
@@ -321,6 +329,8 @@ class AllReduceModel(Result):
                 f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
             )
+        if self.fitted.input:
+            notes.append(f"ranks waited for their input: no round is shorter than {self.input:.3g} s")
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

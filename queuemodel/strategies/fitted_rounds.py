@@ -48,6 +48,8 @@ class FittedRounds:
         TCP's, as the profile says.
     buffer : float
         Seconds of a buffer that single messages under BBR overflow (`late_messages`); 0 where none is known.
+    input : float
+        Seconds in which a rank's input is loaded, while it computes: no round is shorter; 0 where none waited for it.
     """
 
     job: Job
@@ -68,6 +70,7 @@ class FittedRounds:
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     congestion_control: str = "unknown"
     buffer: float = 0.0
+    input: float = 0.0
 
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.

@@ -56,7 +56,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     bandwidth, latency, covariance = networks.pop(most)
     # among the fewest ranks buckets wait least for each other, which some recordings take for not being ready
     own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))
-    alone = [one.round_time for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
+    alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
     unequal = paces(grouped, most)
     typical = np.array([1 / _pace(one, unequal) for one in own])
     recorded = [one for one in own if one.gradients]
@@ -70,7 +70,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         job=profile.job,
         ready=np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None],
         computed=np.array([one.computed for one in own]) * typical,
-        tail=float(np.mean([max(0.0, one.round_time - max(one.computed, _end(one))) for one in grouped])),
+        tail=float(np.mean([max(0.0, one.round_time - one.waited - max(one.computed, _end(one))) for one in grouped])),
         alone=float(np.mean(alone)),
         bucket_bytes=bucket_bytes,
         gradients=gradients,
@@ -85,9 +85,18 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
         congestion_control=cluster.congestion_control,
         buffer=buffer,
+        input=_input(profile.rounds),
     )
-    untraced = {point.workers: point.workers / point.steps_per_second for point in profile.throughputs}
+    waited = {one.ranks for one in profile.rounds if one.waited}
+    untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
     return without_tracing(fitted, profile.rounds, untraced)
+
+
+def _input(rounds: Sequence[Round]) -> float:
+    """Seconds between two batches of a rank's input: a round of those that waited most for it; 0 where none did."""
+    longest = max(rounds, key=lambda one: one.waited / one.round_time)
+    alike = [one.round_time for one in rounds if one.ranks == longest.ranks and one.rank == longest.rank]
+    return float(np.mean(alike)) if longest.waited else 0.0
 
 
 def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:

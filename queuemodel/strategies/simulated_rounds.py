@@ -183,6 +183,6 @@ def simulate_rounds(
         begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.among(ranks)))
         times = group.times(model.among(ranks))
     return SimulatedRounds(
-        model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end, times=times,
-        confidence=confidence,
+        model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
+        times=np.maximum(times, model.input), confidence=confidence,
     )  # fmt: skip

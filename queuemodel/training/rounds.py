@@ -65,6 +65,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The same for all ranks of the group's round.
     round_time : float
         Seconds from its start to the next one's, or to its own end for a round that none follows.
+    waited : float
+        Seconds of it for which the rank waited for input that is loaded while it computes; all other times are without.
     computed : float
         Seconds from its start to the end of the backward pass.
     gradients : list of Gradient
@@ -77,6 +79,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ranks: int = 1
     number: int
     round_time: float
+    waited: float = 0.0
     computed: float
     gradients: list[Gradient] = []
     buckets: list[Bucket] = []
@@ -89,7 +92,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
         require_number(self.round_time, f"{where}: round_time", positive=True, **limits)
         latest = 1.001 * self.round_time + 1e-3
-        times = [self.computed, *(g.ready for g in self.gradients), *(b.end for b in self.buckets)]
+        times = [self.waited, self.computed, *(g.ready for g in self.gradients), *(b.end for b in self.buckets)]
         for seconds in times:
             require_number(seconds, f"{where}: times", **limits)
             if seconds > latest:

@@ -14,6 +14,7 @@ import pytest
 import queuemodel as qm
 from queuemodel.adapters.pytorch import read_traces
 from queuemodel.prediction import predict
+from queuemodel.strategies import simulate_rounds
 
 DATA = Path(__file__).parent.parent / "data"
 SCRIPTS = DATA / "ddp-scripts"
@@ -70,10 +71,29 @@ def test_what_a_round_does_not_describe_is_refused(name, match):
     assert "\n" not in str(caught.value)
 
 
-def test_waiting_for_the_loader_is_told():
-    with pytest.warns(qm.QueueModelWarning, match=r"rank\d.*: \d+% of the steps is waiting for the DataLoader's proc"):
-        profile = script("slow-loader")
-    assert profile.job.parameter_bytes == BYTES
+def slow_loader(**changes):
+    folder = SCRIPTS / "slow-loader"
+    profile = read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
+    (measured,) = json.loads((folder / "measured.json").read_text()).values()
+    return predict(profile, workers=[1, 2, 3], **changes), 1 / np.array(list(measured.values()))
+
+
+def test_rounds_that_wait_for_a_loader_are_no_shorter_than_a_batch_takes_to_load():
+    curve, measured = slow_loader()
+    assert curve.rounds_per_second == pytest.approx(measured, rel=0.05)  # tracing costs that
+    assert measured[1] > 1.1 * measured[2]  # what two ranks wait, three need for the network
+    loaded = curve.rounds_per_second[0]
+    assert curve.rounds_per_second[1] == pytest.approx(loaded)
+    for faster in ({"bandwidth": 12.5e8}, {"accelerator_speed": 100}, {"bandwidth": 12.5e8, "accelerator_speed": 100}):
+        curve, _ = slow_loader(**faster)
+        assert all(curve.rounds_per_second <= loaded * (1 + 1e-9))
+    assert curve.rounds_per_second == pytest.approx([loaded] * 3)
+    assert curve.bottleneck == "input"
+    assert "no round is shorter than 0.41" in curve.note
+    curve, _ = slow_loader(batch_size=64, bandwidth=12.5e8)
+    assert curve.rounds_per_second[2] == pytest.approx(loaded / 2)
+    rounds = simulate_rounds(curve.model, ranks=3, rounds=20)
+    assert rounds.times == pytest.approx([2 / loaded] * 20)
 
 
 def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):

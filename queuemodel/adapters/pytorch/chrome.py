@@ -52,6 +52,9 @@ FORWARD = "DistributedDataParallel.forward"
 #: How a DataLoader whose processes load ahead marks that the program waits for them.
 INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
+#: Share of a step that taking a batch out of the queue may take without being called waiting.
+LEAST_WAIT = 0.02
+
 #: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
 #: losses and the buffers of batch normalization, not parameters or activations.
 BESIDES = 0.1
@@ -123,9 +126,7 @@ def read_rank(path: Path) -> RankTrace:
             f"{path}: step {idle[0]} reduces no gradients, others do; call profiler.step() once for each reduction, "
             "after all steps that are accumulated, and give the examples of all as batch size"
         )
-    waits = sum(event.dur for own in inside for event in own if event.name == INPUT)
-    waited = waits / sum(step.dur for step in steps)
-    return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds, waited)
+    return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds)
 
 
 def _decode(path: Path) -> Trace:
@@ -145,15 +146,23 @@ def _round(step: Event, span: tuple[float, float], events: list[Event], work: Wo
     start, end = span
     where = f"{place.where}: {step.name}"
 
+    waits = [(work.finished(event.ts), event.end) for event in events if event.name == INPUT]
+    if sum(max(0.0, last - first) for first, last in waits) < LEAST_WAIT * (end - start):
+        waits = []
+
+    def waited(moment: float) -> float:
+        return sum(max(0.0, min(moment, last) - max(first, start)) for first, last in waits)
+
     def since(moment: float) -> float:
-        return round(max(0.0, min(moment, end) - start) * MICROSECOND, 7)
+        moment = min(moment, end)
+        return round(max(0.0, moment - start - waited(moment)) * MICROSECOND, 7)
 
     gradients = _gradients(events)
     buckets = _buckets(events, gradients, work, since, place, where) if place.ranks > 1 else []
-    waited = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
-    waited = min(waited, max((bucket.end for bucket in buckets), default=math.inf))
+    reduced = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
+    reduced = min(reduced, max((bucket.end for bucket in buckets), default=math.inf))
     # a checkpoint that computes again may wait for the reduction amid the backward pass, and go on
-    backward = [event for event in events if event.name.startswith(EVALUATED) and since(event.ts) < waited]
+    backward = [event for event in events if event.name.startswith(EVALUATED) and since(event.ts) < reduced]
     if not backward:
         raise DataError(f"{where}: no backward pass in it; record training steps with CPU activity")
     computed = since(work.finished(max(backward, key=lambda event: event.ts).end))
@@ -164,7 +173,8 @@ def _round(step: Event, span: tuple[float, float], events: list[Event], work: Wo
         rank=place.rank,
         ranks=place.ranks,
         number=_number(step, place.where),
-        round_time=since(end),
+        round_time=round((end - start) * MICROSECOND, 7),
+        waited=round(waited(end) * MICROSECOND, 7),
         computed=computed,
         gradients=sorted(sized, key=lambda one: one.ready),
         buckets=buckets,

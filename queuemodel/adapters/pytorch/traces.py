@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ...errors import DataError, QueueModelWarning
+from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
 from ...training.job import CongestionControl, given
 from ...training.rounds import Gradient, Round
@@ -24,9 +23,6 @@ SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 
 #: How much less or more than its gradients a step may send, and yet send these as they are.
 SAME = 0.01
-
-#: Share of the steps that waiting for input may take without being told.
-WAITS = 0.05
 
 
 def is_trace(folder: str | os.PathLike[str]) -> bool:
@@ -71,15 +67,9 @@ def read_traces(
     ------
     DataError
         When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
-
-    Warns
-    -----
-    QueueModelWarning
-        When steps wait for processes that load their input.
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
     ranks = require_different(folders, runs)
-    _warn_of_waits(runs)
     reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
     runs = [_only_gradients(run, reduced) if run[0].ranks == 1 else run for run in runs]
     gradients = [_gradient_bytes(run) for run in runs]
@@ -126,17 +116,6 @@ def _joined(traces: Sequence[RankTrace]) -> list[RankTrace]:
             trace = replace(before, rounds=[*before.rounds, *trace.rounds])
         joined[trace.rank, trace.ranks] = trace
     return list(joined.values())
-
-
-def _warn_of_waits(runs: Sequence[Sequence[RankTrace]]) -> None:
-    longest = max((trace for run in runs for trace in run), key=lambda trace: trace.waited)
-    if longest.waited > WAITS:
-        warnings.warn(
-            f"{longest.where}: {longest.waited:.0%} of the steps is waiting for the DataLoader's processes, taken for "
-            "computation: a faster network or accelerator would only wait longer; give the loader more processes",
-            QueueModelWarning,
-            stacklevel=3,
-        )
 
 
 def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
