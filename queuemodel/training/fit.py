@@ -23,6 +23,7 @@ from .throughputs import on_profiled_links, require_measured
 
 #: What may be told of throughputs alone, and of which training.
 TOLD_OF: dict[str, tuple[Strategy, ...]] = {
+    "parameter_bytes": ("async-ps",),
     "sparse_gradients": ("sync-ps", "all-reduce"),
     "ranks_per_node": ("all-reduce",),
 }
@@ -69,7 +70,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
         Separate transmit link, receive link and update stations, or one parameter-server station for all three.
     batch_size, parameter_bytes
         Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own. The bytes
-        say about where servers saturate, and more with the bandwidth of their links, which all throughputs may have.
+        say about where servers of asynchronous training saturate, and more with the bandwidth of their links, which all
+        throughputs may have; rounds do not show it.
     strategy : {"async-ps", "sync-ps", "all-reduce"}
         How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
         parameter servers or in an all-reduce.
@@ -91,7 +93,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
     FitError
         When there is nothing to fit.
     ModelError
-        For what is neither profile nor throughputs, an unknown form, or what a profile has of its own.
+        For what is neither profile nor throughputs, an unknown form, what a profile has of its own, or what such
+        throughputs have no use for.
     """
     require_choice(form, "fit: form", FORMS)
     require_seed(seed, "fit: seed")
@@ -100,7 +103,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     require_measured(data, "fit")
     told = {"sparse_gradients": sparse_gradients, "ranks_per_node": ranks_per_node}
-    require_told_of(data, told, strategy, "fit")
+    require_told_of(data, told | {"parameter_bytes": parameter_bytes}, strategy, "fit")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):
@@ -132,7 +135,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
 
 
 def require_told_of(data: object, told: dict[str, Any], strategy: str, where: str) -> None:
-    """Refuse to be told how rounds grow but with throughputs of such training alone."""
+    """Refuse to be told what would not be used."""
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
     for name, value in told.items():
         if value not in (None, False) and not (alone and strategy in TOLD_OF[name]):

@@ -318,7 +318,7 @@ def test_rows_that_are_gathered_grow_with_the_group(kind, cost):
     assert "sparse gradients" not in untold.note
 
 
-def test_how_rounds_grow_is_told_with_synchronous_throughputs_alone():
+def test_what_would_not_be_used_is_refused():
     two = points([1, 2], [1.0, 1.9])
     refused = [
         lambda: qm.fit(two, sparse_gradients=True),
@@ -337,6 +337,9 @@ def test_how_rounds_grow_is_told_with_synchronous_throughputs_alone():
     for ask in ranks:
         with pytest.raises(qm.ModelError, match="ranks_per_node is for throughputs of all-reduce alone; leave it out"):
             ask()
+    for kind in KINDS:
+        with pytest.raises(qm.ModelError, match="parameter_bytes is for throughputs of async-ps alone; leave it out"):
+            predict(two, strategy=kind, parameter_bytes=1e8)
     with pytest.raises(qm.FitError, match=r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"):
         predict(two, strategy="all-reduce", ranks_per_node=2)
     with pytest.raises(qm.ModelError, match="ranks_per_node must be a whole number of at least 1, got 0"):
