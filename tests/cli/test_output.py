@@ -96,7 +96,7 @@ def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
     [
         (["schedule-study", *WORK["schedule-study"]], rb"1/1 .*(run/s|s/run)"),
         (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
-        (["import-trace", DATA / "xplane-1ps", *READ, "--parameter-bytes", "3MB"],
+        (["import-trace", DATA / "xplane-1ps", *READ, "--parameter-bytes", "788992"],
          rb"reading: .*0/2 .*file/s.*deriving phases: .*step/s"),
         *((["import-trace", DATA / job / "trace_n1", DATA / job / "trace_n2", *READ, *more],
            rb"reading trace_n1: .*0/1 .*file/s.*reading trace_n2: .*0/2 .*file/s")
