@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -281,7 +282,8 @@ def test_contention_is_an_option(run, examples):
 
 
 def test_closed_pipe_is_no_error(profile):
-    command = f"{sys.executable} -m queuemodel predict {profile} --workers 1:2000 --format csv | head -n 1"
+    asked = [sys.executable, "-m", "queuemodel", "predict", profile, "--workers", "1:2000", "--format", "csv"]
+    command = f"{shlex.join(map(str, asked))} | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("workers,")
     assert done.stderr == ""
