@@ -117,4 +117,7 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
     if scale := profile.noise_scale():
         yield f"\ngradient noise scale {scale}"
     elif profile.rounds and noise:
-        yield "\nno gradient noise recorded: all ranks trained on the same examples; let each draw its own"
+        yield (
+            "\nno gradient noise recorded: all ranks trained on the same examples, or gradients are no numbers; let "
+            "each draw its own"
+        )

@@ -53,11 +53,12 @@ def regression():
 
 
 def same_examples():
-    """Every rank has the same ones."""
+    """Every rank has the same ones; one parameter is of no use to the loss."""
     import torch
 
     examples = torch.rand(30, 300)
     module, _ = small()
+    module.register_parameter("unused", torch.nn.Parameter(torch.rand(5)))
 
     def train(module):
         module.zero_grad()

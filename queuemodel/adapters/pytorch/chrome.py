@@ -95,8 +95,9 @@ def read_rank(path: Path) -> RankTrace:
     if not (type(rank) is int and type(ranks) is int and 0 <= rank < ranks):
         raise DataError(f"{path}: distributedInfo must name a rank below its world_size, got {rank!r} of {ranks!r}")
     groups = info.get("pg_config")
-    sizes = {group.get("pg_size") for group in groups if isinstance(group, dict)} if isinstance(groups, list) else set()
-    place = Place(str(path), rank, ranks, not sizes <= {None, ranks})
+    parts = groups if isinstance(groups, list) else []
+    divided = any(isinstance(part, dict) and part.get("pg_size", ranks) != ranks for part in parts)
+    place = Place(str(path), rank, ranks, divided)
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
     marks = (e for e in events if e.name.startswith("ProfilerStep#") and e.cat != "gpu_user_annotation")
     steps = sorted(marks, key=lambda e: e.ts)
@@ -119,7 +120,8 @@ def read_rank(path: Path) -> RankTrace:
     idle = [one.number for one in rounds if not one.buckets]
     if ranks > 1 and len(idle) == len(rounds):
         raise DataError(
-            f"{path}: {ranks} ranks, but no all-reduce in any step; record DistributedDataParallel training"
+            f"{path}: {ranks} ranks, but no all-reduce in any step; train by the DistributedDataParallel, which a live "
+            "profile's step is given, not by the module inside"
         )
     if ranks > 1 and idle:
         raise DataError(

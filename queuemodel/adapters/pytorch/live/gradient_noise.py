@@ -1,7 +1,7 @@
 """Squared norms of the ranks' gradients, before they are reduced and after, on the way through DDP; PyTorch is loaded.
 
 A communication hook sees every bucket before and after its all-reduce, whatever the optimizer does with the gradients
-then. DDP keeps a hook for good, so it is given to a wrapper of its own, beside the one whose steps are traced.
+then.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-def gradient_norms(module: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
+def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
     """Train so many steps, and return `GradientNorms` of each as plain values; the same on every rank.
 
     Parameters
     ----------
-    module : torch.nn.Module
+    wrapped : torch.nn.parallel.DistributedDataParallel
+        Without a hook, which it keeps for good.
     train : function
         One step of the module that it is given.
     steps : int
@@ -42,7 +43,6 @@ def gradient_norms(module: Any, train: Callable[[Any], object], steps: int) -> l
 
         return allreduce_hook(ranks, bucket).then(reduced)
 
-    wrapped = torch.nn.parallel.DistributedDataParallel(module)
     wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
     for _ in range(steps):
         own.append([])

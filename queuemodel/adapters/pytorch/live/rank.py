@@ -18,7 +18,7 @@ from ...live.parent import as_told, cause
 from .gradient_noise import gradient_norms
 
 FILE = "rank{}.pt.trace.json.gz"
-DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps")  # by rank 0, for all
+DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps", "unused")  # by rank 0, for all
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
@@ -30,6 +30,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     if rank == 0:  # the others wait meanwhile, so that they take no time from this one
         module, train = _build(settings["model"], say)
         batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
+        settings["unused"] = _leaves_some(module)
         say(batch_size=batch_size, version=str(torch.__version__))
     say(doing=f"waiting for rank {0 if rank else 1} at {settings['master']}")
     store = _meeting(settings)
@@ -44,13 +45,20 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         if rank == ranks - 1:
             module, train = _build(settings["model"], say)
         own = traces / f"trace_n{ranks}" / FILE.format(rank)
-        _record(torch.nn.parallel.DistributedDataParallel(module), train, own, settings, say)
+        wrap = partial(torch.nn.parallel.DistributedDataParallel, module, find_unused_parameters=settings["unused"])
+        _record(wrap(), train, own, settings, say)
         if settings["noise_steps"] and ranks == settings["ranks"]:
-            say(gradient_norms=gradient_norms(module, partial(train, kind="noise"), settings["noise_steps"]))
+            say(gradient_norms=gradient_norms(wrap(), partial(train, kind="noise"), settings["noise_steps"]))
         _collect(own, rank, ranks, say)
         if ranks < settings["ranks"]:
             distributed.destroy_process_group()
             say(doing=f"waiting for rank {0 if rank else ranks} at {settings['master']}")
+
+
+def _leaves_some(module: Any) -> bool:
+    """Whether steps leave some parameters without gradients, which DistributedDataParallel must be told."""
+    without = {parameter.grad is None for parameter in module.parameters() if parameter.requires_grad}
+    return len(without) > 1
 
 
 def _meeting(settings: dict[str, Any]) -> Any:
