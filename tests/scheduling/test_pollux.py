@@ -1,7 +1,7 @@
 """The compatibility mode against the results that the Pollux artifact published, and what our policies reach on it."""
 
 import json
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,14 +48,6 @@ def test_rank_prices_reach_the_target(pollux, curves, bound):
     assert np.mean(means) < bound
 
 
-def test_a_workload_takes_well_under_a_second(pollux):
-    outcome(pollux, "workload-1", "optimus")  # imports
-    jobs = read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces")
-    start = time.process_time()
-    replay(jobs, "tiresias", gpus=64)
-    assert time.process_time() - start < 2.0  # 0.01 s when nothing else runs; benchmarks/scheduling.py measures it
-
-
 def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
     errors = []
     for name, batch in [("cifar10", 2048), ("imagenet", 6400), ("deepspeech2", 320), ("yolov3", 64), ("bert", 192)]:
@@ -66,10 +58,9 @@ def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
         )
         assert predicted[1] == pytest.approx(truth[1], rel=0.02)
         errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
-        blind = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
-        object.__setattr__(application, "placements", blind)
-        application._memo.clear()
-        assert dict(predicted_curve(application, batch).points) == predicted  # nothing beyond two GPUs is looked at
+        near = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
+        blind = replace(application, placements=near, _memo={})
+        assert dict(predicted_curve(blind, batch).points) == predicted  # nothing beyond two GPUs is looked at
     assert np.median(np.abs(errors)) < 0.15
 
 

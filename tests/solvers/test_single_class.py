@@ -1,7 +1,6 @@
 """Exact mean-value analysis and bounds of single-class networks: closed forms, then laws, then controls."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -107,9 +106,7 @@ def test_saturation_population_is_where_the_asymptotes_cross():
 
 def test_population_of_ten_thousand_keeps_its_digits():
     D, Z = 0.001, 5.0
-    start = time.process_time()
     solved = qm.solve(network_of([D, D / 2], Z), population=10_000)
-    assert time.process_time() - start < 5  # a runaway, not a benchmark: it takes 0.1 s
     assert solved.throughput == pytest.approx(1 / D, rel=1e-9)
     assert solved.at(1).throughput == pytest.approx(1 / (1.5 * D + Z), rel=1e-12)
 

@@ -9,6 +9,8 @@ extrapolation.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from queuemodel.errors import DataError
@@ -44,17 +46,15 @@ def _profile(application: Application, placement: tuple[int, ...]) -> np.ndarray
     return rows
 
 
+@cache
 def _network(application: Application, placement: tuple[int, ...]) -> tuple[float, float]:
     """Seconds on the network between two GPUs and the exponent of the overlap: least squares of logarithms."""
-    key = ("network", placement)
-    if key not in application._memo:
-        alone, pair = _profile(application, (1,)), _profile(application, placement)
-        local = pair[pair[:, 0] <= alone[-1, 0], 0]
-        compute = np.interp(local, alone[:, 0], alone[:, 1])
-        step = pair[: len(local), 1]
-        lengths = np.geomspace(1e-4, 1.5, 400) * step.max()
-        norm = _OVERLAPS[:, None, None]
-        error = np.log((compute**norm + lengths[:, None] ** norm) ** (1 / norm) / step)
-        best = np.unravel_index(np.argmin((error**2).mean(axis=-1)), (len(_OVERLAPS), len(lengths)))
-        application._memo[key] = (float(lengths[best[1]]), float(_OVERLAPS[best[0]]))
-    return application._memo[key]
+    alone, pair = _profile(application, (1,)), _profile(application, placement)
+    local = pair[pair[:, 0] <= alone[-1, 0], 0]
+    compute = np.interp(local, alone[:, 0], alone[:, 1])
+    step = pair[: len(local), 1]
+    lengths = np.geomspace(1e-4, 1.5, 400) * step.max()
+    norm = _OVERLAPS[:, None, None]
+    error = np.log((compute**norm + lengths[:, None] ** norm) ** (1 / norm) / step)
+    best = np.unravel_index(np.argmin((error**2).mean(axis=-1)), (len(_OVERLAPS), len(lengths)))
+    return float(lengths[best[1]]), float(_OVERLAPS[best[0]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 
 from queuemodel.errors import DataError
 from queuemodel.scheduling.workloads.pollux_application import Application
@@ -83,29 +84,23 @@ class RunningJob:
         return 1.0 if last <= self.epoch else float(iterations[last] - iterations[self.epoch])
 
 
+@cache
 def epoch_rates(application: Application, sizes: tuple[int, ...], placement: tuple[int, ...]) -> list[float]:
     """Progress per second in each epoch with a placement; ``sizes``: batch sizes, one per epoch or one for all."""
     if len(sizes) == 1:
         return rates_at(application, sizes[0], placement)
-    key = ("rates", sizes, placement)
-    if key not in application._memo:
-        application._memo[key] = [rates_at(application, size, placement)[e] for e, size in enumerate(sizes)]
-    rates: list[float] = application._memo[key]
-    return rates
+    return [rates_at(application, size, placement)[e] for e, size in enumerate(sizes)]
 
 
+@cache
 def rates_at(application: Application, batch_size: int, placement: tuple[int, ...]) -> list[float]:
-    """Progress per second in each epoch with a placement, at one batch size (memoized with the application)."""
-    key = ("rates", batch_size, placement)
-    rates: list[float] | None = application._memo.get(key)
-    if rates is None:
-        batch = application.cut(batch_size, sum(placement))
-        seconds = application.step_seconds(placement, batch)
-        if not math.isfinite(seconds):
-            raise DataError(
-                f"application {application.name!r}: no step time is measured for a batch of {batch.local} on each of "
-                f"{batch.gpus} GPUs"
-            )
-        rates = (application.gains(batch.total) / seconds).tolist()
-        application._memo[key] = rates
+    """Progress per second in each epoch with a placement, at one batch size."""
+    batch = application.cut(batch_size, sum(placement))
+    seconds = application.step_seconds(placement, batch)
+    if not math.isfinite(seconds):
+        raise DataError(
+            f"application {application.name!r}: no step time is measured for a batch of {batch.local} on each of "
+            f"{batch.gpus} GPUs"
+        )
+    rates: list[float] = (application.gains(batch.total) / seconds).tolist()
     return rates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from .pollux_application import Application
 PER_OCTAVE = 4
 
 
+@lru_cache(maxsize=32)
 def application_batch_sizes(
     application: Application,
     predicted: Callable[[Application, int], TableCurve] | None = None,
@@ -32,19 +34,15 @@ def application_batch_sizes(
     profiled : bool, default False
         Noise scales as measured at the smallest batch size, for all: as they are known before others are tried.
     """
-    key = ("batch sizes", predicted, profiled)
-    if key not in application._memo:
-        first, last = application.initial_batch, application.largest_batch
-        count = max(1, round(PER_OCTAVE * math.log2(last / first))) + 1
-        sizes = [int(size) for size in np.unique(np.geomspace(first, last, count).round())]
-        true = {size: curve for size in sizes if (curve := _curve(application, size))}
-        seen = None if predicted is None else {size: predicted(application, size) for size in true}
-        scales = [application.noise_scales(first if profiled else size).tolist() for size in true]
-        steps = np.diff(application.progress, prepend=0.0).tolist()
-        by_epoch = [dict(zip(true, epoch, strict=True)) for epoch in zip(*scales, strict=True)]
-        application._memo[key] = BatchSizes(true, list(zip(steps, by_epoch, strict=True)), predicted=seen)
-    found: BatchSizes = application._memo[key]
-    return found
+    first, last = application.initial_batch, application.largest_batch
+    count = max(1, round(PER_OCTAVE * math.log2(last / first))) + 1
+    sizes = [int(size) for size in np.unique(np.geomspace(first, last, count).round())]
+    true = {size: curve for size in sizes if (curve := _curve(application, size))}
+    seen = None if predicted is None else {size: predicted(application, size) for size in true}
+    scales = [application.noise_scales(first if profiled else size).tolist() for size in true]
+    steps = np.diff(application.progress, prepend=0.0).tolist()
+    by_epoch = [dict(zip(true, epoch, strict=True)) for epoch in zip(*scales, strict=True)]
+    return BatchSizes(true, list(zip(steps, by_epoch, strict=True)), predicted=seen)
 
 
 def _curve(application: Application, batch_size: int) -> TableCurve | None:
