@@ -98,9 +98,9 @@ class Timing:
             speed = self.asked.get("accelerator_speed", 1.0) * self.asked.get("worker_speeds", (1.0,))[0]  # all alike
             mean = float(values.mean()) * self.batch_size / self.profile.job.batch_size / speed
         else:
-            fitted = self.rounds.fitted
+            fitted, loading = self.rounds.fitted, self.rounds.input / self.rounds.steps_per_round
             values = fitted.computed
-            mean = float(values.mean()) * self.rounds.slowness + fitted.tail
+            mean = max(float(values.mean()) * self.rounds.slowness + fitted.tail, loading)
         if not mean > 0:
             raise ModelError("compare: the profile has no computation; profile a model that computes")
         return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05

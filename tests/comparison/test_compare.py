@@ -88,6 +88,13 @@ def test_fewer_bytes_take_less_time_and_a_fast_network_none():
     assert timing.clock(LocalSGD(8)).transfer(bits, bits)[0] == pytest.approx(timing.on_server[-1])
 
 
+def test_local_steps_are_no_shorter_than_a_batch_takes_to_load():
+    alone = [msgspec.structs.replace(r, round_time=5.0, waited=4.0) if r.ranks == 1 else r for r in RANKS.rounds]
+    profile = msgspec.structs.replace(RANKS, rounds=alone)
+    assert Timing(profile, 4, 100, {"accelerator_speed": 3, "accumulation": 2}).computation[0] == pytest.approx(5.0)
+    assert Timing(RANKS, 4, 100, {}).computation[0] < 1.0
+
+
 def test_ranks_meet_when_they_have_computed():
     timing = Timing(RANKS, 4, 100, {})
     (bandwidth, latency, _), size = timing.rounds.network, timing.parameter_bytes
