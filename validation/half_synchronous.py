@@ -20,7 +20,8 @@ SECTION = """## Half-synchronous strategies
 TensorFlow jobs that train on the testbed by the strategies of
 [half-synchronous training](explanation/half-synchronous.md), predicted from the trace of one worker of the same job by
 both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as
-backups. That groups keep apart the network learnt on `alexnet-60-cubic-25ms-k-async`.
+backups. That groups keep apart the network learnt on `alexnet-60-cubic-25ms-k-async`, and how far late workers do on
+simulations of recorded operations, when `backup-workers` was known.
 
 """
 

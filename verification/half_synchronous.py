@@ -26,7 +26,8 @@ WORKERS, VARIATIONS = (4, 8, 16), (0.1, 0.5, 1.0)
 Case = tuple[str, str, Callable[[int], list[int]], str, Callable[[int, int], int]]
 CASES: list[Case] = [
     ("sync-ps", "sync-ps", lambda n: [0], "k-sync", lambda n, _: n),
-    ("sync-ps, one backup worker", "sync-ps", lambda n: [1], "k-sync", lambda n, _: n - 1),
+    ("sync-ps, one backup worker", "sync-ps", lambda n: [1], "backup", lambda n, b: n - b),
+    ("sync-ps, n/2, 3n/4, n-1 of them", "sync-ps", lambda n: [n // 2, 3 * n // 4, n - 1], "backup", lambda n, b: n - b),
     ("k-sync, K = n/2", "k-sync", lambda n: [n // 2], "k-sync", lambda n, k: k),
     ("k-batch-sync, K = n/2, n, 2n", "k-batch-sync", lambda n: [n // 2, n, 2 * n], "k-batch-sync", lambda n, k: k),
     ("k-async, K = n/2", "k-async", lambda n: [n // 2], "k-async", lambda n, k: k),

@@ -15,7 +15,7 @@ from ..training.curve import ThroughputCurve
 from ..training.rules import Rule, UnequalWorkers
 from .half_asynchronous import BoundedStaleness, KAsync, KBatchAsync
 from .half_bounds import free
-from .half_synchronous import KBatchSync, KSync
+from .half_synchronous import BackupWorkers, KBatchSync, KSync
 
 #: Each strategy, and the number that it needs or may have.
 NUMBERS = {
@@ -42,10 +42,10 @@ SIMULATED = {
 #: (validation/testbed: together).
 SPREAD = 0.2
 
-#: What is said of backup workers beside the network's curve.
+#: What is said beside the network's curve where as many workers are backups as count, or more.
 LATE = (
-    "late workers are taken to end at once: they end their steps, and where they keep out of the others' way it is "
-    "faster, up to the interval's upper end (recorded operations can be simulated)"
+    "late workers may follow close behind the others or keep out of their way: the interval reaches to where these do "
+    "(recorded operations can be simulated)"
 )
 
 #: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
@@ -99,7 +99,7 @@ class HalfSynchronous:
         number = self.number or 0
         match self.name:
             case "sync-ps":
-                return KSync(**about, backup_workers=number)
+                return BackupWorkers(**about, backup_workers=number) if number else KSync(**about)
             case "bounded-staleness":
                 return BoundedStaleness(**about, staleness_bound=number)
             case "k-sync":
@@ -129,7 +129,7 @@ class HalfSynchronous:
 
     def bounds(self, rule: Rule, D: np.ndarray, Z: np.ndarray, workers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Least and most steps per second that count, of equal workers, each (n,); ``rule`` is one of `__call__`."""
-        if not isinstance(rule, KSync | KBatchSync | KAsync | BoundedStaleness):
+        if not isinstance(rule, KSync | BackupWorkers | KBatchSync | KAsync | BoundedStaleness):
             lower, upper = zip(*(free(D, Z, n) for n in workers.tolist()), strict=True)
         else:
             lower, upper = zip(*(rule.bounds(D, Z, n) for n in workers.tolist()), strict=True)
@@ -142,14 +142,14 @@ class HalfSynchronous:
             return replace(curve, synchronous=number == 0)
         counted = curve.workers - number if self.name == "sync-ps" else np.full(len(curve.workers), number)
         together = self.name == "sync-ps" and number == 0
-        late = self.name == "sync-ps" and number > 0 and curve.method == KSync.method
-        if late and isinstance(curve.model, TrainingModel):
-            curve = _spanning(curve, curve.model, counted)
+        unsure = (self.name == "sync-ps") & (counted > 1) & (2 * counted <= curve.workers)
+        if unsure.any() and curve.method == BackupWorkers.method and isinstance(curve.model, TrainingModel):
+            curve = _spanning(curve, curve.model, np.where(unsure, counted, 0))
         return replace(curve, synchronous=together, steps_per_round=np.empty(0) if together else counted)
 
 
 def _spanning(curve: ThroughputCurve, model: TrainingModel, counted: np.ndarray) -> ThroughputCurve:
-    """The network's curve with an interval up to where late workers are out of the others' way: what counts of n."""
+    """The network's curve with an interval up to where so many of n asynchronous steps count."""
     apart = counted / curve.workers * replace(model, waiting=None).pace(curve.workers).X
     upper = curve.upper * np.maximum(apart / curve.steps_per_second, 1.0)
     return replace(curve, upper=upper, note="; ".join(filter(None, (curve.note, LATE))))

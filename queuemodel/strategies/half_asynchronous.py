@@ -10,7 +10,7 @@ from ..training.parallel_servers import ParallelServers
 from ..training.rules import Pace, Rule
 from .half_bounds import Bounds, bounded_staleness, k_async
 from .half_synchronous import KSync
-from .meeting import arriving, fetching, paces, passing
+from .meeting import arriving, fetching, paces, passing, settled
 from .order_statistics import ordered
 
 #: Populations with own times of their own that are solved at once.
@@ -58,14 +58,9 @@ class KAsync:
                 ends.append(ending(ordered(K, n, 1.0)))
             together = np.minimum.reduce(ends)
             apart = np.minimum(self._apart(D, Z * ordered(K, K, self.scv)[-1], n // K), together)
-            return K, np.maximum(together + self._settled * (apart - together), K / asynchronous[n])
+            return K, np.maximum(together + settled(self.base) * (apart - together), K / asynchronous[n])
 
         return paces(self.base, D, Z, populations, round_of, self.bounds)
-
-    @property
-    def _settled(self) -> float:
-        """How firmly groups settle in opposite phases: what drives workers apart drives groups apart."""
-        return self.base.settled if isinstance(self.base, ParallelServers) else 0.0
 
     def _apart(self, D: np.ndarray, Z: np.ndarray, groups: int) -> np.ndarray:
         """Seconds between the rounds of so many groups, each of which visits the servers as one customer."""

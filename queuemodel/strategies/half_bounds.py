@@ -39,6 +39,16 @@ def k_sync(D: np.ndarray, Z: np.ndarray, n: int, *, servers: int, scv: float, K:
     return Bounds(lower, K / np.maximum.reduce([own + fetch + after, K * busiest_fetch, K * busiest]))
 
 
+def with_late(D: np.ndarray, Z: np.ndarray, n: int, *, servers: int, scv: float, K: int) -> Bounds:
+    """Others begin later than the K who begin together, so that no round is shorter than with all from the start.
+
+    It is over when the slowest of the K is, with the work of all and what late steps still bring.
+    """
+    _, fetch, _, after = phases(D, servers)
+    lower = K / (Z * ordered(K, K, scv)[-1] + n * (fetch + after) + (n - K) * after)
+    return Bounds(lower, k_sync(D, Z, n, servers=servers, scv=scv, K=K).upper)
+
+
 def k_batch_sync(D: np.ndarray, Z: np.ndarray, n: int, *, servers: int, scv: float, K: int) -> Bounds:
     """The first K results of any worker: at the latest when each has made ⌈K/n⌉."""
     _, fetch, busiest, after = phases(D, servers)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..training.parallel_servers import ParallelServers
 from ..training.rules import NOTHING, Pace, Rule
 from .order_statistics import shared
 
@@ -17,6 +18,11 @@ def phases(D: np.ndarray, servers: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     first = 1 if each.shape[-1] > 1 else 0  # one station alone serves what comes after computing
     after = busiest[..., first:].max(axis=-1), whole[..., first:].sum(axis=-1)
     return busiest[..., :first].sum(axis=-1), whole[..., :first].sum(axis=-1), *after
+
+
+def settled(base: Rule) -> float:
+    """How firmly groups settle in opposite phases, 0 to 1: what drives workers apart drives groups apart."""
+    return base.settled if isinstance(base, ParallelServers) else 0.0
 
 
 def fetching(D: np.ndarray, servers: int, n: int) -> np.ndarray:

@@ -90,6 +90,24 @@ def ordered(k: int, n: int, scv: float) -> np.ndarray:
     return _frozen(_in_order(t, k, n))
 
 
+@lru_cache(maxsize=64)
+def rejoined(k: int, late: int) -> np.ndarray:
+    """Mean times of rounds of 1, ..., k results with so many late workers, shape (k,), read-only.
+
+    Times are exponential, of mean 1. As many as count begin together; the late ones first end older times, which do not
+    count, and then join them. Exact: with j results to come and s older times each of j + late is as likely to end
+    next, E(j, s) = (1 + (j + late - s) E(j - 1, s) + s E(j, s - 1)) / (j + late). That of one result is what the
+    birthday problem asks, people until two have the same of late + 1 days, less one and over the days.
+    """
+    E, mean = np.zeros(late + 1), np.empty(k)
+    for both in range(1, k + late + 1):  # j + s
+        s = np.arange(max(0, both - k), min(late, both - 1) + 1)
+        E[s] = (1 + (both + late - 2 * s) * E[s] + s * E[s - 1]) / (both + late - s)
+        if both > late:
+            mean[both - late - 1] = E[late]
+    return _frozen(mean)
+
+
 @lru_cache(maxsize=4096)
 def shared(n: int, spread: float) -> np.ndarray:
     """When n equal transfers that begin together end, in order, over the time of all, shape (n,), read-only.

@@ -65,7 +65,8 @@ def run(
 
     Parameters
     ----------
-    strategy : {"async", "k-async", "bounded", "k-sync", "k-batch-sync"}
+    strategy : {"async", "k-async", "backup", "bounded", "k-sync", "k-batch-sync"}
+        With "backup" steps that were begun in another round do not count.
     own : callable
         A worker's own seconds, drawn.
     demands : callable
@@ -93,14 +94,18 @@ def run(
 
     def freely(i: int) -> Any:
         while True:
+            applied = signals["round"]
             fetch, push, update = demands()
             yield link_down.serve(fetch)
             yield env.timeout(own(i))
             yield link_up.serve(push)
             yield processor.serve(update)
-            applied = signals["round"]
+            if strategy != "backup":
+                applied = signals["round"]
+            elif applied.triggered:
+                continue
             result(i)
-            if strategy == "k-async":
+            if strategy in ("k-async", "backup"):
                 yield applied
             while strategy == "bounded" and made[i] > made.min() + bound:
                 yield signals["step"]

@@ -10,7 +10,7 @@ from scipy import stats
 
 import queuemodel as qm
 from queuemodel.strategies import order_statistic
-from queuemodel.strategies.order_statistics import ordered, shared, superposed
+from queuemodel.strategies.order_statistics import ordered, rejoined, shared, superposed
 
 
 def harmonic(n):
@@ -37,6 +37,32 @@ def test_all_of_them_have_the_mean(n, scv):
     means = ordered(n, n, scv)
     assert np.all(np.diff(means) > 0)
     assert means.mean() == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("days", [2, 3, 23, 365])
+def test_one_result_among_late_workers_is_the_birthday_problem(days):
+    """People until two share a birthday, less one: Ramanujan's Q. Of 365 days they are 24.6166."""
+    Q = sum(math.prod(1 - i / days for i in range(k)) for k in range(1, days + 1))
+    assert rejoined(1, days - 1)[0] == pytest.approx(Q / days, rel=1e-12)
+
+
+def test_a_years_birthdays():
+    assert 365 * rejoined(1, 364)[0] + 1 == pytest.approx(24.6166, abs=5e-5)
+
+
+@given(st.integers(1, 12), st.integers(0, 12))
+def test_rounds_with_late_workers_are_an_absorbing_chains(k, late):
+    states = [(j, s) for j in range(1, k + 1) for s in range(late + 1)]  # results to come, older times
+    at, rates = {state: i for i, state in enumerate(states)}, np.zeros((len(states), len(states)))
+    for (j, s), i in at.items():
+        rates[i, i] = j + late
+        for after, rate in (((j - 1, s), j + late - s), ((j, s - 1), s)):
+            if rate and after in at:
+                rates[i, at[after]] = -rate
+    truth = np.linalg.solve(rates, np.ones(len(states)))
+    np.testing.assert_allclose(rejoined(k, late), [truth[at[j, late]] for j in range(1, k + 1)], rtol=1e-9)
+    assert rejoined(k, 0)[-1] == pytest.approx(harmonic(k))
+    assert np.all(rejoined(k, late) >= [ordered(j, j + late, 1.0)[-1] * (1 - 1e-9) for j in range(1, k + 1)])
 
 
 @given(st.integers(1, 30), st.integers(1, 50))

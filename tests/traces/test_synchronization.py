@@ -5,10 +5,11 @@ import pytest
 from by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import gamma
+from scipy.stats import expon, gamma
 
 from queuemodel.compiled import ready
 from queuemodel.strategies import HalfSynchronous
+from queuemodel.strategies.order_statistics import rejoined
 from queuemodel.traces import simulate
 from queuemodel.traces.kernel.state import DONE, new_state
 from queuemodel.traces.prepare import prepare
@@ -196,6 +197,19 @@ def test_rounds_take_as_long_as_order_statistics_say(strategy, mode, k, transfer
     assert low <= truth <= high
     assert stated or not low <= 1.02 * truth <= high  # the control: what is 2 % wrong is noticed
     assert stated or not low <= 0.98 * truth <= high
+
+
+@pytest.mark.parametrize("backup_workers", [2, 5])
+def test_late_workers_hold_up_rounds_as_their_chain_says(backup_workers):
+    """Six workers' exponential times, without a server."""
+    times = expon().ppf((np.arange(2000) + 0.5) / 2000)
+    profile = profile_of(*[serial(fetch=0.0, compute=float(t), push=0.0) for t in times])
+    asked = {"synchronization": "sync", "backup_workers": backup_workers, "confidence": 0.99}
+    result = run(profile, 6, steps=12_000, seed=1, **asked)
+    truth = (6 - backup_workers) / rejoined(6 - backup_workers, backup_workers)[-1]
+    assert result.lower <= truth <= result.upper
+    assert not result.lower <= 1.03 * truth <= result.upper
+    assert not result.lower <= 0.97 * truth <= result.upper
 
 
 @settings(max_examples=15, deadline=None)

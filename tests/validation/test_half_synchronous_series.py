@@ -15,7 +15,7 @@ WITHIN = {
     "k-batch-async": (0.03, 0.04),
     "k-sync": (0.04, 0.06),
     "k-batch-sync": (0.08, 0.05),
-    "backup-workers": (0.07, 0.35),
+    "backup-workers": (0.07, 0.16),
     "bounded-staleness": (0.12, 0.05),
 }
 
