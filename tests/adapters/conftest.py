@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from queuemodel.adapters.live.addresses import own_addresses
+
 HERE = Path(__file__).parent
 
 
@@ -20,6 +22,13 @@ def running(mark):
         except OSError:
             continue
     return found
+
+
+@pytest.fixture
+def addresses():
+    """Two of this machine, at which nobody listens unless the test does."""
+    with own_addresses(2) as own:
+        yield own
 
 
 @pytest.fixture

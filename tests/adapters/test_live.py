@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError, QueueModelWarning
-from queuemodel.adapters.live.addresses import free_addresses
 from queuemodel.adapters.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
 
@@ -218,8 +217,8 @@ def test_a_users_mistakes_are_one_line(family, model, said):
     assert "\n" not in str(caught.value)
 
 
-def test_servers_that_run_elsewhere(family, monkeypatch):
-    ps, worker = free_addresses(2)
+def test_servers_that_run_elsewhere(family, addresses, monkeypatch):
+    ps, worker = addresses
     serve = [sys.executable, "-m", "queuemodel", "serve", "--ps", ps, "--worker", worker, "--job"]
     servers = [subprocess.Popen([*serve, job], stdout=subprocess.PIPE) for job in ("ps", "worker")]
     try:

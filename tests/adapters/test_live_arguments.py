@@ -1,10 +1,13 @@
 """What live profiling refuses before it starts anything."""
 
+import errno
+import socket
+
 import pytest
 from click.testing import CliRunner
 
 from queuemodel import DataError, ProfilingError, QueueModelError
-from queuemodel.adapters.live.addresses import free_addresses, split_address
+from queuemodel.adapters.live.addresses import own_addresses, split_address
 from queuemodel.adapters.live.functions import function_name
 from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
 from queuemodel.adapters.tensorflow.children.models import BUILT_IN
@@ -62,6 +65,27 @@ def test_good_addresses():
     assert split_address("[::1]:2222", where="") == ("[::1]", 2222)
 
 
+def test_own_addresses_are_given_to_nobody_else_and_a_server_of_ours_may_listen_there():
+    def bound(address, *, ours):
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(ours))
+        try:
+            server.bind(split_address(address, where=""))
+            server.listen()
+        except OSError as error:
+            server.close()
+            return errno.errorcode[error.errno]
+        return server
+
+    with own_addresses(3) as addresses:
+        assert len(set(addresses)) == 3
+        assert bound(addresses[0], ours=False) == "EADDRINUSE"
+        with bound(addresses[0], ours=True) as server, socket.create_connection(server.getsockname()):
+            server.accept()[0].close()
+    with bound(addresses[1], ours=False):
+        assert bound(addresses[1], ours=True) == "EADDRINUSE"  # the control: who listens needs no reservation
+
+
 @pytest.mark.parametrize(
     ("ps", "worker", "said"),
     [
@@ -111,9 +135,9 @@ def test_traces_go_to_an_empty_folder(tmp_path):
         profile_live("mlp", traces=tmp_path)
 
 
-def test_nobody_answers(monkeypatch):
+def test_nobody_answers(monkeypatch, addresses):
     monkeypatch.setattr("queuemodel.adapters.tensorflow.live.profiling.ANSWER_LIMIT", 0.6)
-    ps, worker = free_addresses(2)
+    ps, worker = addresses
     with pytest.raises(ProfilingError, match=rf"ps {ps}: no answer within 0.6 s \(Connection refused\)"):
         profile_live("mlp", ps=ps, worker=worker)
 

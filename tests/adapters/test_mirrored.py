@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.adapters.live.addresses import free_addresses
 from queuemodel.adapters.tensorflow import is_mirrored, read_mirrored
 from queuemodel.cli import main
 from queuemodel.prediction import predict
@@ -269,7 +268,7 @@ def test_a_users_mistake_is_one_line(family):
 
 def test_options_of_servers_are_refused(capsys):
     for options, said in (
-        (["--strategy", "all-reduce", "--ps", free_addresses(1)[0]], "--ps: not for --framework tensorflow --strategy"),
+        (["--strategy", "all-reduce", "--ps", "127.0.0.1:2222"], "--ps: not for --framework tensorflow --strategy"),
         (["--strategy", "async-ps", "--framework", "torch"], "--strategy: async-ps is not for --framework torch"),
     ):
         assert command("profile", "mlp", *options) != 0

@@ -12,7 +12,7 @@ import pytest
 import torch_jobs
 
 from queuemodel import DataError, MissingDependencyError, Profile, ProfilingError
-from queuemodel.adapters.live.addresses import free_addresses, interface_to
+from queuemodel.adapters.live.addresses import interface_to
 from queuemodel.adapters.pytorch import read_traces
 from queuemodel.adapters.pytorch.live import Interrupted, profile_live
 from queuemodel.cli import main
@@ -82,10 +82,9 @@ def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, capsys)
 
 @live
 @needs_torch
-def test_each_machine_runs_the_command_for_its_rank(family, tmp_path):
-    (master,) = free_addresses(1)
+def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path):
     model = "queuemodel.adapters.pytorch.examples:mlp"
-    command = [sys.executable, "-m", "queuemodel", "profile", "--framework", "torch", model, "--master", master]
+    command = [sys.executable, "-m", "queuemodel", "profile", "--framework", "torch", model, "--master", addresses[0]]
     ranks = [
         subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for options in (
@@ -112,9 +111,9 @@ def test_each_machine_runs_the_command_for_its_rank(family, tmp_path):
         ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
     ],
 )
-def test_a_users_mistakes_are_one_line(family, model, said):
+def test_a_users_mistakes_are_one_line(family, addresses, model, said):
     with pytest.raises(ProfilingError, match=said) as caught:
-        profile_live(model, master=free_addresses(1)[0], rank=0)  # without rank 1: it does not come so far
+        profile_live(model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
     assert "\n" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""HOST:PORT: checked, and free ones on this machine."""
+"""HOST:PORT: checked, and ones of our own on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import socket
 import struct
+from collections.abc import Iterator
 
 from ...errors import DataError
 
@@ -27,13 +28,18 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def free_addresses(count: int) -> list[str]:
-    """Addresses on the loopback interface that nobody listens on."""
+@contextlib.contextmanager
+def own_addresses(count: int) -> Iterator[list[str]]:
+    """Addresses on the loopback interface that nobody else is given while the block lasts.
+
+    A process of ours may listen there meanwhile, if it sets SO_REUSEADDR, as TensorFlow's servers and PyTorch's do.
+    """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        yield [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def interface_to(address: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from ....checks import JSON, require_count, require_writable
 from ....errors import DataError, MissingDependencyError
 from ....training.profile import Profile
-from ...live.addresses import free_addresses, interface_to, split_address
+from ...live.addresses import interface_to, own_addresses, split_address
 from ...live.data_parallel import NOISE_STEPS, profile_ranks, ranks_settings
 from ..traces import read_traces
 
@@ -98,22 +98,23 @@ def profile_live(
         time_limit=time_limit,
     )
     here = _ranks_here(master, rank, settings["ranks"])
-    settings["master"] = master or free_addresses(1)[0]
-    environment = _environment(settings["master"], len(here))
-    require_writable(output, suffixes=JSON)
-    if importlib.util.find_spec("torch") is None:
-        raise MissingDependencyError("PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'")
-    return profile_ranks(
-        f"{__package__}.rank",
-        settings,
-        lambda folders, facts: read_traces(folders, batch_size=facts["batch_size"], name=settings["model"]),
-        here=here,
-        train=lambda run: run.train(here, environment),
-        output=output,
-        traces=traces,
-        progress=progress,
-        on_step=on_step,
-    )
+    with own_addresses(1) as (own,):
+        settings["master"] = master or own
+        environment = _environment(settings["master"], len(here))
+        require_writable(output, suffixes=JSON)
+        if importlib.util.find_spec("torch") is None:
+            raise MissingDependencyError("PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'")
+        return profile_ranks(
+            f"{__package__}.rank",
+            settings,
+            lambda folders, facts: read_traces(folders, batch_size=facts["batch_size"], name=settings["model"]),
+            here=here,
+            train=lambda run: run.train(here, environment),
+            output=output,
+            traces=traces,
+            progress=progress,
+            on_step=on_step,
+        )
 
 
 def _ranks_here(master: str | None, rank: int | None, ranks: int) -> Sequence[int]:

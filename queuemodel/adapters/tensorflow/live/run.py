@@ -11,7 +11,7 @@ import uuid
 from typing import Any
 
 from ....errors import ProfilingError
-from ...live.addresses import free_addresses
+from ...live.addresses import own_addresses
 from ...live.processes import GRACE, Child
 from ...live.run import Ground, LiveRun, starting
 from ..addresses import require_answer
@@ -47,20 +47,20 @@ class Run(LiveRun):
     def train(self) -> BaseException | None:
         """Start the processes, follow them to the end, and leave none behind; return what ended the run early."""
         try:
-            with starting():
-                trainer = self._start_all()
-            self._follow(trainer)
+            with own_addresses(len(JOBS)) as addresses:
+                with starting():
+                    trainer = self._start_all(self.plan.elsewhere or dict(zip(JOBS, addresses, strict=True)))
+                self._follow(trainer)
         except (ProfilingError, KeyboardInterrupt) as error:
             return error
         finally:
             self._end()
         return None
 
-    def _start_all(self) -> Child:
+    def _start_all(self, addresses: dict[str, str]) -> Child:
         self.progress.say("starting TensorFlow")
         self.traces.mkdir(exist_ok=True)
         module, _ = STYLES[self.plan.style]
-        addresses = self.plan.elsewhere or dict(zip(JOBS, free_addresses(len(JOBS)), strict=True))
         here = [] if self.plan.elsewhere else ["ps"] if self.plan.style == "graph" else JOBS
         for job in here:
             options = [f"--job={job}", f"--ps={addresses['ps']}", f"--worker={addresses['worker']}", "--follow"]

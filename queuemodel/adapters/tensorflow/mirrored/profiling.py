@@ -12,7 +12,7 @@ import msgspec
 from ....checks import JSON, require_count, require_writable
 from ....errors import DataError
 from ....training.profile import Profile
-from ...live.addresses import free_addresses
+from ...live.addresses import own_addresses
 from ...live.data_parallel import NOISE_STEPS, profile_ranks, ranks_settings
 from ...live.ranks import RanksRun
 from .._imports import require_installed
@@ -89,7 +89,8 @@ def profile_live(
         environment = child_environment(gpu=False)  # ranks on one accelerator would be no nodes
         for number in range(2, settings["ranks"] + 1):
             noise = settings["noise_steps"] if number == settings["ranks"] else 0
-            run.train(range(number), environment, addresses=free_addresses(number), noise_steps=noise)
+            with own_addresses(number) as addresses:
+                run.train(range(number), environment, addresses=addresses, noise_steps=noise)
 
     return profile_ranks(
         f"{__package__}.rank",
