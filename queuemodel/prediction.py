@@ -93,7 +93,7 @@ def predict(
     staleness_bound : int, optional
         Steps that a worker may be ahead of the slowest: bounded-staleness.
     parameter_bytes : float, optional
-        Of asynchronous throughputs alone, see `queuemodel.training.fit`.
+        Of throughputs alone, see `queuemodel.training.fit`.
     sparse_gradients : bool
         That most parameters are embeddings, see `queuemodel.training.fit`; for synchronous throughputs alone.
     gpus_per_node : int, optional

@@ -50,7 +50,7 @@ STRATEGY = together(
 
 #: Of throughputs alone.
 TOLD = together(
-    click.option("--parameter-bytes", type=SIZE, help="Throughputs of async-ps alone: of all parameters, like 98MB."),
+    click.option("--parameter-bytes", type=SIZE, help="Throughputs alone: of all parameters, like 98MB."),
     click.option(
         "--sparse-gradients",
         is_flag=True,

@@ -23,7 +23,6 @@ from .throughputs import on_profiled_links, require_measured
 
 #: What may be told of throughputs alone, and of which training.
 TOLD_OF: dict[str, tuple[Strategy, ...]] = {
-    "parameter_bytes": ("async-ps",),
     "sparse_gradients": ("sync-ps", "all-reduce"),
     "ranks_per_node": ("all-reduce",),
 }
@@ -71,7 +70,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     batch_size, parameter_bytes
         Of the job, for a fit from throughputs alone (1 and not known, unless given); a profile has its own. The bytes
         say about where servers of asynchronous training saturate, and more with the bandwidth of their links, which all
-        throughputs may have; rounds do not show it.
+        throughputs may have; of rounds they do not tell it, which the note says.
     strategy : {"async-ps", "sync-ps", "all-reduce"}
         How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
         parameter servers or in an all-reduce.
@@ -103,7 +102,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     require_measured(data, "fit")
     told = {"sparse_gradients": sparse_gradients, "ranks_per_node": ranks_per_node}
-    require_told_of(data, told | {"parameter_bytes": parameter_bytes}, strategy, "fit")
+    require_told_of(data, told, strategy, "fit")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):

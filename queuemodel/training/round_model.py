@@ -69,6 +69,8 @@ class RoundModel(Result):
         notes = [f"how a round grows beyond what was measured rests on published series of {jobs}"]
         if self.strategy == "all-reduce" and not (self.prior.paid or self.ranks_per_node):
             notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
+        if self.job.parameter_bytes:
+            notes.append("the parameters' bytes are not used, since they do not tell where rounds stop growing")
         mistaken = self._posterior.mistaken()
         if mistaken is not None:
             point = self.measured[mistaken]

@@ -301,6 +301,15 @@ def test_refused_in_one_line():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_bytes_of_the_parameters_change_nothing_and_the_note_says_so(kind):
+    two = points([1, 2], [1.0, 1.9])
+    told, untold = (predict(two, workers=[4, 16], strategy=kind, parameter_bytes=size) for size in (1e8, None))
+    np.testing.assert_array_equal(told.steps_per_second, untold.steps_per_second)
+    assert "bytes are not used" in told.note
+    assert "bytes" not in untold.note
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cost", [0.2, 0.5, 1.5])
 def test_rows_that_are_gathered_grow_with_the_group(kind, cost):
     """An all-gather of n nodes' rows takes n - 1 times as long as that of two; untold, few jobs are like that."""
@@ -337,9 +346,6 @@ def test_what_would_not_be_used_is_refused():
     for ask in ranks:
         with pytest.raises(qm.ModelError, match="ranks_per_node is for throughputs of all-reduce alone; leave it out"):
             ask()
-    for kind in KINDS:
-        with pytest.raises(qm.ModelError, match="parameter_bytes is for throughputs of async-ps alone; leave it out"):
-            predict(two, strategy=kind, parameter_bytes=1e8)
     with pytest.raises(qm.FitError, match=r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"):
         predict(two, strategy="all-reduce", ranks_per_node=2)
     with pytest.raises(qm.ModelError, match="ranks_per_node must be a whole number of at least 1, got 0"):
