@@ -5,11 +5,10 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from refusals import refused
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel.cli import cli
 from queuemodel.data import example_profile
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
@@ -86,16 +85,12 @@ def test_an_unknown_network_is_told_by_the_workers_at_which_networks_differ():
     assert known.width < 0.9 * found.width
 
 
-def test_slower_links_tell_of_links(tmp_path):
+def test_slower_links_tell_of_links(run, examples):
     profile = example_profile("alexnet-60")
-    path = tmp_path / "profile.json"
-    profile.save(path)
     options = ["--method", "mva", "--workers", "4", "--parameter-servers", "2", "--bandwidth", "40Mbit/s"]
-    arguments = ["next-measurement", str(path), *options, "--format", "json"]
-    rows = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)["rows"]
+    rows = json.loads(run("next-measurement", "alexnet-60.json", *options, "--format", "json")[1])["rows"]
     (command,) = [row["command"] for row in rows if row["run"] == "2 worker(s), links of 30Mbit/s"]
-    arguments = [*command.replace("STEPS_PER_SECOND", "0.9").split()[1:], "--format", "json"]
-    said = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)
+    said = json.loads(run(*command.replace("STEPS_PER_SECOND", "0.9").split()[1:], "--format", "json")[1])
     measured = qm.Throughput(workers=2, steps_per_second=0.9, bandwidth=profile.cluster.bandwidth / 2)
     asked = {"workers": [4], "method": "mva", "parameter_servers": 2, "bandwidth": 5e6}
     curve = predict(profile, throughputs=[measured], **asked)
@@ -153,11 +148,11 @@ def test_ranks_that_two_tell_of_are_worth_recording_only_where_they_are_asked_ab
     assert row["command"] == "queuemodel profile MODEL --framework torch --strategy all-reduce --ranks 3 -o p.json"
 
 
-def test_the_command_line_says_the_same(tmp_path):
+def test_the_command_line_says_the_same(run, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("workers,steps_per_second\n1,10\n2,19\n")
-    arguments = ["next-measurement", str(path), "--workers", "8", "--run", "1", "--run", "4", "--format", "json"]
-    rows = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)["rows"]
+    arguments = ["next-measurement", path, "--workers", "8", "--run", "1", "--run", "4", "--format", "json"]
+    rows = json.loads(run(*arguments)[1])["rows"]
     assert [row["run"] for row in rows] == ["4 worker(s)", "1 worker(s)"]
     assert rows[0]["command"] == f"queuemodel predict {path} --workers 8 --measured 4=STEPS_PER_SECOND"
 
@@ -187,7 +182,5 @@ def test_refusals(data, settings, says):
 
 
 @pytest.mark.parametrize("told", ["4", "4@x=3", "4=-3", "0=1", "4=3=2", "=3", "4@=3"])
-def test_what_is_no_measurement_is_refused_in_one_line(told):
-    result = CliRunner().invoke(cli, ["predict", "p.json", "--measured", told])
-    assert result.exit_code == 2
-    assert f"'{told}'" in result.stderr
+def test_what_is_no_measurement_is_refused_in_one_line(run, told):
+    refused(run("predict", "p.json", "--measured", told), f"'{told}'", status=2)

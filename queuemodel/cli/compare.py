@@ -32,11 +32,11 @@ from .options import (
     one_of,
 )
 from .output import Table, show, watched
-from .questions import MACHINES, ROUNDS, asked
+from .questions import MACHINES, PROFILE, ROUNDS, asked
 
 
 @click.command()
-@click.argument("profile", type=FILE)
+@PROFILE
 @click.option("--workers", type=COUNTS, default="8", show_default=True, help="8, 1:8 or 2,4,8.")
 @one_of(
     "--strategy",

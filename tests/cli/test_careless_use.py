@@ -59,7 +59,8 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     (examples / "folder").mkdir()
     refused(run(command, "nowhere.json", *READERS[command]), "nowhere.json", "No such file", status=1)
     refused(run(command, "empty.json", *READERS[command]), "empty.json", status=1)
-    refused(run(command, "folder", *READERS[command]), "folder", "directory")
+    said = "directory" if command == "solve" else "recorded traces become one by queuemodel import-trace"
+    refused(run(command, "folder", *READERS[command]), "folder", said)
     refused(run(command, *READERS[command]), "Missing argument", status=2)
 
 

@@ -5,14 +5,12 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from queuemodel import ModelError
-from queuemodel.cli import cli
 from queuemodel.comparison import Compared, Comparison, plan_strategies
-from queuemodel.data import copy_examples
 
 
 def compared(workers, seconds, spread=0.0, **rest):
@@ -67,21 +65,15 @@ def test_senseless_questions_are_refused(comparisons, options, words):
         plan_strategies(comparisons, **options)
 
 
-def test_the_command_plans_over_workers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    copy_examples(tmp_path)
-    (tmp_path / "run.csv").write_text("batch_size,examples\n32,20000\n")
+def test_the_command_plans_over_workers(run, examples):
+    (examples / "run.csv").write_text("batch_size,examples\n32,20000\n")
     asked = ["compare", "ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
     goals = ["--deadline", "4min", "--price-per-node-hour", "2", "--chance", "0.6"]
-    told = json.loads(CliRunner().invoke(cli, [*asked, *goals, "--format", "json"]).output)
+    told = json.loads(run(*asked, *goals, "--format", "json")[1])
     assert [one["workers"] for one in told["comparisons"]] == [1, 4]
     assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
-    table = CliRunner().invoke(cli, [*asked, *goals]).output
-    assert "fewest" in table
-    rows = CliRunner().invoke(cli, [*asked, "--format", "csv"]).output.splitlines()
+    assert "fewest" in run(*asked, *goals)[1]
+    rows = run(*asked, "--format", "csv")[1].splitlines()
     assert [row.split(",")[0] for row in rows] == ["workers", "1", "4"]
-    alone = CliRunner().invoke(cli, [*asked, "--chance", "0.6"])
-    assert "--chance is to meet a --deadline with" in str(alone.exception)
-    refused = CliRunner().invoke(cli, [*asked[:6], "--deadline", "4min"])
-    assert refused.exit_code
-    assert "no time to a loss is known" in str(refused.exception)
+    refused(run(*asked, "--chance", "0.6"), "--chance is to meet a --deadline with")
+    refused(run(*asked[:6], "--deadline", "4min"), "no time to a loss is known")

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from refusals import refused
 
-from queuemodel.cli import main
-from queuemodel.cli.schedule import schedule, schedule_study
 from queuemodel.data import copy_examples, example_profile
 from queuemodel.errors import DataError, ModelError
 from queuemodel.prediction import predict
@@ -287,28 +286,25 @@ def test_alibaba_in_unix_time(tmp_path):
         read_alibaba(path, drop_empty=True)
 
 
-def test_command_line(workload, tmp_path):
-    runner = CliRunner()
-    base = ["--workload", str(workload), "--nodes", "8", "--policy", "fifo", "--policy", "rank-priced"]
-    result = runner.invoke(schedule, [*base, "--format", "json", "--plot", str(tmp_path / "a.png")])
-    assert result.exit_code == 0, result.output
-    policies = json.loads(result.stdout)["policies"]
+def test_command_line(run, workload, tmp_path):
+    base = ["schedule", "--workload", workload, "--nodes", "8", "--policy", "fifo", "--policy", "rank-priced"]
+    code, out, _ = run(*base, "--format", "json", "--plot", tmp_path / "a.png")
+    assert code == 0
+    policies = json.loads(out)["policies"]
     assert set(policies) == {"fifo", "rank-priced"}
     assert policies["rank-priced"]["mean_response_time"] < policies["fifo"]["mean_response_time"]
     assert (tmp_path / "a.png").stat().st_size > 5000
-    rows = runner.invoke(schedule, [*base, "--format", "csv", "--records"]).stdout.splitlines()
-    assert len(rows) == 5
-    assert "rank-priced" in runner.invoke(schedule, base).stdout
+    assert run(*base, "--format", "csv", "--records")[1].count("\n") == 5
+    assert "rank-priced" in run(*base)[1]
     # fmt: off
     study = ["--policy", "fifo", "--policy", "equi", "--load", "0.5", "--nodes", "16", "--jobs", "30",
-             "--replications", "2", "--output", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.svg")]
+             "--replications", "2", "--output", tmp_path / "s.json", "--plot", tmp_path / "s.svg"]
     # fmt: on
-    result = runner.invoke(schedule_study, study)
-    assert result.exit_code == 0, result.output
+    assert run("schedule-study", *study)[0] == 0
     assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 4
 
 
-def test_command_line_of_the_reproduction(pollux):
+def test_the_command_of_the_reproduction(pollux):
     arguments = [str(pollux / "workloads" / "workload-6.csv"), "--traces", str(pollux / "traces"), "--format", "json"]
     arguments += ["--policy", "tiresias", "--policy", "optimus"]
     policies = json.loads(CliRunner().invoke(reproduce, arguments).stdout)["policies"]
@@ -334,15 +330,10 @@ def test_command_line_of_the_reproduction(pollux):
         (["--policy", "tiresias", "--nodes", "2"], "line 2: least_nodes must be at most 2"),
     ],
 )
-def test_a_users_mistake_is_one_line(workload, arguments, message, capsys):
+def test_a_users_mistake_is_one_line(run, workload, arguments, message):
     if "2" in arguments:
         workload.write_text(GOOD.replace(",1,4,2,", ",3,4,3,"))
-    with pytest.raises(SystemExit) as caught:
-        main(["schedule", "--workload", str(workload), "--nodes", "8", *arguments])
-    assert caught.value.code in (1, 2)
-    error = capsys.readouterr().err.strip()
-    assert "\n" not in error
-    assert message in error
+    refused(run("schedule", "--workload", workload, "--nodes", "8", *arguments), message)
 
 
 def test_plots_need_what_they_draw(workload):
@@ -478,9 +469,9 @@ def test_senseless_batch_sizes_are_refused_in_one_line(tmp_path, cells, words):
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_lets_a_policy_choose_batch_sizes(tmp_path):
+def test_the_command_lets_a_policy_choose_batch_sizes(run, tmp_path):
     rows = "\n".join(f"j{k},{60 * k},{SPEEDS},64,5000,2000,,," for k in range(3))
-    asked = ["--workload", str(batches(tmp_path, rows)), "--nodes", "6", "--format", "json"]
-    told = CliRunner().invoke(schedule, [*asked, "--policy", "goodput", "--policy", "rank-priced"])
-    found = {name: one["mean_response_time"] for name, one in json.loads(told.output)["policies"].items()}
+    asked = ["--workload", batches(tmp_path, rows), "--nodes", "6", "--format", "json"]
+    _, out, _ = run("schedule", *asked, "--policy", "goodput", "--policy", "rank-priced")
+    found = {name: one["mean_response_time"] for name, one in json.loads(out)["policies"].items()}
     assert found["goodput"] <= found["rank-priced"]
