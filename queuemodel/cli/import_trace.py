@@ -79,7 +79,7 @@ def _require_traces(folder: Path) -> None:
     if not named and (others := sorted(folder.glob("*.json*"))):
         raise DataError(
             f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
-            "other JSON is not read here"
+            "other JSON is not read here, nor is a timeline of TensorFlow 1: keep the RunMetadata that it is made of"
         )
 
 

@@ -58,6 +58,9 @@ def test_rows_that_servers_look_up_are_no_parameters():
     sends, large = [fetch("w"), fetch("rows"), fetch("b")], {"w/_1": 2_000_000, "rows/_1": 300_000}
     told = {"received": {(name, "worker:0"): size for name, size in large.items()}, "rows": {("rows/_1", "worker:0")}}
     assert sizes(sends, noted=Noted(parameter_bytes=2_000_400), **told) == large | {"b/_1": 400}
+    few = {("w/_1", "worker:0"): 2_000_000}  # rows that are small as well share nothing
+    found = sizes(sends, received=few, rows={("rows/_1", "worker:0")}, noted=Noted(parameter_bytes=2_000_400))
+    assert found == {"w/_1": 2_000_000, "rows/_1": 400, "b/_1": 400}
     with pytest.raises(DataError, match=r"7,000,400, .* fetched have 2,000,000 and at most 262,143 in each of 1 small"):
         sizes(sends, noted=Noted(parameter_bytes=7_000_400), **told)
 

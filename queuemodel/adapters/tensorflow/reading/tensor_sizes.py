@@ -85,8 +85,8 @@ def transfer_sizes(
     Bytes of every tensor sent.
 
     As a live run noted them, else as the receiver allocated. What neither tells: fetched tensors share what is left of
-    the parameters' bytes equally; a pushed one is taken to be as large as the small fetched ones are on average, a
-    gradient being as large as its parameter.
+    the parameters' bytes equally; a pushed one, or rows, are taken to be as large as the small fetched ones are on
+    average, a gradient being as large as its parameter.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def transfer_sizes(
             f"{unknown[0][0]!r}); give parameter_bytes, the size of all parameters together"
         )
     fetched = [key for key, route in routes.items() if route == (True, False)]
-    shared = [key for key in unknown if key in fetched]
+    shared = [key for key in unknown if key in fetched and key not in rows]
     seen = sum(sizes[key] or 0 for key in fetched if key not in rows)
     left = max((noted.parameter_bytes or 0) - seen, 0)
     if shared and left > len(shared) * SMALL:
