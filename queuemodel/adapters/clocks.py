@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import DataError
-from .events import TracedStep
+from .events import TracedOperation, TracedStep
 
 CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
 
@@ -20,7 +20,7 @@ def clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> lis
     """
     bounds = []
     for step in traced:
-        made = {(o.name, o.task): o.end for o in step.operations}
+        made = _made(step.operations)
         lows = [
             made[t.tensor, server] - t.end
             for t in step.transfers
@@ -46,6 +46,11 @@ def clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> lis
     return [_offset_within(*b) for b in bounds]
 
 
+def _made(operations: Sequence[TracedOperation]) -> dict[tuple[str, str], int]:
+    """When each operation had made its tensor, by name and task; in loops the first time."""
+    return {(o.name, o.task): o.end for o in sorted(operations, key=lambda o: -o.end)}
+
+
 def _offset_within(low: int | None, high: int | None) -> int:
     if (low is None or low <= CLOCK_TOLERANCE) and (high is None or high >= -CLOCK_TOLERANCE):
         return 0
@@ -61,7 +66,7 @@ def on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
         replace(o, start=o.start - shift, end=o.end - shift) if (shift := offsets.get(o.task, 0)) else o
         for o in step.operations
     ]
-    made = {(o.name, o.task): o.end for o in operations}
+    made = _made(operations)
     transfers = []
     for t in step.transfers:
         ahead, behind = offsets.get(t.source, 0), offsets.get(t.destination, 0)

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from queuemodel import DataError, ProfilingError, QueueModelError
 from queuemodel.adapters.live.addresses import own_addresses, split_address
 from queuemodel.adapters.live.functions import function_name
+from queuemodel.adapters.live.parent import cause
 from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
 from queuemodel.adapters.tensorflow.children.models import BUILT_IN
 from queuemodel.adapters.tensorflow.children.serve import serve
@@ -164,3 +165,23 @@ def test_serve_refuses(arguments):
 )
 def test_only_this_machine_speaks_for_itself(address, here):
     assert is_here(address) in ({True, False} if here is None else {here})  # IPv6 may be off
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\n one\ntwo", "one"),
+        (
+            "Exception encountered when calling Bad.call().\n\n\x1b[1mshapes 5 and 7\nmore\x1b[0m\n\nArguments: x",
+            "shapes 5 and 7",
+        ),
+        (
+            "Graph execution error:\n\nDetected at node a defined at (most recent call last):\n  File x, line 10\n\n"
+            "indices[0,0] = 99 is not in [0, 10)\n\t [[{{node a/GatherV2}}]] [Op:__inference]",
+            "indices[0,0] = 99 is not in [0, 10)",
+        ),
+    ],
+)
+def test_the_cause_is_found_in_what_frameworks_write_around_it(text, said):
+    assert cause(ValueError(text)) == f"ValueError: {said}"
+    assert cause(ValueError()) == "ValueError"

@@ -204,6 +204,16 @@ def test_clocks_that_no_offset_can_match_are_refused():
         derive([step])
 
 
+def test_a_loop_that_fetches_in_every_round_is_no_clock_that_runs_ahead():
+    """As a recurrent layer reads its weights: under one name, again after the first have arrived."""
+    step = two_layers()
+    again = [*step.operations, op("a/read", ["a"], 50_000, 50_001, task=SERVER, kind="Identity")]
+    looped = replace(step, operations=again, transfers=[*step.transfers, fetch("a/read", 50_001, 55_000, 400_000)])
+    (found,) = derive([looped]).steps
+    assert found.fetch == pytest.approx(0.020 + 0.004999)
+    assert found.fetched_bytes == 900_000
+
+
 def test_step_time_runs_to_the_next_start_where_the_pause_is_plausible():
     steps = [two_layers(), shifted(two_layers(), 95_000), shifted(two_layers(), 1_000_000)]
     assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.095, 0.095, 0.095])

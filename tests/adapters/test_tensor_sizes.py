@@ -83,6 +83,8 @@ def test_control_messages_and_the_servers_own_exchange_carry_nothing():
         fetch("w"),
         fetch("cond/pivot_t/_4"),
         push("GroupCrossDeviceControlEdges_0/Identity"),
+        push("lstm/while/LoopCond/_45"),
+        push("lstm/while/loop_body_control/_66"),
         Send("w", "ps:0", "ps:1", "w/_9", "y", 0),
     ]
     assert sum(sizes(sends, noted=Noted(parameter_bytes=700)).values()) == 700

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -18,6 +19,12 @@ from .functions import extend_path
 
 #: Names, in the environment, the folder that ends with the run.
 SCRATCH = "QUEUEMODEL_SCRATCH"
+
+#: What went wrong, within what is written around it: by Keras about a layer, by TensorFlow about a graph.
+WRAPPED = (
+    re.compile(r"^Exception encountered when calling .*?\x1b\[1m(.+?)\x1b\[0m", re.DOTALL),
+    re.compile(r"^Graph execution error:.*\n(.+)\n\s*\[\[\{\{node", re.DOTALL),
+)
 
 #: Set once the parent asks for an orderly end.
 stopping = threading.Event()
@@ -89,7 +96,8 @@ def cannot_write(folder: Path, error: OSError) -> ProfilingError:
 
 def cause(error: BaseException) -> str:
     """What happened and, where a user's own file is involved, where."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    said = next((found[1] for found in (wrap.search(str(error)) for wrap in WRAPPED) if found), str(error))
+    said = next((line.strip() for line in said.splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(__file__).parents[2])

@@ -21,7 +21,9 @@ from .xplane_task import Send
 FILE = "tensor_sizes.json"
 
 FOLDED = "ConstantFolding"  # waits for a tensor without using its values
-CONTROL = re.compile(r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+")  # say "done" or "go" and carry nothing
+CONTROL = re.compile(  # say "done" or "go" and carry nothing
+    r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+|(.*/)?(LoopCond|LoopExecuted|loop_body_control)/_\d+"
+)
 INLINED = re.compile(r".*/(then|else|body|cond)/_\d+/")  # before the names within a function
 ARGUMENT = re.compile(r"Func/.*/input/_\d+")  # handed to a function
 
