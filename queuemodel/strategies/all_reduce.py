@@ -246,7 +246,8 @@ class AllReduceModel(Result):
     def _sampling(self, parts: Parts, compute: float) -> float:
         """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
         computed, few = self.fitted.computed, len(self.fitted.computed) < 2
-        mean = ONE_ROUND if few else float(computed.std(ddof=1) / computed.mean() / len(computed) ** 0.5)
+        own = 0.0 if few else float(computed.std(ddof=1) / len(computed) ** 0.5)
+        mean = ONE_ROUND if few else float(np.hypot(own, self.fitted.shared_error) / computed.mean())
         spread = 0.0 if few else (2 * (len(computed) - 1)) ** -0.5  # of a standard deviation, normal law
         return float(np.hypot(mean, spread * parts.stragglers / compute))
 

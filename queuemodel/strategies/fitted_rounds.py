@@ -50,6 +50,8 @@ class FittedRounds:
         Seconds of a buffer that single messages under BBR overflow (`late_messages`); 0 where none is known.
     input : float
         Seconds in which a rank's input is loaded, while it computes: no round is shorter; 0 where none waited for it.
+    shared_error : float
+        Standard error of the part of ``computed`` by which all ranks were late at once (s).
     """
 
     job: Job
@@ -71,6 +73,7 @@ class FittedRounds:
     congestion_control: str = "unknown"
     buffer: float = 0.0
     input: float = 0.0
+    shared_error: float = 0.0
 
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.

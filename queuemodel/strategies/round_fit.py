@@ -15,6 +15,9 @@ from .paces import paces
 from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network
 from .untraced import without_tracing
 
+#: Probability below which what ranks have in common is not left to chance.
+CHANCE = 0.01
+
 
 def fit_rounds(profile: Profile) -> FittedRounds:
     """Fit the recorded rounds of a data-parallel job.
@@ -59,6 +62,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
     unequal = paces(grouped, most)
     typical = np.array([1 / _pace(one, unequal) for one in own])
+    computed = np.array([one.computed for one in own]) * typical
+    ready = np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None]
+    later, shared_error = _in_common(own, computed)
     recorded = [one for one in own if one.gradients]
     gradients = (
         np.array([g.bytes for g in recorded[0].gradients] if recorded else [], dtype=float),
@@ -68,8 +74,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     )
     fitted = FittedRounds(
         job=profile.job,
-        ready=np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None],
-        computed=np.array([one.computed for one in own]) * typical,
+        ready=np.maximum(ready - later[:, None], 0.0),
+        computed=np.maximum(computed - later, 0.0),
+        shared_error=shared_error,
         tail=float(np.mean([max(0.0, one.round_time - one.waited - max(one.computed, _end(one))) for one in grouped])),
         alone=float(np.mean(alone)),
         bucket_bytes=bucket_bytes,
@@ -90,6 +97,34 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     waited = {one.ranks for one in profile.rounds if one.waited}
     untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
     return without_tracing(fitted, profile.rounds, untraced)
+
+
+def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarray, float]:
+    """Seconds by which each came later than a rank's own variation explains: an evaluation makes all late at once.
+
+    Were ranks drawn with it, the slowest of many would always be late. Two-way analysis of variance, ranks by rounds
+    (Fisher, 1925): where rounds differ more than chance explains, all but the ranks' own deviations is taken out, and
+    these are scaled by what the rounds' means took of them. Elsewhere 0. And the standard error of what they have in
+    common, which remains in the mean.
+    """
+    from scipy.special import fdtrc
+
+    ranks, at = rounds[0].ranks, {(one.number, one.rank): i for i, one in enumerate(rounds)}
+    whole = [number for number, group in _by_number(rounds).items() if len(group) == ranks]
+    index = np.array([[at[number, rank] for rank in range(ranks)] for number in whole], dtype=int)
+    later, m = np.zeros(len(rounds)), len(whole)
+    if m < 2:
+        return later, 0.0
+    times = computed[index]
+    mean = times.mean(axis=0)
+    common = (times - mean).mean(axis=1, keepdims=True)
+    own = times - mean - common
+    within = float((own**2).sum() / ((m - 1) * (ranks - 1)))
+    ratio = ranks * float((common**2).sum() / (m - 1)) / max(within, 1e-18)
+    if fdtrc(m - 1, (m - 1) * (ranks - 1), ratio) >= CHANCE:
+        return later, 0.0
+    later[index] = times - mean - own * np.sqrt(ranks / (ranks - 1))
+    return later, float(common.std(ddof=1) / np.sqrt(m))
 
 
 def _input(rounds: Sequence[Round]) -> float:

@@ -12,15 +12,16 @@ from queuemodel.training.rounds import Bucket, Round
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 
 
-def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, rounds=12, seed=1):
+def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, evaluated=0.0, rounds=12, seed=1):
     """A job of two ranks: a large bucket ready after a quarter of the computation, a small one at its end.
 
     Each reduction takes ``start`` seconds beside its bytes; ``tracing`` makes computation longer, and ``slow`` that of
-    rank 1.
+    rank 1. Every third round begins with so many seconds in which both evaluate.
     """
     rng, made = np.random.default_rng(seed), []
     for number in range(rounds):
         own = tracing * computed * (1 + cv * rng.standard_normal(2)) * [1.0, slow]
+        late = evaluated if number % 3 == 0 else 0.0
         slowest, over = own.max(), 0.0
         ends = []
         for size, share in zip(SIZES, (0.25, 1.0), strict=True):
@@ -28,11 +29,12 @@ def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, rounds=
             ends.append(over)
         for rank in range(2):
             buckets = [
-                Bucket(size, share * own[rank], share * own[rank], end)
+                Bucket(size, late + share * own[rank], late + share * own[rank], late + end)
                 for size, share, end in zip(SIZES, (0.25, 1.0), ends, strict=True)
             ]
-            made.append(Round(rank=rank, ranks=2, number=number, round_time=over, computed=own[rank], buckets=buckets))
-        alone = tracing * computed * (1 + cv * rng.standard_normal())
+            seconds = {"round_time": late + over, "computed": late + own[rank]}
+            made.append(Round(rank=rank, ranks=2, number=number, buckets=buckets, **seconds))
+        alone = late + tracing * computed * (1 + cv * rng.standard_normal())
         made.append(Round(number=number, round_time=alone, computed=alone))
     return qm.Profile(
         source=qm.Source(framework="made"),
@@ -51,6 +53,21 @@ def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
     fitted = fit_rounds(recorded(start=0.01))
     assert fitted.bandwidth == pytest.approx(BANDWIDTH, rel=0.04)
     assert fit_rounds(recorded()).bandwidth == pytest.approx(BANDWIDTH, rel=0.005)
+
+
+def test_what_makes_all_ranks_late_makes_the_slowest_no_later():
+    ranks = [1, 2, 4, 16]
+    plain, evaluated = (predict(recorded(evaluated=s), workers=ranks) for s in (0.0, 0.6))
+    later = 1 / evaluated.rounds_per_second - 1 / plain.rounds_per_second
+    assert later == pytest.approx([0.6 / 3] * 4, abs=0.02)
+    assert all(evaluated.upper / evaluated.lower > 1.1)  # how often they evaluate, 12 rounds hardly tell
+
+
+def test_what_makes_one_rank_late_stays():
+    spread = [(one := fit_rounds(recorded(cv=0.2, seed=seed)).computed).std() / one.mean() for seed in range(20)]
+    assert np.mean(spread) == pytest.approx(0.2, rel=0.1)
+    plain, varied = (1 / predict(recorded(cv=cv, rounds=40), workers=[16]).rounds_per_second for cv in (0.02, 0.2))
+    assert varied - plain > 0.2  # of 16 normal deviations the largest is 1.77, part of it beside the network
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
