@@ -22,11 +22,11 @@ class KAsync:
     """The server applies K results of different workers at once; these wait for it, the others go on (Dutta et al.).
 
     Exact for exponential times without a server, where the others' rest is as long as a new time, and for K = 1, the
-    closed network. For times that vary less the least of three: the K-th smallest of n, of their own law and of the
-    exponential one, and floor(n / K) groups of K one after the other. The K who start together meet at the server;
-    the more times vary, the more of that is hidden by the others. As far as workers are ``settled`` in opposite phases
-    (`ParallelServers`), so are groups, each one customer with K times the demands. Never faster than the closed
-    network.
+    closed network; K = n is the barrier of `KSync`. For times that vary less the least of three: the K-th smallest of
+    n, of their own law and of the exponential one, and floor(n / K) groups of K one after the other. The K who start
+    together meet at the server; the more times vary, the more of that is hidden by the others. As far as workers are
+    ``settled`` in opposite phases (`ParallelServers`), so are groups, each one customer with K times the demands. Never
+    faster than the closed network.
     """
 
     base: Rule
@@ -54,7 +54,7 @@ class KAsync:
 
             share = 1 - (1 - K / n) * min(self.scv**0.5, 1.0)
             ends = [ending(ordered(K, n, self.scv)), ending(ordered(K, K, self.scv), n // K)]
-            if self.scv < 1:
+            if self.scv < 1 and n > K:  # there are others
                 ends.append(ending(ordered(K, n, 1.0)))
             together = np.minimum.reduce(ends)
             apart = np.minimum(self._apart(D, Z * ordered(K, K, self.scv)[-1], n // K), together)

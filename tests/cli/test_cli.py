@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from refusals import refused
@@ -106,6 +107,34 @@ def test_strategies_on_servers(run, profile, options):
     k = counted.get(options, [int(options[-1])] * 2 if options[-1].isdigit() else None)
     np.testing.assert_allclose(np.array(curve["rounds_per_second"]) * k, curve["steps_per_second"])
     assert run("plan", *asked, "--min-efficiency", "0.1")[0] == 0
+
+
+@pytest.mark.parametrize("method", ["mva", "trace --buffer 0"])
+def test_strategies_on_servers_meet_in_their_limits(run, tmp_path, method):
+    """Where all count, or nobody is ahead, they are synchronous training, and where nobody waits asynchronous."""
+    path = tmp_path / "operations.json"
+    operations = [
+        qm.Operation("fetch", "w", 0.0, 0.2, 2 * 10**6),
+        qm.Operation("compute", "all", 0.2, 0.65, after=[0]),
+        qm.Operation("push", "g", 0.65, 0.75, 10**6, after=[1]),
+    ]
+    job = qm.Job(batch_size=32, parameter_bytes=2 * 10**6, tensors=4)
+    step = msgspec.structs.replace(STEP, operations=operations)
+    qm.Profile(source=qm.Source(framework="test"), job=job, steps=[step] * 2).save(path)
+
+    def rate(strategy):
+        asked = f"--workers 3 --format json --method {method} --strategy {strategy}"
+        code, out, _ = run("predict", path, *asked.split())
+        assert code == 0
+        return json.loads(out)["steps_per_second"][0]
+
+    sync, free = rate("sync-ps"), rate("async-ps")
+    assert free > 1.3 * sync
+    alike = ["k-sync --k 3", "k-async --k 3", "sync-ps --backup-workers 0", "bounded-staleness --staleness-bound 0"]
+    for strategy in alike:
+        assert rate(strategy) == pytest.approx(sync), strategy
+    for strategy in ("k-async --k 1", "k-batch-async --k 2", "bounded-staleness --staleness-bound 1000"):
+        assert rate(strategy) == pytest.approx(free, rel=0.02), strategy
 
 
 def test_strategies_that_lack_their_number_are_one_line(run, profile):

@@ -161,6 +161,19 @@ def test_laws(D, scv, n, k):
         assert fewer <= n / barrier * (1 + 1e-9)
 
 
+@given(st.tuples(demand, demand, demand), variation, st.integers(1, 12), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_strategies_meet_where_all_count_or_nobody_waits(D, scv, n, spread, settled):
+    def rate(name, number):
+        base = ParallelServers(settled=settled)
+        return predicted(name, number, workers=n, scv=scv, D=D, base=base, spread=spread)
+
+    barrier, free = rate("sync-ps", 0), rate("k-batch-async", n)
+    for name, number in (("k-sync", n), ("k-async", n), ("bounded-staleness", 0)):
+        assert rate(name, number) == pytest.approx(barrier), name
+    assert rate("k-async", 1) == pytest.approx(free if n > 1 else barrier)
+    assert rate("bounded-staleness", 10_000) == pytest.approx(max(free, barrier), rel=1e-3)
+
+
 @given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=8), st.floats(0.0, 1.0), st.integers(1, 8))
 def test_passing_is_a_shared_server(arrivals, busiest, K):
     """Against small steps of time."""
