@@ -35,11 +35,11 @@ def told(size):
     }  # fmt: skip
 
 
-def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel"):
+def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loading=0.0):
     """Events of one rank: forward 30 ms, two layers' backward 30 ms each, their buckets' all-reduces 10 and 20 ms.
 
     The program launches a step's kernels in 2 ms each and goes on to the next step at once (``ahead``), or waits for
-    them. The second bucket's kernel begins when the first's has ended.
+    them. The second bucket's kernel begins when the first's has ended. Before a step it waits ``loading`` for a batch.
     """
     events, correlation = [], 0
     program, there, network = 0.0, 0.0, 0.0
@@ -63,6 +63,7 @@ def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel"):
 
     for number in range(steps):
         start = program
+        call("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", loading)
         launched()
         first = there = kernel("gemm", max(program, there), 30 * MS) - 30 * MS
         there += 30 * MS
@@ -121,6 +122,17 @@ def test_times_are_the_accelerators_not_the_programs(tmp_path, how):
             assert bucket.begin == pytest.approx(bucket.ready, abs=1e-4)
             assert bucket.end - bucket.begin == pytest.approx(took, abs=1e-4)
         assert [gradient.ready for gradient in one.gradients] == pytest.approx([0.060, 0.090], abs=1e-4)
+
+
+@pytest.mark.parametrize(("loading", "least", "most"), [(50 * MS, 0.0, 0.0), (150 * MS, 0.045, 0.055)])
+def test_a_program_waits_for_its_input_when_the_accelerator_has_nothing_to_do(tmp_path, loading, least, most):
+    """A step of the program is the wait and seven launches of 2 ms; the accelerator needs 110 ms of it."""
+    for one in profile_of(tmp_path, loading=loading, steps=6).rounds:
+        if one.number in (0, 5):  # before which nothing ran, and after which nothing does
+            continue
+        assert one.computed == pytest.approx(0.090, abs=1e-4)
+        assert least <= one.waited <= most
+        assert one.round_time == pytest.approx(max(0.110, loading / 1e6 + 7 * LAUNCH / 1e6), abs=5e-3)
 
 
 def reduced(profile):

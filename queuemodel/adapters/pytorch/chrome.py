@@ -104,6 +104,7 @@ def read_rank(path: Path) -> RankTrace:
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
     starts, work = [step.ts for step in steps], Work(events)
+    waits = [(work.finished(event.ts), event.end) for event in events if event.name == INPUT]
     inside: list[list[Event]] = [[] for _ in steps]
     for event in sorted(events, key=work.handed_over):
         moment = work.handed_over(event)
@@ -112,7 +113,7 @@ def read_rank(path: Path) -> RankTrace:
             inside[index].append(event)
     try:
         rounds = [
-            _round(step, span, own, work, place)
+            _round(step, span, own, work, waits, place)
             for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
         ]
     except DataError as error:
@@ -144,16 +145,23 @@ def _decode(path: Path) -> Trace:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
 
-def _round(step: Event, span: tuple[float, float], events: list[Event], work: Work, place: Place) -> Round:
+def _round(
+    step: Event,
+    span: tuple[float, float],
+    events: list[Event],
+    work: Work,
+    waits: Sequence[tuple[float, float]],
+    place: Place,
+) -> Round:
     start, end = span
     where = f"{place.where}: {step.name}"
 
-    waits = [(work.finished(event.ts), event.end) for event in events if event.name == INPUT]
-    if sum(max(0.0, last - first) for first, last in waits) < LEAST_WAIT * (end - start):
-        waits = []
+    idle = [(max(first, start), min(last, end)) for first, last in waits if max(first, start) < min(last, end)]
+    if sum(last - first for first, last in idle) < LEAST_WAIT * (end - start):
+        idle = []
 
     def waited(moment: float) -> float:
-        return sum(max(0.0, min(moment, last) - max(first, start)) for first, last in waits)
+        return sum(max(0.0, min(moment, last) - first) for first, last in idle)
 
     def since(moment: float) -> float:
         moment = min(moment, end)
