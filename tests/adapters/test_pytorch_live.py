@@ -92,7 +92,7 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
             ["--rank", "1", "-o", str(tmp_path / "none.json")],  # does as many steps as rank 0
         )
     ]
-    (first, errors), (second, _) = [rank.communicate(timeout=300) for rank in ranks]
+    (first, errors), (second, _) = [rank.communicate(timeout=600) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
     assert first.endswith(f"wrote {tmp_path / 'ddp.json'}\n")
     assert second == "rank 0 has what this rank recorded, and writes the profile\n"

@@ -19,7 +19,7 @@ def test_demo_profiles_predicts_and_draws(tmp_path):
         [sys.executable, "-m", "queuemodel", "demo", "--steps", "5", "-o", tmp_path / "demo"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def test_recorded_traces_to_prediction(tmp_path):
 
     def run(*arguments):
         command = [sys.executable, "-m", "queuemodel", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
 
     run("import-trace", traces, "--batch-size", 1, "-o", tmp_path / "p.json")
     curves = {

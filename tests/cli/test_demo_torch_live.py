@@ -16,7 +16,7 @@ from queuemodel.cli import cli
 def test_demo_profiles_ranks_predicts_and_draws(tmp_path):
     pytest.importorskip("torch", reason="a live run needs PyTorch")
     command = [sys.executable, "-m", "queuemodel", "demo", "--framework", "torch", "--steps", "4", "-o", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert {one.ranks for one in qm.Profile.load(tmp_path / "profile.json").rounds} == {1, 2}
     for name in ("throughput.png", "round.png"):

@@ -32,7 +32,7 @@ def run(name):
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the kernel's own start-up is not ours
-        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     return notebook
 
 

@@ -25,7 +25,7 @@ def test_the_site_builds_without_warnings(tmp_path):
     site = tmp_path / "site"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "html_theme=basic", "-b", "html"]
     settings = ["-d", str(tmp_path / "doctrees"), str(DOCS), str(site)]
-    done = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert "Predict throughput against the number of workers" in (site / "reference/command-line.html").read_text()
 

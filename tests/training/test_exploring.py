@@ -81,7 +81,7 @@ def test_a_notebook_and_its_export_keep_the_last_state():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the kernel's own start-up and nbconvert's are not ours
-        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
         page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
     sliders, curve = (output["data"] for output in notebook.cells[0].outputs)
     assert "application/vnd.jupyter.widget-view+json" in sliders
