@@ -42,6 +42,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         _demands(means, _longest(profile, servers, sizes, which))
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
+    if best := best_rates(profile):
+        seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
     notes = [
@@ -105,10 +107,11 @@ def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _longest(profile: Profile, servers: Servers, sizes: np.ndarray, which: np.ndarray) -> np.ndarray | float:
     """Seconds (..., 2) for which a link is busy with a step's transfers at most: other time is the worker's."""
+    if several := carried_for_several(profile):
+        return sizes / several
     if servers.count > 1 and sizes.all():
         return np.asarray(sizes / _rate(profile, which)[..., None])
-    several = carried_for_several(profile)
-    return sizes / several if several else math.inf
+    return math.inf
 
 
 def _rate(profile: Profile, which: np.ndarray) -> np.ndarray:
@@ -132,6 +135,23 @@ def _demands(means: np.ndarray, most: np.ndarray | float) -> Demands:
     busy = busy * np.minimum(1.0, step / np.maximum(total, 1e-300))[..., None]
     fetch, push, update = np.moveaxis(busy, -1, 0)
     return Demands(fetch, push, update, np.maximum(step - busy.sum(axis=-1), 0.0))
+
+
+def _held_up(profile: Profile, means: np.ndarray, best: np.ndarray, shared: np.ndarray | float) -> Demands:
+    """
+    Demands of mean phases and step times (B, 4) where one worker does not fill its link: nobody knows what held it up.
+
+    Half of the draws have it hold up all workers together, from not at all to altogether, so that they share what one
+    gets; in the others it goes away, so that each gets on as in the best step, whose transfers took so long (2,), and
+    servers' links of which nobody tells the bandwidth carry more.
+    """
+    share = np.linspace(-1.0, 1.0, len(means))[:, None]
+    held, freed = np.maximum(-share, 0.0), np.maximum(share, 0.0)
+    busy, step = np.maximum(means[:, :2], best), means[:, 3]
+    compute = np.minimum(profile.values("compute").mean(), step)
+    step = np.maximum(step - freed[:, 0] * (busy - best).sum(axis=1), compute)
+    most = shared * (busy / shared) ** held * (1.0 - freed * (nominal_bandwidth(profile) is None))
+    return _demands(np.column_stack([means[:, :3], step]), most)
 
 
 def _settled(overlap: float, step_times: np.ndarray) -> float:
