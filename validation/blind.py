@@ -24,9 +24,20 @@ METHODS: tuple[Method, ...] = ("trace", "mva")
 
 SECTION = """## Networks that nobody had measured
 
-As predicted before they were measured (`validation/testbed/blind/predicted.json`): jobs at other bandwidths, links with
-`fq_codel`, and links with a policer, which holds nothing back. Simulation and closed network had one worker's trace and
-TCP's congestion control, and, where a queue drops what comes last, its length; of other queues nobody could tell them.
+As predicted before they were measured (`validation/testbed/blind/predicted.json`). Simulation and closed network had
+one worker's trace, or those of one rank and two, TCP's congestion control, the buffers where a queue drops what comes
+last, and knew of a barrier.
+
+"""
+
+USUAL = """### Other jobs, bandwidths, buffers and servers
+
+Queues drop what comes last, as in the series that the models learnt from; nothing was learnt from these.
+
+"""
+OTHERS = """### Other queues
+
+Links with `fq_codel`, and with a policer, which holds nothing back; nobody could tell them.
 
 """
 
@@ -49,23 +60,52 @@ def predicted_then() -> list[Comparison]:
 
 
 def _comparison(name: str, method: str, predicted: dict[str, Any]) -> Comparison:
-    """A prediction as it was, and what was measured then."""
-    rows = {row["workers"]: row for row in json.loads((BLIND / name / "measured.json").read_text())}
-    workers, X, lower, upper = (np.array(predicted[key]) for key in ("workers", "steps_per_second", "lower", "upper"))
-    measured = np.array([rows[n].get("steps_per_s") or n * rows[n]["group_steps_per_s"] for n in workers.tolist()])
+    """A prediction as it was, and what was measured then, where that counts."""
+    rows = [row for row in json.loads((BLIND / name / "measured.json").read_text()) if row.get("counts", True)]
+    measured = {n: row.get("steps_per_s") or n * row["group_steps_per_s"] for row in rows for n in [row["workers"]]}
+    at = [i for i, n in enumerate(predicted["workers"]) if n in measured]
+    workers, X, lower, upper = (
+        np.array(predicted[key])[at] for key in ("workers", "steps_per_second", "lower", "upper")
+    )
     curve = ThroughputCurve(workers, X, lower, upper, single=float(X[0]), method=method)
-    return Comparison(name, method, workers, measured, curve)
+    return Comparison(name, method, workers, np.array([measured[n] for n in workers.tolist()]), curve)
+
+
+def queue_of(name: str) -> str:
+    """Discipline of a series' queues; "" for one that drops what comes last."""
+    return read_workload(BLIND / name / "workload.json").queue
 
 
 def predicted_now() -> list[Comparison]:
     """Those of other queues, told what they are, by both methods."""
-    folders = sorted(path.parent for path in BLIND.glob("*/links.json"))
-    others = [folder for folder in folders if read_workload(folder / "workload.json").queue]
+    others = [folder for folder in sorted(BLIND.iterdir()) if folder.is_dir() and queue_of(folder.name)]
     return [compare_testbed(folder, read_testbed(folder), method) for folder in others for method in METHODS]
 
 
 def blind_section(table: Callable[[Sequence[Comparison]], str]) -> str:
-    """Markdown: a table for each method, and one of what is predicted now."""
+    """Markdown: tables of what was predicted then, by queue and method, and one of what is predicted now."""
     then = predicted_then()
-    tables = [table([one for one in then if one.method == method]) for method in dict.fromkeys(c.method for c in then)]
-    return SECTION + "\n".join(tables) + NOW + table(predicted_now())
+    usual, others = ([c for c in then if bool(queue_of(c.name)) is other] for other in (False, True))
+    return (
+        SECTION + USUAL + _tables(usual, table) + "\n" + OTHERS + _tables(others, table) + NOW + table(predicted_now())
+    )
+
+
+def _tables(comparisons: Sequence[Comparison], table: Callable[[Sequence[Comparison]], str]) -> str:
+    """A table for each method, and how right it was beyond what one worker, or two ranks, had shown."""
+    by_method = [
+        [c for c in comparisons if c.method == method] for method in dict.fromkeys(c.method for c in comparisons)
+    ]
+    return "\n".join(f"{table(one)}\n{_beyond(one)}" for one in by_method)
+
+
+def _beyond(comparisons: Sequence[Comparison]) -> str:
+    """Mean error and coverage on several workers, in words."""
+    several = [(c, c.workers > 1) for c in comparisons]
+    errors = [np.abs(c.errors[more]).mean() for c, more in several]
+    inside = [((c.curve.lower <= c.measured) & (c.measured <= c.curve.upper))[more] for c, more in several]
+    covered = np.concatenate(inside)
+    return (
+        f"On several workers: {np.mean(errors):.1%} off, no series by more than {max(errors):.1%}; "
+        f"{covered.sum()} of {covered.size} measurements inside.\n"
+    )

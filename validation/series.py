@@ -13,7 +13,7 @@ import numpy as np
 from queuemodel import Profile, ThroughputCurve, fit
 from queuemodel.prediction import Method, predict
 
-from .testbed.workload import POLICER
+from .testbed.workload import FQ_CODEL, POLICER
 
 HERE = Path(__file__).parent
 TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
@@ -201,13 +201,13 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
 def network(folder: Path) -> dict[str, Any]:
     """TCP's congestion control and the links' buffers, recorded beside what we measured (others: BBR and 12 ms).
 
-    With queues of our own nobody waits behind others: no buffer. Links that hold nothing back are told their bandwidth.
+    Under `fq_codel` and behind a policer nobody waits behind others: no buffer. Links that hold nothing back are told their bandwidth.
     """
     links, workload = folder / "links.json", folder / "workload.json"
     runs = json.loads(links.read_text()).values() if links.exists() else []
     (algorithm,) = {name for run in runs for server in run.values() for name in server["tcp"]["algorithm"]} or {"bbr"}
     told = json.loads(workload.read_text()) if workload.exists() else {}
-    buffer = 0.0 if told.get("queue") else told.get("buffer_ms", USUAL_BUFFER) / 1e3
+    buffer = 0.0 if told.get("queue") in (FQ_CODEL, POLICER) else told.get("buffer_ms", USUAL_BUFFER) / 1e3
     bandwidth = {"bandwidth": told["bandwidth_mbit"] * 125_000} if told.get("queue") == POLICER else {}
     return {"congestion_control": algorithm, "buffer": buffer, **bandwidth}
 

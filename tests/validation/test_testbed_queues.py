@@ -1,4 +1,4 @@
-"""The testbed's own queues: what fq_codel and a policer let pass, on a clock of the test's."""
+"""The testbed's own queues: what fq_codel, a policer and a plain queue let pass, on a clock of the test's."""
 
 import struct
 import sys
@@ -18,9 +18,9 @@ RATE, BURST, SIZE = 1.514e6, 15_140.0, 1514  # bytes: a packet takes a milliseco
 class Link:
     """One link; packets are sent to it in the name of flows, and it is asked for what leaves."""
 
-    def __init__(self, *, policed=False, slots=4096):
-        links, flows = empty_links(np.array([RATE]), np.array([BURST]))
-        self.counters, self.flows, self.packets, self.policed = links[0], flows[0], no_packets(slots), policed
+    def __init__(self, *, most=np.inf, slots=4096):
+        links, flows = empty_links(np.array([RATE]), np.array([BURST]), np.array([most]))
+        self.counters, self.flows, self.packets = links[0], flows[0], no_packets(slots)
         self.port = {}
 
     def send(self, now, flow):
@@ -29,7 +29,7 @@ class Link:
         slot = int(free[free[-1]])
         self.packets.length[slot] = SIZE
         self.packets.data[slot, 12:24] = np.frombuffer(struct.pack(">4B4BHH", *[10] * 8, flow, 2222), np.uint8)
-        arrive(slot, now, self.counters, self.flows, self.packets, self.policed)
+        arrive(slot, now, self.counters, self.flows, self.packets)
 
     def take(self, now):
         """The flows of all packets that leave until now, each at its time."""
@@ -110,7 +110,7 @@ def test_a_short_queue_loses_nothing():
 
 
 def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():
-    link, passed = Link(policed=True), 0
+    link, passed = Link(most=0.0), 0
     for step in range(2000):  # twice the rate
         link.send(0.0005 * step, flow=1)
         flows, wait = link.take(0.0005 * step)
@@ -118,3 +118,16 @@ def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():
         assert wait == np.inf
     assert passed == pytest.approx(10 + 1000, abs=1)
     assert link.counters["drops"] == 2000 - passed
+
+
+def test_a_plain_queue_keeps_their_order_and_drops_what_comes_last():
+    link = Link(most=20 * SIZE)
+    for i in range(60):
+        link.send(0.0, flow=i)
+    assert [flow for _, flow in link.empty(0.0)] == list(range(30))  # ten at once, and twenty that waited
+    assert link.counters["drops"] == 30
+    for step in range(1000):  # as long as it is not full it drops nothing, however long packets wait
+        link.send(1 + 0.001 * step, flow=1)
+        if step > 15:
+            link.take(1 + 0.001 * step)
+    assert link.counters["drops"] == 30

@@ -1,4 +1,4 @@
-"""Links with queues that a kernel may lack, between tun devices: `fq_codel`, and a policer."""
+"""Links with queues of our own between tun devices: `fq_codel`, a policer, and one that drops what comes last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import numpy as np
 from numba import njit
 
 from .queues import SLOT, arrive, empty_links, leave, no_packets, release
-from .workload import POLICER
 
 FRAME = 14  # bytes of Ethernet's header, which rates count
 SLOTS = 1 << 15  # packets that wait at most, in all queues
@@ -49,7 +48,12 @@ def tun(namespace: Path) -> int:
 
 @contextlib.contextmanager
 def linked(
-    devices: Sequence[int], octets: Sequence[int], rates: Sequence[float], *, queue: str, bursts: Sequence[float]
+    devices: Sequence[int],
+    octets: Sequence[int],
+    rates: Sequence[float],
+    *,
+    bursts: Sequence[float],
+    most: Sequence[float],
 ) -> Iterator[Callable[[int], dict[str, dict[str, Any]]]]:
     """
     Carry packets between tun devices while the context lasts: out by a link of each, in by another's.
@@ -62,20 +66,20 @@ def linked(
         Of each host: descriptor, and last byte of its address.
     rates : sequence of float
         Bytes per second of each host's link, Ethernet's headers included.
-    queue : {"fq_codel", "policer"}
-    bursts : sequence of float
-        Bytes that the token buckets of each host's link hold.
+    bursts, most : sequence of float
+        Bytes that the token buckets of each host's link hold, and that may wait besides: infinite for `fq_codel`, 0 for
+        a policer.
 
     Yields
     ------
     callable
         Counters of a host's two links so far: bytes, packets, drops and backlog (bytes), of "transmit" and "receive".
     """
-    links, flows = empty_links(*np.repeat([rates, bursts], 2, axis=1))
+    links, flows = empty_links(*np.repeat([rates, bursts, most], 2, axis=1))
     places = np.full(256, -1, np.int64)
     places[list(octets)] = range(len(octets))
     stop = np.zeros(1, np.int64)
-    arguments = (queue == POLICER, np.array(devices, np.int64), places, links, flows, no_packets(SLOTS), stop)
+    arguments = (np.array(devices, np.int64), places, links, flows, no_packets(SLOTS), stop)
     _carry(*arguments[:-1], np.ones(1, np.int64))  # compiled before the first packet comes
 
     def carry() -> None:
@@ -101,7 +105,7 @@ def _now(moment: np.ndarray) -> float:
 
 
 @njit(nogil=True)
-def _carry(policed, devices, places, links, flows, packets, stop):
+def _carry(devices, places, links, flows, packets, stop):
     """Read, queue, serve and write packets until `stop`."""
     base, free = packets.data.ctypes.data, packets.free
     polled = np.zeros((len(devices), 2), np.int32)  # struct pollfd
@@ -118,7 +122,7 @@ def _carry(policed, devices, places, links, flows, packets, stop):
                 if packets.data[slot, 0] >> 4 == 4:
                     free[-1] -= 1
                     packets.length[slot] = size + FRAME
-                    arrive(slot, now, links[2 * host], flows[2 * host], packets, policed)
+                    arrive(slot, now, links[2 * host], flows[2 * host], packets)
         for side in range(2):  # hosts' own links first: what leaves them arrives at others'
             for host in range(len(devices)):
                 while True:
@@ -128,7 +132,7 @@ def _carry(policed, devices, places, links, flows, packets, stop):
                         break
                     place = places[packets.data[slot, 19]]
                     if side == 0 and place >= 0:
-                        arrive(slot, now, links[2 * place + 1], flows[2 * place + 1], packets, policed)
+                        arrive(slot, now, links[2 * place + 1], flows[2 * place + 1], packets)
                         continue
                     if side:
                         _write(devices[host], base + slot * SLOT, packets.length[slot] - FRAME)

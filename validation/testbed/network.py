@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .workload import POLICER, TestbedError, Workload
+from .workload import FIFO, POLICER, TestbedError, Workload
 
 PREFIX = "qmtb-"
 SWITCH = PREFIX + "switch"
@@ -165,9 +166,11 @@ def _tunnels(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
             _up(host)
         octets = [int(address(host).rsplit(".", 1)[1]) for host in hosts]
         rates = [workload.link_mbit(host) * 125_000 for host in hosts]
-        lasts = workload.buffer_ms / 1e3
-        bursts = [lasts * rate if workload.queue == POLICER else BURST for rate in rates]
-        with linked(devices, octets, rates, queue=workload.queue, bursts=bursts) as queues:
+        lasting = [workload.buffer_ms / 1e3 * rate for rate in rates]
+        bursts = lasting if workload.queue == POLICER else [BURST] * len(rates)
+        waiting = {POLICER: [0.0] * len(rates), FIFO: [BURST + one for one in lasting]}  # as tbf's
+        most = waiting.get(workload.queue, [math.inf] * len(rates))
+        with linked(devices, octets, rates, bursts=bursts, most=most) as queues:
             yield lambda host: queues(hosts.index(host))
     finally:
         for device in devices:

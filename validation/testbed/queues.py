@@ -2,7 +2,8 @@
 
 `fq_codel` is that of Hoeiland-Joergensen et al. (RFC 8290) and Nichols et al. (RFC 8289), with the defaults and the
 details of Linux's, without ECN: packets wait for the link's token bucket in a queue for each hash of addresses and
-ports. A policer drops those that the bucket has no tokens for.
+ports. A link that limits what may wait has one queue, and drops what comes last beyond that (Linux's `bfifo`); a
+policer lets nothing wait: it drops those that the bucket has no tokens for.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ FLOW = np.dtype(
         *((name, np.float64) for name in ("first_above", "drop_next")),
     ]
 )
-#: A link in one direction: bytes per second, bytes of its bucket and when they were counted; `held` leaves next.
+#: A link in one direction: bytes per second, bytes of its bucket and when they were counted, bytes that may wait
+#: besides (infinite: `fq_codel`); `held` leaves next.
 LINK = np.dtype(
     [
-        *((name, np.float64) for name in ("rate", "burst", "tokens", "counted")),
+        *((name, np.float64) for name in ("rate", "burst", "tokens", "counted", "most")),
         ("held", np.int32),
         *((name, np.int32, 2) for name in ("heads", "tails")),
         *((name, np.int64) for name in ("bytes", "packets", "drops", "backlog")),
@@ -47,10 +49,10 @@ class Packets(NamedTuple):
     free: np.ndarray  # a stack of slots; last, its height
 
 
-def empty_links(rates: np.ndarray, bursts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Links of these rates (bytes per second) and buckets (bytes), and the queues of each."""
+def empty_links(rates: np.ndarray, bursts: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Links of these rates (bytes per second), buckets and what may wait (bytes), and the queues of each."""
     links = np.zeros(len(rates), LINK)
-    links["rate"], links["burst"], links["tokens"] = rates, bursts, bursts
+    links["rate"], links["burst"], links["tokens"], links["most"] = rates, bursts, bursts, most
     links["held"], links["heads"] = -1, -1
     flows = np.zeros((len(rates), FLOWS), FLOW)
     flows["list"] = IDLE
@@ -85,17 +87,17 @@ def _fill(now, link):
 
 
 @njit(nogil=True)
-def arrive(slot, now, link, flows, packets, policed):
-    """Put a packet into its flow's queue; a policer drops it, if there are no tokens for it."""
+def arrive(slot, now, link, flows, packets):
+    """Put a packet into its flow's queue, or into the only one; drop it where that holds no more."""
     _fill(now, link)
-    if policed and link.tokens < packets.length[slot] + link.backlog:
+    if link.tokens + link.most < packets.length[slot] + link.backlog:
         link.drops += 1
         release(slot, packets.free)
         return
     key = np.uint64(0)
     for i in range(12, 24):  # addresses and ports, of packets without IP options
         key = (key ^ np.uint64(packets.data[slot, i])) * np.uint64(1099511628211)
-    i = 0 if policed else int(key >> np.uint64(40)) % FLOWS
+    i = 0 if link.most < math.inf else int(key >> np.uint64(40)) % FLOWS
     flow = flows[i]
     packets.since[slot], packets.follower[slot] = now, -1
     if flow.tail < 0:
@@ -190,7 +192,7 @@ def _late(slot, now, link, flow, packets):
 def _by_codel(now, link, flow, packets):
     """The next packet of a flow, after those that have to be dropped; -1 where its queue is empty."""
     slot = _take(flow, packets)
-    if slot < 0:
+    if slot < 0 or link.most < math.inf:
         flow.dropping = 0
         return slot
     late = _late(slot, now, link, flow, packets)

@@ -16,7 +16,7 @@ OF_RESULTS = ("k-async", "k-batch-async", "k-sync", "k-batch-sync", "backup-work
 BOUNDED = "bounded-staleness"
 
 #: Disciplines of queues that links of our own have (see `links`).
-FQ_CODEL, POLICER = QUEUES = ("fq_codel", "policer")
+FQ_CODEL, POLICER, FIFO = QUEUES = ("fq_codel", "policer", "bfifo")
 
 DROPPING = ("k-sync", "k-batch-sync", "backup-workers")  # whose rounds drop what comes late
 MODES = ("async", "sync", *OF_RESULTS, BOUNDED, *RANKS)
@@ -84,8 +84,9 @@ class Workload:
         What is reduced together: DDP's ``bucket_cap_mb`` (MiB), the mirrored strategy's ``bytes_per_pack`` (0: all).
     buffer_ms : float
         How long a packet waits at most before a link (milliseconds); of a "policer": how long its bucket lasts.
-    queue : {"", "fq_codel", "policer"}
-        Discipline at both ends of every link; "": a token bucket with a queue that drops what comes last.
+    queue : {"", "fq_codel", "policer", "bfifo"}
+        Discipline at both ends of every link; "": a token bucket with a queue that drops what comes last; "bfifo": the
+        same of our own.
     learn : dict
         What the ranks of a "ddp" job of two layers learn for real besides, by every strategy: ``examples``,
         ``batch_size``, ``learning_rate``, ``steps`` (see `rounds.lesson`); empty: nothing.
