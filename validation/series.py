@@ -201,7 +201,7 @@ def compare_unusual(folder: Path, profile: Profile) -> Comparison:
 def network(folder: Path) -> dict[str, Any]:
     """TCP's congestion control and the links' buffers, recorded beside what we measured (others: BBR and 12 ms).
 
-    Under `fq_codel` and behind a policer nobody waits behind others: no buffer. Links that hold nothing back are told their bandwidth.
+    Under `fq_codel` and behind a policer nobody waits behind others: no buffer. Policers are told their bandwidth.
     """
     links, workload = folder / "links.json", folder / "workload.json"
     runs = json.loads(links.read_text()).values() if links.exists() else []
