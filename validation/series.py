@@ -75,11 +75,16 @@ class Comparison:
         return float(np.abs(self.errors).mean())
 
     @property
-    def coverage(self) -> float:
-        """Share of the measurements inside the interval, each of `counts` counting as one."""
+    def inside(self) -> np.ndarray:
+        """Share of the measurements inside the interval at each of `counts`."""
         at = np.searchsorted(self.curve.workers, self.workers)
         inside = (self.curve.lower[at] <= self.measured) & (self.measured <= self.curve.upper[at])
-        return float(np.average(inside, weights=self.weights))
+        return np.array([inside[self.workers == n].mean() for n in self.counts])
+
+    @property
+    def coverage(self) -> float:
+        """Share of the measurements inside the interval, each of `counts` counting as one."""
+        return float(self.inside.mean())
 
     @property
     def weights(self) -> np.ndarray:
