@@ -86,7 +86,16 @@ def test_graph_style_with_a_users_model_and_another_batch_size(family):
     assert profile.values("pushed_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.01)
 
 
-def test_strategy_style(family, tmp_path):
+@pytest.fixture
+def one_processor():
+    """This process and those that it starts have one; TensorFlow then takes one thread of a kind."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+def test_strategy_style_on_one_processor(family, one_processor, tmp_path):
     profile = profiled("live_jobs:subclassed", style="strategy", steps=8, warmup=4, traces=tmp_path / "traces")
     check(profile, steps=8, batch_size=30)
     assert profile.source.style == "parameter-server-strategy"

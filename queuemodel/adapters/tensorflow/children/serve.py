@@ -48,8 +48,10 @@ def _serve(job, task, cluster, ready) -> None:
     if task >= len(cluster[job]):
         raise ProfilingError(f"--task: {job} has {len(cluster[job])} address(es), got task {task}; count from 0")
     tensorflow = require_tensorflow()
+    threads = max(2, len(os.sched_getaffinity(0)))  # a step waits in one for the data set, which needs another
+    config = tensorflow.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
     try:
-        server = tensorflow.distribute.Server(cluster, job_name=job, task_index=task)
+        server = tensorflow.distribute.Server(cluster, job_name=job, task_index=task, config=config)
     except tensorflow.errors.OpError as error:
         raise ProfilingError(
             f"{job} {cluster[job][task]}: cannot listen there: {str(error).splitlines()[0]}; "
