@@ -76,6 +76,8 @@ def begin(steps, s, rules, now, w, i):
             s.pushed[w] = now
         enqueue(s, d, w, k, i)
         if s.serving[d, w, k] < 0:
+            if kind == FETCH:  # its server is told that what it waited for has come, on the way that gradients go
+                s.untold[1, w, k] += 1
             serve_next(steps, s, rules, now, d, w, k)
         return
     start, seconds = now + steps.delay[at], steps.duration[at]

@@ -6,6 +6,7 @@ import numpy as np
 
 from .compiler import fast
 from .heap import heap_pop, heap_push
+from .memory import forget
 from .state import BEGIN, FLOWS, PER_SERVER, SEQUENCE
 from .windows import restart
 
@@ -41,6 +42,8 @@ def serve_next(steps, s, rules, now, d, w, k):
         s.dirty[d] = FLOWS
         if rules.kept > 0.0:
             restart(s, rules, now, d, w, k)
+        else:
+            forget(s, d, w, k)
     s.serving[d, w, k] = i
     size = min(s.left[w, i], rules.chunk)
     if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
