@@ -299,7 +299,11 @@ def test_late_workers_follow_or_keep_apart(settled):
     assert rate("sync-ps", 2) == pytest.approx(together + settled * (free - together) / 2)
     assert rate("sync-ps", 1) == pytest.approx(rate("k-sync", 3))
     assert rate("sync-ps", 3) == pytest.approx(rate("k-batch-async", 1) / 4)
-    assert rate("k-sync", 2, 100) < rate("sync-ps", 98, 100) <= rate("k-batch-async", 1, 100) / 50
+    if not settled:  # of six late ones two follow
+        third = rate("k-sync", 2, 8) / 3 + 2 / 3 * rate("k-batch-async", 1, 8) / 4
+        assert rate("sync-ps", 6, 8) == pytest.approx(third)
+    unequal = HalfSynchronous("sync-ps", 3, 0.0, 0.2)(base, 1).solve(D, Z, np.array([4])).X[0]
+    assert unequal > 1.01 * rate("sync-ps", 3)  # steps vary, and late workers count at times
 
 
 def test_groups_that_keep_apart_are_faster_and_one_has_nobody_to_keep_away_from():
