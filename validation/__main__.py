@@ -136,7 +136,9 @@ def main() -> int:
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
-        more = by_method("Half-synchronous", waiting) | by_method("Never measured before", predicted_then())
+        blind, other_queues = predicted_then()
+        more = by_method("Half-synchronous", waiting) | by_method("Never measured before", blind)
+        more |= by_method("Never measured before, other queues", other_queues)
         page = re.sub(r"(?<=\d)%", " %", f"{HEAD}{summary(groups | more)}{SOURCES}{body}")
         rows = [
             {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}

@@ -57,13 +57,14 @@ told that, and the policed links' bandwidth (no blind predictions any more):
 """
 
 
-def predicted_then() -> list[Comparison]:
-    """Every such series, by every method that predicted it before it was measured."""
-    return [
+def predicted_then() -> tuple[list[Comparison], list[Comparison]]:
+    """Series by every method that predicted them before they were measured: usual queues, and others."""
+    then = [
         _comparison(name, method, curve)
         for name, methods in json.loads(PREDICTED.read_text()).items()
         for method, curve in methods.items()
     ]
+    return [c for c in then if not queue_of(c.name)], [c for c in then if queue_of(c.name)]
 
 
 def _comparison(name: str, method: str, predicted: dict[str, Any]) -> Comparison:
@@ -90,8 +91,7 @@ def predicted_now() -> list[Comparison]:
 
 def blind_section(table: Callable[[Sequence[Comparison]], str]) -> str:
     """Markdown: tables of what was predicted then, by queue and method, and one of what is predicted now."""
-    then = predicted_then()
-    usual, others = ([c for c in then if bool(queue_of(c.name)) is other] for other in (False, True))
+    usual, others = predicted_then()
     return (
         SECTION + USUAL + _tables(usual, table) + "\n" + OTHERS + _tables(others, table) + NOW + table(predicted_now())
     )
