@@ -35,13 +35,14 @@ def layers() -> list[Operation]:
 
 
 @given(operations=graphs(), seconds=st.floats(0, 0.3), pause=st.floats(0, 0.5))
-def test_one_worker_is_as_fast_with_a_barrier_as_without(operations, seconds, pause):
+def test_one_worker_is_as_fast_with_a_barrier_and_in_rounds_of_one_result_as_without(operations, seconds, pause):
     timed = [o if o.kind != "update" else Operation("update", o.name, o.start, o.end + seconds, after=o.after)
              for o in operations]  # fmt: skip
     profile = profile_of(timed, pause=pause, servers=2)
     alone = run(profile, steps=5)
-    for mode in ("sync", "bounded"):
-        assert run(profile, steps=5, synchronization=mode).throughput == pytest.approx(alone.throughput)
+    for mode, results in (("sync", 0), ("bounded", 0), ("first", 1), ("batches", 1)):
+        rounds = run(profile, steps=5, synchronization=mode, results=results)
+        assert rounds.throughput == pytest.approx(alone.throughput)
 
 
 def test_a_barriers_updates_are_applied_once_per_round():
@@ -162,16 +163,6 @@ def test_what_was_sent_of_lost_gradients_counts_as_work_of_the_link(mode):
     result = run(profile, 3, synchronization=mode, results=2, worker_bandwidth=far)
     assert result.throughput == pytest.approx(2 / 1.3)
     assert result.utilization["receive[0]"] == pytest.approx(0.8 / 1.3, rel=0.01)
-
-
-@given(operations=graphs(), seconds=st.floats(0, 0.3), pause=st.floats(0, 0.5))
-def test_rounds_of_one_result_of_one_worker_are_its_steps(operations, seconds, pause):
-    timed = [o if o.kind != "update" else Operation("update", o.name, o.start, o.end + seconds, after=o.after)
-             for o in operations]  # fmt: skip
-    profile = profile_of(timed, pause=pause, servers=2)
-    alone = run(profile, steps=5)
-    for mode in ("first", "batches"):
-        assert run(profile, steps=5, synchronization=mode, results=1).throughput == pytest.approx(alone.throughput)
 
 
 def test_a_round_that_ends_with_the_results_of_all_is_a_barrier():
