@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def plot_convergence(fitted: Convergence, *, ax: Axes | None = None, largest: int | None = None) -> Axes:
     """Draw examples until the target against batch size: measured means, the fit with its 90 % band.
 
-    The measured range is shaded; the critical batch is marked where it lies on the axes.
+    The fitted range is shaded; the critical batch is marked where it lies on the axes.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def plot_convergence(fitted: Convergence, *, ax: Axes | None = None, largest: in
     x = np.unique(np.geomspace(max(first / 2, 1), largest or 4 * last, 80).astype(int))
     y, (lower, upper) = fitted.examples(x), fitted.interval(x)
     ax.set_xscale("log", base=2)
-    ax.axvspan(first, last, color=PROFILED, linewidth=0)
+    ax.axvspan(first, last, color=PROFILED, linewidth=0, label="fitted range")
     band(ax, x, lower, upper, MODEL)
     ax.plot(x, y, color=MODEL, linewidth=1.8, label="fitted, with its 90% band")
     measured_points(ax, list(zip(fitted.batch_size.tolist(), fitted.measured.tolist(), strict=True)))

@@ -121,13 +121,15 @@ def plot_tradeoff(study: Study, *, family: str = "family", knob: str = "knob", a
         x = [row["efficiency"] for row in own]
         y = [row["mean_response_time"] for row in own]
         half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
-        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **nth_style(number))
-        for row in (own[0], own[-1]):
+        style = nth_style(number)
+        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **style)
+        for row in (own[0], own[-1]):  # families often end at the same point: each its own height
             ax.annotate(
                 f"{row[knob]:g}",
                 (row["efficiency"], row["mean_response_time"]),
                 textcoords="offset points",
-                xytext=(5, 4),
+                xytext=(5, 4 + 9 * number),
+                color=style["color"],
                 fontsize="small",
             )
     ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")

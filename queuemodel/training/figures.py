@@ -183,6 +183,7 @@ def _shade_profiled(ax: Axes, curve: ThroughputCurve) -> None:
             va="bottom",
             color="0.4",
             fontsize="small",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # a knee's line may pass behind it
         )
 
 
