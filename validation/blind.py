@@ -49,8 +49,8 @@ Links with `fq_codel`, and with a policer, which holds nothing back; nobody coul
 """
 
 NOW = """
-With queues of their own connections share equally, which could be told by no option, and behind a policer one worker
-gets a fifth of its link, and eight get most of it: neither was known, nor said. Now `--buffer 0` tells the one, and
+Connections with queues of their own share equally, which no option could tell then. Behind a policer one worker gets a
+fifth of its link and eight get most of it, which nothing said. Now `--buffer 0` tells the one, and
 [the trace itself the other](explanation/shared-links.md#links-that-one-worker-does-not-fill). The same series,
 told that, and the policed links' bandwidth (no blind predictions any more):
 

@@ -20,8 +20,8 @@ SECTION = """## Half-synchronous strategies
 TensorFlow jobs that train on the testbed by the strategies of
 [half-synchronous training](explanation/half-synchronous.md), predicted from the trace of one worker of the same job by
 both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as
-backups. That groups keep apart the network learnt on `alexnet-60-cubic-25ms-k-async`, and how far late workers do on
-simulations of recorded operations, when `backup-workers` was known.
+backups. The simulation is as it was when it predicted them blind; the network has learnt from some of them since
+([what, and how it had predicted them](explanation/half-synchronous.md#how-right-it-is)).
 
 """
 
