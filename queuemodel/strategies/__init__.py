@@ -7,6 +7,7 @@
                 (`round_network`), whose `paces` differ, and what the rates of `untraced` rounds correct
     from_steps  the same from steps on parameter servers, for a job that would reduce instead
     group       the rounds of so many ranks: their time, where it goes, how sure it is
+    round_errors  how far predictions of them err
     all_reduce  the fitted model of data-parallel training and its curve
     round_changes  its what-ifs
     half        the strategies on parameter servers in which results or workers wait for others, by name and number

@@ -21,31 +21,11 @@ from ..training.exploring import Explorer
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
 from .fitted_rounds import FittedRounds
-from .group import Group, Network, Parts
+from .group import Group, NodeLink, Parts
 from .round_changes import COLLECTIVES, RoundChanges
+from .round_errors import IN_TURN_FROM_THREE, MODEL_ERROR, TRACING_ERROR, in_turn_error, sampling_error
 from .rounds import slowest_of
 from .schemes import Buckets, Scheme
-
-#: Relative error beyond the recorded ranks: 1.1 % root mean square over docs/validation's series, taken as nearly twice
-#: that for what two nodes do not show of a network; and of tracing, at those ranks (0.8 %).
-MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
-
-#: The same where one message is under way at a time: links pause between its steps, and what TCP makes of that depends
-#: on their length, hence on the number of ranks. Root mean square of 18 predictions of TensorFlow's rings from two
-#: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
-IN_TURN_ERROR = 0.13
-
-#: From three ranks, whose links pause more as those of many do: of 15 predictions under BBR with a shallow buffer.
-IN_TURN_FROM_THREE = 0.10
-
-#: From two or three where BBR and the buffer are told (`late_messages`): of 29 predictions.
-IN_TURN_LATE = 0.06
-
-#: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
-IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
-
-#: Relative error of computation known from one round only (assumed).
-ONE_ROUND = 0.05
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -86,14 +66,14 @@ class AllReduceModel(Result):
         return msgspec.structs.replace(job, batch_size=self.changes.batch_size or job.batch_size)
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> NodeLink:
         """What a node's link carries among the most recorded ranks, and more."""
         return self.among(self.fitted.ranks)
 
-    def among(self, ranks: int) -> Network:
+    def among(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
-        network = self.changes.network(self.fitted, ranks)
-        return network if self._in_turn and isinstance(self.collective, Ring) else network._replace(buffer=0.0)
+        link = self.changes.link(self.fitted, ranks)
+        return link if self._in_turn and isinstance(self.collective, Ring) else link._replace(buffer=0.0)
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -131,6 +111,11 @@ class AllReduceModel(Result):
         sizes, ready = self.changes.pieces(self.fitted)
         rows = np.column_stack([ready, self.fitted.computed])
         return sizes, _accumulated(rows, self.steps_per_round, seed) * self.slowness
+
+    def group(self, ranks: int, sizes: np.ndarray, slowest: np.ndarray) -> Group:
+        """Rounds whose slowest rank had each of these pieces, and had computed, at such seconds (samples, p + 1)."""
+        scheme, tail = self.scheme, self.fitted.tail
+        return Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], self.collective, scheme, tail)
 
     def throughput(
         self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0
@@ -205,11 +190,7 @@ class AllReduceModel(Result):
 
     @property
     def _in_turn_error(self) -> float:
-        if self.fitted.congestion_control in GIVING_WAY:
-            return IN_TURN_GIVING_WAY
-        if self.network.buffer:
-            return IN_TURN_LATE
-        return IN_TURN_FROM_THREE if self.fitted.ranks > 2 else IN_TURN_ERROR
+        return in_turn_error(self.fitted, late=self.network.buffer > 0)
 
     @property
     def _algorithm(self) -> str:
@@ -231,25 +212,16 @@ class AllReduceModel(Result):
         found, errors = [], []
         drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
-            group = Group(n, sizes, slowest[:, :-1], slowest[:, -1], self.collective, self.scheme, fitted.tail)
-            if n == 1:
-                found.append(Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0))
-            else:
-                found.append(group.parts(self.among(n), compute))
+            group, link = self.group(n, sizes, slowest), self.among(n)
+            alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
+            found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
-                errors.append(group.spread(self.among(n), fitted.covariance, self._sampling(found[-1], compute)))
+                sampling = sampling_error(fitted, found[-1].stragglers / compute)
+                errors.append(group.log_errors(link, fitted.covariance, sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         parts = np.transpose(found)
         parts[0] = np.maximum(parts[0], self.input)
         return parts, low, high
-
-    def _sampling(self, parts: Parts, compute: float) -> float:
-        """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
-        computed, few = self.fitted.computed, len(self.fitted.computed) < 2
-        own = 0.0 if few else float(computed.std(ddof=1) / len(computed) ** 0.5)
-        mean = ONE_ROUND if few else float(np.hypot(own, self.fitted.shared_error) / computed.mean())
-        spread = 0.0 if few else (2 * (len(computed) - 1)) ** -0.5  # of a standard deviation, normal law
-        return float(np.hypot(mean, spread * parts.stragglers / compute))
 
     def what_if(self, **changes: Any) -> AllReduceModel:
         """The model of the same job on other machines, or that sends in another way; told against the profile.

@@ -16,8 +16,8 @@ from .schemes import Cost, Scheme
 LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
 
 
-class Network(NamedTuple):
-    """What a node's link carries."""
+class NodeLink(NamedTuple):
+    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`late_messages`)."""
 
     bandwidth: float
     latency: float
@@ -60,38 +60,38 @@ class Group:
     scheme: Scheme
     tail: float
 
-    def cost(self, network: Network) -> Cost:
+    def cost(self, link: NodeLink) -> Cost:
         """Seconds of messages that need bandwidth, and that do not."""
-        wire, slow = Link(network.bandwidth), Link(network.bandwidth, latency=network.latency)
+        wire, slow = Link(link.bandwidth), Link(link.bandwidth, latency=link.latency)
 
         def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work = self.collective.time(sizes, self.ranks, wire)
-            late = late_rounds(sizes, self.ranks, bandwidth=network.bandwidth, buffer=network.buffer)
+            late = late_rounds(sizes, self.ranks, bandwidth=link.bandwidth, buffer=link.buffer)
             return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0) + late
 
         return seconds
 
-    def mean_time(self, network: Network, *, slower: float = 1.0) -> float:
+    def mean_time(self, link: NodeLink, *, slower: float = 1.0) -> float:
         """Mean seconds of a round when computation takes ``slower`` times as long."""
-        return float(self.times(network, slower=slower).mean())
+        return float(self.times(link, slower=slower).mean())
 
-    def times(self, network: Network, *, slower: float = 1.0) -> np.ndarray:
+    def times(self, link: NodeLink, *, slower: float = 1.0) -> np.ndarray:
         """Seconds of each round, likewise."""
         ready, computed = self.ready, self.computed
         if slower != 1.0:
             ready, computed = slower * ready, slower * computed
-        ends = self.scheme.time(self.sizes, ready, computed, self.cost(network))
+        ends = self.scheme.time(self.sizes, ready, computed, self.cost(link))
         return np.asarray(ends + self.tail)
 
-    def parts(self, network: Network, compute: float) -> Parts:
+    def parts(self, link: NodeLink, compute: float) -> Parts:
         """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.
 
         ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
         """
-        time = self.mean_time(network)
-        at_best = self.mean_time(network._replace(latency=0.0, buffer=0.0))
+        time = self.mean_time(link)
+        at_best = self.mean_time(link._replace(latency=0.0, buffer=0.0))
         slowest = float(self.computed.mean())
-        work, wait = self.cost(network)(self.scheme.units(self.sizes))
+        work, wait = self.cost(link)(self.scheme.units(self.sizes))
         return Parts(
             time,
             max(at_best - slowest - self.tail, 0.0),
@@ -101,21 +101,21 @@ class Group:
             float(wait.sum()),
         )
 
-    def spread(self, network: Network, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
+    def log_errors(self, link: NodeLink, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
         """Log of how much longer, and shorter, rounds may be at one standard error of everything fitted.
 
         ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the error of computation's logarithm.
         """
 
-        def moved(step: np.ndarray) -> Network:
-            bandwidth, latency = np.clip(np.array([network.bandwidth, network.latency]) * np.exp(step), LEAST, MOST)
-            return network._replace(bandwidth=bandwidth, latency=latency)
+        def moved(step: np.ndarray) -> NodeLink:
+            bandwidth, latency = np.clip(np.array([link.bandwidth, link.latency]) * np.exp(step), LEAST, MOST)
+            return link._replace(bandwidth=bandwidth, latency=latency)
 
         values, vectors = np.linalg.eigh(covariance)
-        times = [tuple(self.mean_time(network, slower=np.exp(sign * sampling)) for sign in (1, -1))]
+        times = [tuple(self.mean_time(link, slower=np.exp(sign * sampling)) for sign in (1, -1))]
         for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
             ends = [moved(sign * step) for sign in (1, -1)]
             times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
-        logs = np.log(np.array(times) / self.mean_time(network))
+        logs = np.log(np.array(times) / self.mean_time(link))
         longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)
         return float(np.linalg.norm(longer)), float(np.linalg.norm(shorter))

@@ -26,7 +26,7 @@ from ..errors import ModelError
 from ..training.bandwidth import transfer_time
 from ..training.job import require_bandwidth
 from .fitted_rounds import FittedRounds
-from .group import Network
+from .group import NodeLink
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: The algorithms of `queuemodel.collectives` that need nothing but their name.
@@ -121,15 +121,15 @@ class RoundChanges:
         """How much longer computation takes than when profiled."""
         return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 
-    def network(self, fitted: FittedRounds, ranks: int) -> Network:
+    def link(self, fitted: FittedRounds, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
         carried, latency = fitted.carried(ranks)
         latency = latency if self.latency is None else self.latency
         if self.bandwidth is None or self.bandwidth == fitted.nominal:
-            return Network(carried, latency, fitted.buffer)
+            return NodeLink(carried, latency, fitted.buffer)
         seconds = np.array(1.0 / carried)
         byte = float(transfer_time(seconds, 1.0, nominal=fitted.nominal, bandwidth=self.bandwidth))
-        return Network(1.0 / byte, latency, fitted.buffer)
+        return NodeLink(1.0 / byte, latency, fitted.buffer)
 
     def algorithm(self) -> Algorithm:
         """The collective, where the ranks stand."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,6 @@ from ..training.rounds import MOST_RANKS, Bucket
 from .all_reduce import AllReduceModel
 from .chrome import round_events
 from .figures import plot_round
-from .group import Group
 from .rounds import sampler
 
 if TYPE_CHECKING:
@@ -88,15 +88,11 @@ class SimulatedRounds(Result):
         """
         require_count(number, "round: number", least=0, most=len(self.times) - 1)
         require_count(rank, "round: rank", least=0, most=self.ranks - 1)
-        buckets: list[Bucket] = []
-        begin, end, ready = self.begin[number], self.end[number], self.ready[number, rank]
-        for i, size in enumerate(self.sizes.tolist()):
-            first = i if not i or (begin[i], end[i]) != (begin[i - 1], end[i - 1]) else None
-            if first is None:
-                last = buckets.pop()
-                buckets.append(Bucket(last.bytes + int(size), float(ready[i]), last.begin, last.end))
-            else:
-                buckets.append(Bucket(int(size), float(ready[i]), float(begin[i]), float(end[i])))
+        ready, buckets = self.ready[number, rank], []
+        spans = list(zip(self.begin[number].tolist(), self.end[number].tolist(), strict=True))
+        for (begin, end), pieces in groupby(range(len(spans)), key=spans.__getitem__):
+            together = list(pieces)
+            buckets.append(Bucket(int(self.sizes[together].sum()), float(ready[together[-1]]), begin, end))
         return RankRound(rank, number, float(self.times[number]), float(self.computed[number, rank]), buckets)
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> str:
@@ -179,9 +175,9 @@ def simulate_rounds(
     if ranks == 1:
         begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + model.beyond
     else:
-        group = Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], model.collective, model.scheme, model.fitted.tail)
-        begin, end = model.scheme.transit(sizes, group.ready, group.cost(model.among(ranks)))
-        times = group.times(model.among(ranks))
+        group, link = model.group(ranks, sizes, slowest), model.among(ranks)
+        begin, end = model.scheme.transit(sizes, group.ready, group.cost(link))
+        times = group.times(link)
     return SimulatedRounds(
         model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
         times=np.maximum(times, model.input), confidence=confidence,

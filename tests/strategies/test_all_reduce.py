@@ -14,7 +14,7 @@ from queuemodel.collectives import HalvingDoubling, Link, Ring
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, Buckets, Fusion, all_reduce, fit_rounds, round_time, simulate
-from queuemodel.strategies.group import Group, Network
+from queuemodel.strategies.group import Group, NodeLink
 from queuemodel.strategies.round_changes import COLLECTIVES
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
@@ -341,5 +341,5 @@ def test_a_stall_in_one_of_few_rounds_leaves_an_interval_of_possible_rates():
 def test_what_all_the_time_goes_to_errs_as_the_round_does_both_ways(bandwidth, latency, computed, covariance, sampling):
     ready = np.full(5, computed)
     group = Group(4, np.array([1e6]), ready[:, None], ready, Ring(), Buckets(), 0.0)
-    longer, shorter = group.spread(Network(bandwidth, latency), np.diag(covariance), sampling)
+    longer, shorter = group.log_errors(NodeLink(bandwidth, latency), np.diag(covariance), sampling)
     assert (longer, shorter) == pytest.approx((0.05, 0.05), rel=0.05)
