@@ -17,7 +17,7 @@ from ..training import Profile
 from .by_law import TRIAL, absolute, by_law, relative
 from .by_training import by_training
 from .candidates import Candidate, candidates
-from .result import Comparison
+from .result import Compared, Comparison
 from .timing import Timing
 
 #: Learning rates that are tried for each strategy.
@@ -113,9 +113,6 @@ def compare(
         target = _loss_to_reach(problem, target)
         own = range(seed, seed + seeds)
         rows = [by_training(one, timing, problem, target, steps, own, rates) for one in bar()]
-    at_end = [one.name for one in rows if one.learning_rate in _ends(rates)]
-    silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
-    late = [one.name for one in rows if np.isinf(np.median(one.seconds_to))]
     return Comparison(
         rows=tuple(rows),
         workers=n,
@@ -123,8 +120,7 @@ def compare(
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note=_note(timing, problem, convergence, noise, at_end, silent)
-        + (f"; {', '.join(late)} did not reach it in {steps} steps of each worker" if late else ""),
+        note=_note(timing, problem, convergence, noise, rows, rates, steps),
         relative=noise is not None,
     )
 
@@ -157,19 +153,20 @@ def _loss_to_reach(problem: Problem, target: float | None) -> float:
     return goal
 
 
-def _ends(rates: Sequence[float]) -> set[float]:
-    """The least and the largest of several: where the best of all is perhaps not among them."""
-    return {min(rates), max(rates)} if len(rates) > 1 else set()
-
-
 def _note(
     timing: Timing,
     problem: Problem | None,
     convergence: Convergence | None,
     noise: NoiseScale | None,
-    at_end: list[str],
-    silent: list[str],
+    rows: Sequence[Compared],
+    rates: Sequence[float],
+    steps: int,
 ) -> str:
+    """What to know before trusting the rows: where their steps come from, and which strategies they tell less of."""
+    ends = {min(rates), max(rates)} if len(rates) > 1 else set()  # the best of all is perhaps beyond them
+    at_end = [one.name for one in rows if one.learning_rate in ends]
+    silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
+    late = [one.name for one in rows if np.isinf(np.median(one.seconds_to))]
     said = []
     if problem is not None:
         said.append(f"steps are those of a stand-in, {problem!r}")
@@ -186,4 +183,6 @@ def _note(
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
         said.append("the links' bandwidth or a step's bytes are not known, so fewer bytes are taken to save nothing")
+    if late:
+        said.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker")
     return "; ".join(said)

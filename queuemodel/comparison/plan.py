@@ -149,9 +149,7 @@ class _Way:
     def __init__(self, comparison: Comparison, row: int) -> None:
         self.name, self.workers, self.nodes = comparison.rows[row].name, comparison.workers, comparison.nodes
         self.drawn = comparison.seconds[:, row]
-        tail = (1 - comparison.confidence) / 2
-        levels = [tail, 0.5, 1 - tail]
-        self.low, self.median, self.high = np.quantile(self.drawn, levels, method="inverted_cdf").tolist()
+        self.low, self.median, self.high = comparison.interval[:, row].tolist()
 
     def probability(self, deadline: float | None) -> float:
         """That it ends in time."""

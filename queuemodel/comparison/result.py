@@ -95,6 +95,13 @@ class Comparison(Result):
         ]
         return np.stack(columns, axis=1)
 
+    @cached_property
+    def interval(self) -> np.ndarray:
+        """Seconds to the target, shape (3, strategies): their interval's lower end, median and upper end."""
+        tail = (1 - self.confidence) / 2
+        with np.errstate(invalid="ignore"):
+            return np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+
     @property
     def probability_best(self) -> np.ndarray:
         """Of each strategy, shape (strategies,): share of the draws in which it arrives, and first."""
@@ -110,10 +117,8 @@ class Comparison(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each strategy, the fastest first; nothing is said of what is not known."""
-        tail, reach = (1 - self.confidence) / 2, normal_quantile(self.confidence)
-        with np.errstate(invalid="ignore"):
-            levels = [tail, 0.5, 1 - tail]
-            low, middle, high = np.quantile(self.seconds, levels, axis=0, method="inverted_cdf").tolist()
+        reach = normal_quantile(self.confidence)
+        low, middle, high = self.interval.tolist()
         steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
         rows = []
         for i, one in enumerate(self.rows):

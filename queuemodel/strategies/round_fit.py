@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -41,15 +41,11 @@ def fit_rounds(profile: Profile) -> FittedRounds:
             "queuemodel import-trace trace_n1 trace_n2"
         )
     alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
-    networks = {}
     at_once = max((at_once_in(one) for one in alike[most]), default=1)
     cluster = profile.cluster
     in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
     buffer = cluster.buffer or 0.0 if in_turn and cluster.congestion_control == "bbr" else 0.0
-    for n, found in alike.items():
-        if groups := [group for group in _by_number(found).values() if len(group) == n]:
-            slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
-            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
+    networks = _networks(alike, at_once, buffer)
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
     grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
@@ -65,22 +61,15 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     computed = np.array([one.computed for one in own]) * typical
     ready = np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None]
     later, shared_error = _in_common(own, computed)
-    recorded = [one for one in own if one.gradients]
-    gradients = (
-        np.array([g.bytes for g in recorded[0].gradients] if recorded else [], dtype=float),
-        np.mean([[g.ready / _pace(one, unequal) for g in one.gradients] for one in recorded], axis=0)
-        if recorded
-        else np.empty(0),
-    )
     fitted = FittedRounds(
         job=profile.job,
         ready=np.maximum(ready - later[:, None], 0.0),
         computed=np.maximum(computed - later, 0.0),
         shared_error=shared_error,
-        tail=float(np.mean([max(0.0, one.round_time - one.waited - max(one.computed, _end(one))) for one in grouped])),
+        tail=_tail(grouped),
         alone=float(np.mean(alone)),
         bucket_bytes=bucket_bytes,
-        gradients=gradients,
+        gradients=_gradients(own, unequal),
         at_once=at_once,
         bandwidth=bandwidth,
         latency=latency,
@@ -97,6 +86,33 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     waited = {one.ranks for one in profile.rounds if one.waited}
     untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
     return without_tracing(fitted, profile.rounds, untraced)
+
+
+def _networks(
+    alike: Mapping[int, Sequence[Round]], at_once: int, buffer: float
+) -> dict[int, tuple[float, float, np.ndarray]]:
+    """What `fit_network` finds among each number of ranks of which whole rounds were recorded."""
+    networks = {}
+    for n, found in alike.items():
+        if groups := [group for group in _by_number(found).values() if len(group) == n]:
+            slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
+            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
+    return networks
+
+
+def _gradients(rounds: Sequence[Round], unequal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of each gradient, and mean seconds until a rank of the typical pace had it; none where none is recorded."""
+    recorded = [one for one in rounds if one.gradients]
+    if not recorded:
+        return np.empty(0), np.empty(0)
+    ready = [[g.ready / _pace(one, unequal) for g in one.gradients] for one in recorded]
+    return np.array([g.bytes for g in recorded[0].gradients], dtype=float), np.mean(ready, axis=0)
+
+
+def _tail(rounds: Sequence[Round]) -> float:
+    """Mean seconds of a round after its computation and its last all-reduce."""
+    ends = [max(one.computed, *(bucket.end for bucket in one.buckets)) for one in rounds]
+    return float(np.mean([max(0.0, one.round_time - one.waited - end) for one, end in zip(rounds, ends, strict=True)]))
 
 
 def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarray, float]:
@@ -163,7 +179,3 @@ def _by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:
 
 def _pace(one: Round, unequal: Sequence[float]) -> float:
     return unequal[one.rank] if unequal else 1.0
-
-
-def _end(one: Round) -> float:
-    return max(bucket.end for bucket in one.buckets)
