@@ -25,18 +25,7 @@ def arguments() -> tuple:
     """What `simulate` calls the loop with; all simulations do so with the same types."""
     graphs = prepare(example_profile())
     kind, *_ = contentions(graphs.profile)
-    rules = cluster_rules(
-        workers=1,
-        policy=graphs.policy,
-        synchronization="async",
-        backup_workers=0,
-        results=0,
-        staleness_bound=0,
-        slowdown=None,
-        straggler_probability=0.0,
-        straggler_slowdown=1.0,
-        **kind.settings,
-    )
+    rules = cluster_rules(workers=1, policy=graphs.policy, **kind.settings)
     state = new_state(graphs.steps, links=np.ones((2, graphs.parameter_servers + 1)), starts=np.zeros(1), rules=rules)
     return graphs.steps, state, rules, np.random.default_rng(0), 1, 1
 

@@ -35,18 +35,18 @@ def cluster_rules(
     *,
     workers: int,
     policy: Policy,
-    synchronization: Synchronization,
-    backup_workers: int,
-    results: int,
-    staleness_bound: int,
-    slowdown: Sequence[float] | None,
-    straggler_probability: float,
-    straggler_slowdown: float,
     loaded_trip: float,
     unfairness: float,
     window_kept: float,
+    synchronization: Synchronization = "async",
+    backup_workers: int = 0,
+    results: int = 0,
+    staleness_bound: int = 0,
+    slowdown: Sequence[float] | None = None,
+    straggler_probability: float = 0.0,
+    straggler_slowdown: float = 1.0,
 ) -> Rules:
-    """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`."""
+    """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`; each worker alone unless told."""
     require_choice(synchronization, "simulate: synchronization", MODES)
     require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
     require_count(staleness_bound, "simulate: staleness_bound", least=0)

@@ -14,8 +14,9 @@ from queuemodel.collectives import HalvingDoubling, Link, Ring
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, Buckets, Fusion, all_reduce, fit_rounds, round_time, simulate
-from queuemodel.strategies.group import Group, NodeLink
+from queuemodel.strategies.group import Group, NodeLink, Parts
 from queuemodel.strategies.round_changes import COLLECTIVES
+from queuemodel.strategies.round_errors import ONE_ROUND, sampling_error
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"
@@ -331,6 +332,23 @@ def test_a_stall_in_one_of_few_rounds_leaves_an_interval_of_possible_rates():
     calm, stalled = (curve.upper / curve.lower for curve in curves)
     assert np.all(stalled > 3 * calm)
     assert np.all(np.isfinite(stalled))
+
+
+def test_two_rounds_tell_a_mean_and_a_spread_and_one_neither():
+    """Standard errors of a mean of two, and of their standard deviation (normal law), beside what all ranks share."""
+    fitted = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4))
+    two = replace(fitted, computed=np.array([0.9, 1.1]), shared_error=0.05)
+    assert sampling_error(two, stragglers=0.3) == pytest.approx((0.1**2 + 0.05**2 + 0.3**2 / 2) ** 0.5)
+    assert sampling_error(replace(two, computed=np.array([0.9])), stragglers=0.3) == ONE_ROUND
+
+
+def test_where_nothing_overlaps_a_round_is_the_sum_of_its_parts():
+    """Of four ranks that all compute first: 6 messages of a quarter of 1 MB, and 0.3 s after them."""
+    link, slowest = NodeLink(1e6, 0.01), np.array([1.9, 2.1])
+    group = Group(4, np.array([1e6]), slowest[:, None], slowest, Ring(), Buckets(), tail=0.3)
+    assert group.times(link, slower=2.0) == pytest.approx(2 * slowest + 1.5 + 0.06 + 0.3)
+    truth = Parts(2.0 + 1.5 + 0.06 + 0.3, network=1.5, latency=0.06, stragglers=0.2, wire=1.5, messages=0.06)
+    assert group.parts(link, compute=1.8) == pytest.approx(truth)
 
 
 @pytest.mark.parametrize(

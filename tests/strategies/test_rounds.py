@@ -100,7 +100,7 @@ def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
 def test_few_recorded_rounds_do_not_bound_the_slowest_of_many():
     rounds = 1.0 + 0.05 * np.random.default_rng(4).standard_normal((12, 1))
     (most,) = slowest_of(rounds, [500], samples=200, seed=2)
-    assert most.mean() > rounds.max()
+    assert most.mean() > 1.01 * rounds.max()
     (one,) = slowest_of(rounds, [1], samples=20_000, seed=2)
     assert one.std() == pytest.approx(rounds.std(), rel=0.03)  # smoothing adds no spread
 

@@ -26,20 +26,8 @@ PER_PACKETS = 12.0  # accidents of a kind, per second, other connection, and one
 def cluster(workers: int, *, buffer: float = BUFFER):
     """Rules of BBR without luck, and a state whose workers all fetch from one server."""
     graphs = prepare(profile_of(serial()), links=LINKS)
-    rules = cluster_rules(
-        workers=workers,
-        policy="tensorflow",
-        synchronization="async",
-        backup_workers=0,
-        results=0,
-        staleness_bound=0,
-        slowdown=None,
-        straggler_probability=0.0,
-        straggler_slowdown=1.0,
-        loaded_trip=buffer,
-        unfairness=0.0,
-        window_kept=0.0,
-    )
+    network = {"loaded_trip": buffer, "unfairness": 0.0, "window_kept": 0.0}
+    rules = cluster_rules(workers=workers, policy="tensorflow", **network)
     state = new_state(graphs.steps, links=np.full((2, 1 + workers), RATE), starts=np.zeros(workers), rules=rules)
     state.serving[0, :, 0] = 0
     state.chunk_left[0] = 1e9
