@@ -15,7 +15,7 @@ from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, TrainingModel, fit
 from .training.curve import require_workers
 from .training.ensemble import Ensemble
-from .training.job import MOST_WORKERS, TOLD, require_bandwidth
+from .training.job import MOST_WORKERS, TOLD, require_bandwidth, require_network
 from .training.predictive import predictive
 from .training.throughputs import traced_throughput
 from .units import readable_rate
@@ -191,6 +191,13 @@ def next_measurement(
     require_share(confidence, f"{where}: confidence", open_ended=True)
     require_seed(seed, f"{where}: seed")
     require_choice(method, f"{where}: method", METHODS)
+    changes = {name: value for name, value in changes.items() if value is not None}
+    told = {name: changes.pop(name) for name in TOLD if name in changes}
+    if isinstance(model, Profile):
+        require_network(**told, where=f"{where}: ")
+        model = model.told(**told)
+    elif told:
+        raise ModelError(f"{where}: {next(iter(told))} is told of a profile; throughputs alone have no use for it")
     if isinstance(model, Profile) and model.rounds and not model.steps:
         others = {"throughputs": throughputs, "method": method != "auto", **changes}
         return _ranks(model, asked, runs, others, confidence=confidence, seed=seed, source=source)
@@ -202,13 +209,11 @@ def next_measurement(
     if throughputs and isinstance(model, TrainingModel):
         raise ModelError(f"{where}: throughputs belong to the fit; give them to `fit`, or the profile itself here")
     measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
-    changes = {name: value for name, value in changes.items() if value is not None}
     if isinstance(model, Profile):
         changes = really_changed(model, changes)
     simulated = isinstance(model, Profile) and _simulated(model) and set(changes) <= SIMULATED
     if method == "trace" and not simulated:
         raise ModelError(f"{where}: method 'trace' {UNTRACED}, of one worker alone, and changes that it knows")
-    told = {name: changes.pop(name) for name in TOLD if name in changes}
     network = model if isinstance(model, TrainingModel) else fit(model, throughputs=measured, seed=seed)
     choice = _runs(network, asked) if runs is None else list(dict.fromkeys(runs))
     if not choice or not all(isinstance(run, Run) for run in choice):
@@ -232,8 +237,6 @@ def next_measurement(
         thought: Ensemble = found.after
         at_runs, at_asked = [found.at_run(*place) for place in places], [found.at_asked(n) for n in asked]
     else:
-        if told:
-            raise ModelError(f"{where}: {next(iter(told))} is for the simulation only; use method 'trace'")
         thought = predictive(network.what_if(**changes), places, asked)
         at_runs, at_asked = list(range(len(places))), list(range(len(places), len(places) + len(asked)))
     expected = [thought.expected_width(confidence, at_asked, measured=at) for at in at_runs]

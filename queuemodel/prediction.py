@@ -18,14 +18,12 @@ from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.fit import require_told_of
-from .training.job import TOLD, CongestionControl, require_network
+from .training.job import CongestionControl, require_network
 from .training.throughputs import require_measured, traced_throughput
 
 Method = Literal["auto", "mva", "trace"]
 #: What only the simulation can be asked.
-ONLY_SIMULATED = (
-    *TOLD, "policy", "sharding", "straggler_probability", "straggler_slowdown", "worker_bandwidth",
-)  # fmt: skip
+ONLY_SIMULATED = ("policy", "sharding", "straggler_probability", "straggler_slowdown", "worker_bandwidth")
 #: Changes that the simulation knows too.
 SIMULATED = {"bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed", *ONLY_SIMULATED}
 METHODS: tuple[Method, ...] = ("auto", "mva", "trace")
@@ -80,7 +78,7 @@ def predict(
     confidence : float
         Probability of the interval.
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
-        TCP's in the hosts, for the simulation; the profile's unless given.
+        TCP's in the hosts; the profile's unless given.
     buffer : float, optional
         Seconds that a packet waits at a full link, likewise.
     seed : int
@@ -107,7 +105,8 @@ def predict(
     Raises
     ------
     ModelError
-        For an unknown method, or a simulation that the profile or the changes do not allow.
+        For an unknown method, a simulation that the profile or the changes do not allow, or a network told of
+        throughputs alone.
     """
     require_measured(data, "predict")
     require_choice(method, "predict: method", METHODS)
@@ -115,7 +114,8 @@ def predict(
     require_share(confidence, "predict: confidence", open_ended=True)
     require_seed(seed, "predict: seed")
     require_network(congestion_control, buffer, where="predict: ")
-    changes |= {"congestion_control": congestion_control, "buffer": buffer}
+    told: dict[str, Any] = {"congestion_control": congestion_control, "buffer": buffer}
+    told = {name: value for name, value in told.items() if value is not None}
     changes = {name: value for name, value in changes.items() if value is not None}
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
@@ -124,7 +124,7 @@ def predict(
             "throughputs": bool(throughputs), "sparse_gradients": sparse_gradients,
             "parameter_bytes": parameter_bytes is not None,
             **{name: number is not None for name, number in numbers.items()},
-            **{name: name != "batch_size" for name in changes},
+            **{name: name != "batch_size" for name in changes | told},
         }  # fmt: skip
         if asked_too := next((name for name, so in others.items() if so), None):
             raise ModelError(f"predict: {asked_too} does not apply to a job measured by placement; leave it out")
@@ -134,6 +134,10 @@ def predict(
     data = cast("Profile | Sequence[Throughput]", data)
     if gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
+    if isinstance(data, Profile):
+        data = data.told(**told)
+    elif told:
+        raise ModelError(f"predict: {next(iter(told))} is told of a profile; throughputs alone have no use for it")
     measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
     strategy = strategy or recorded_strategy(data)
     require_choice(strategy, "predict: strategy", STRATEGIES)
@@ -166,14 +170,16 @@ def predict(
         half.require_workers(counts)
     if isinstance(data, Profile):
         changes = really_changed(data, changes)
-        run = {"seed": seed, "progress": progress}
+        run = {"seed": seed, "progress": progress, **told}
         curve = _simulated(data, measured, method, form, changes, asked | run, half)
         if curve is not None:
             return half.told(curve) if half else curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
-    if told := [name for name in ONLY_SIMULATED if name in changes]:
-        raise ModelError(f"predict: {told[0]} is for the simulation only, got {changes[told[0]]!r}; use method 'trace'")
+    if asked_too := next((name for name in ONLY_SIMULATED if name in changes), None):
+        raise ModelError(
+            f"predict: {asked_too} is for the simulation only, got {changes[asked_too]!r}; use method 'trace'"
+        )
     fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **had, **numbers)
     return fitted.what_if(**changes).throughput(**asked)
 

@@ -165,7 +165,7 @@ def test_the_command_line_says_the_same(run, tmp_path):
         (POINTS, {"runs": []}, "runs must be one or more to choose from"),
         (POINTS, {"runs": [4]}, "such as [Run(1), Run(4)], got [4]"),
         (POINTS, {"runs": [Run(2, 1e9)]}, "bandwidth needs the bytes per step"),
-        (POINTS, {"congestion_control": "bbr"}, "congestion_control is for the simulation only"),
+        (POINTS, {"congestion_control": "bbr"}, "congestion_control is told of a profile"),
         (DDP, {"runs": [Run(2)]}, "of more ranks than are recorded"),
         (DDP, {"runs": [Run(3, 1e9)]}, "on the same links, such as [Run(3)], got [Run(workers=3"),
         (DDP, {"throughputs": POINTS}, "throughputs does not apply to a profile of rounds"),

@@ -172,21 +172,25 @@ def test_what_comes_from_outside_is_refused_by_name(method, wrong):
     assert "\n" not in str(error.value)
 
 
-def test_contention_is_told_to_the_simulation_and_refused_elsewhere():
+def test_contention_is_told_of_recorded_steps_and_refused_elsewhere():
     profile = traced()
     cubic, bbr = (predict(profile, workers=[6], congestion_control=told, buffer=0.05) for told in ("cubic", "bbr"))
     assert bbr.at(6) < 0.97 * cubic.at(6)
     assert predict(profile, workers=[6], buffer=0.05).at(6) == cubic.at(6)
+    known = profile.told("bbr", 0.05)
+    assert known.cluster == qm.Cluster(
+        congestion_control="bbr", buffer=0.05, origins=dict.fromkeys(("congestion_control", "buffer"), "given")
+    )
+    analysed = [
+        predict(one, workers=[6], method="mva", **network).to_rows()
+        for one, network in ((profile, {"congestion_control": "bbr", "buffer": 0.05}), (known, {}), (profile, {}))
+    ]
+    assert analysed[0] == analysed[1] != analysed[2]
     points = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (1, 2)]
-    for data, settings in (
-        (profile, {"method": "mva"}),
-        (profile, {"form": "single"}),
-        (points, {}),
-        (points, {"strategy": "all-reduce"}),
-    ):
+    for settings in ({}, {"strategy": "all-reduce"}, {"method": "trace"}):
         for told in ({"congestion_control": "bbr"}, {"buffer": 0.0}):
-            with pytest.raises(qm.ModelError, match=next(iter(told))):
-                predict(data, workers=[6], **settings, **told)
+            with pytest.raises(qm.ModelError, match=f"{next(iter(told))} is told of a profile"):
+                predict(points, workers=[6], **settings, **told)
     with pytest.raises(qm.ModelError, match="predict: congestion_control must be one of bbr"):
         predict(profile, congestion_control="vegas")
 
@@ -260,7 +264,7 @@ def test_what_was_recorded_operation_by_operation_is_simulated_with_barriers_too
         ({"strategy": "sync-ps", "k": 2}, "k is a question for"),
         ({"k": 2}, "k is a question for"),
         ({"strategy": "sync-ps", "latency": 1e-3}, "question for strategy 'all-reduce'"),
-        ({"strategy": "k-async", "k": 2, "buffer": 0.1, "method": "mva"}, "buffer is for the simulation only"),
+        ({"strategy": "k-async", "k": 2, "policy": "tic", "method": "mva"}, "policy is for the simulation only"),
         (
             {"strategy": "k-async", "k": 2, "worker_speeds": [1.0, 0.5], "method": "mva"},
             "no rule covers unequal workers",

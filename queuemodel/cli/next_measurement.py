@@ -12,9 +12,9 @@ from ..measuring import next_measurement as which_next
 from ..prediction import load, measured_besides
 from ..training import Profile, Throughput
 from ..units import readable_rate
-from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, COUNTS, POSITIVE, Runs, format_option
+from .options import BANDWIDTH, COUNT, COUNTS, POSITIVE, Runs, format_option
 from .output import show, watched
-from .questions import INTERVALS, MEASUREMENTS, METHOD, PROFILE
+from .questions import INTERVALS, MEASUREMENTS, METHOD, NETWORK, PROFILE
 
 
 def told(**options: Any) -> Iterator[str]:
@@ -44,8 +44,7 @@ def told(**options: Any) -> Iterator[str]:
 @click.option("--parameter-servers", type=COUNT, help="Of the machines asked about; runs are on the profiled ones.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Likewise, like 10Gbit/s.")
 @click.option("--accelerator-speed", type=POSITIVE, help="Likewise.")
-@CONGESTION_CONTROL
-@BUFFER
+@NETWORK
 @INTERVALS
 @format_option
 def next_measurement(

@@ -41,7 +41,8 @@ def write_page(
     if isinstance(model, TrainingModel) and model.waiting is None:
         source = " ".join([options["profile"], *told(**options)])
         following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"], source=source)
-    curve.report(path, profile=data if isinstance(data, Profile) else None, next_measurement=following, **questions)
+    profile = data.told(options["congestion_control"], options["buffer"]) if isinstance(data, Profile) else None
+    curve.report(path, profile=profile, next_measurement=following, **questions)
 
 
 def require_batch_size(data: object, batch_size: int | None) -> None:

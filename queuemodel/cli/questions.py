@@ -126,9 +126,10 @@ SIMULATION = together(
         type=BANDWIDTHS,
         help="Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
     ),
-    CONGESTION_CONTROL,
-    BUFFER,
 )
+
+#: What else the profiled network is, where the profile does not know it.
+NETWORK = together(CONGESTION_CONTROL, BUFFER)
 
 INTERVALS = together(
     click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
@@ -148,6 +149,7 @@ PREDICTION = together(
     click.option("--gpus-per-node", type=COUNT, help="Step times by placement: GPUs of a node."),
     ROUNDS,
     SIMULATION,
+    NETWORK,
     INTERVALS,
 )
 

@@ -16,7 +16,7 @@ from ..strategies.fit import recorded_strategy
 from ..training import Profile
 from .options import COUNT, FILE, PICTURES, format_option
 from .output import show, watched
-from .questions import INTERVALS, MACHINES, PROFILE, ROUNDS, SIMULATION, STRATEGY, asked
+from .questions import INTERVALS, MACHINES, NETWORK, PROFILE, ROUNDS, SIMULATION, STRATEGY, asked
 
 #: Steps of each worker, or rounds, that a timeline shows.
 SHOWN = 3
@@ -30,6 +30,7 @@ SHOWN = 3
 @MACHINES
 @ROUNDS
 @SIMULATION
+@NETWORK
 @INTERVALS
 @format_option
 @click.option("--chrome-trace", "trace", type=FILE, help="Write the timeline, for ui.perfetto.dev (.json).")

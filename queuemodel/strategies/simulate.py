@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..traces.result import SimulatedRun
 from ..traces.runs import slowdowns
 from ..traces.simulate import simulate as simulate_operations
+from ..training.job import TOLD, require_network
 from ..training.profile import Profile
 from .all_reduce import AllReduceModel
 from .fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
@@ -54,7 +55,7 @@ def simulate(
         Show a progress bar on standard error, of a simulation of operations.
     **settings
         Of `queuemodel.traces.simulate`, and ``accelerator_speed`` and ``worker_speeds`` of `trace_runs` in place of
-        its ``slowdown``; or what-ifs of `AllReduceModel.what_if`.
+        its ``slowdown``; or what-ifs of `AllReduceModel.what_if`, and ``congestion_control`` and ``buffer``.
 
     Raises
     ------
@@ -74,6 +75,9 @@ def simulate(
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "simulate")
     if strategy == "all-reduce":
+        told = {name: settings.pop(name, None) for name in TOLD}
+        require_network(**told, where="simulate: ")
+        profile = profile.told(**told)
         fitted = fit_rounds(profile) if profile.rounds else rounds_of_steps(profile)
         model = AllReduceModel(fitted).what_if(**settings)
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)

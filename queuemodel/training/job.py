@@ -10,7 +10,7 @@ from ..checks import FASTEST_LINK, MOST_EXAMPLES, SLOWEST_LINK, require_choice, 
 from ..errors import DataError, ModelError, QueueModelError
 from .operations import MOST_BYTES, MOST_SERVERS
 
-#: Seconds; as many steps a second as a measured throughput can have.
+#: Seconds.
 SHORTEST_STEP = 1e-6
 
 #: How many workers a job can have.
@@ -35,8 +35,8 @@ def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
 
 
 def require_network(
-    congestion_control: Any,
-    buffer: Any,
+    congestion_control: Any = None,
+    buffer: Any = None,
     loaded_trip: Any = None,
     *,
     where: str = "",
@@ -113,7 +113,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
         require_choice(self.congestion_control, "congestion_control", CONGESTION_CONTROLS, error=DataError)
-        require_network(None, self.buffer, error=DataError)
+        require_network(buffer=self.buffer, error=DataError)
         for name, origin in self.origins.items():
             require_choice(name, "origins: name", TOLD, error=DataError)
             require_choice(origin, f"origins: {name}", ORIGINS, error=DataError)
@@ -187,9 +187,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
-        speed = require_number(
-            self.steps_per_second, "steps_per_second", positive=True, largest=1 / SHORTEST_STEP, error=DataError
-        )
+        speed = require_number(self.steps_per_second, "steps_per_second", positive=True, error=DataError)
         if self.standard_error is not None:
             require_number(self.standard_error, "standard_error", positive=True, largest=speed, error=DataError)
         if self.bandwidth is not None:

@@ -15,7 +15,7 @@ from ..files import read_bytes, write_json
 from ..network.json_reading import require_format
 from ..results import Result
 from .gradient_norms import GradientNorms
-from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts
+from .job import SHORTEST_STEP, Cluster, CongestionControl, Job, Source, Throughput, given, require_counts
 from .operations import LONGEST_STEP, MOST_BYTES, Operation
 from .rounds import Round
 
@@ -134,6 +134,12 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                         f"step {number}, operation {operation.name!r}: server must be below "
                         f"cluster.parameter_servers, {servers}, got {operation.server}"
                     )
+
+    def told(self, congestion_control: CongestionControl | None = None, buffer: float | None = None) -> Profile:
+        """The same, of whose network somebody says more; None: as it is."""
+        network = given(congestion_control=congestion_control, buffer=buffer)
+        network["origins"] = self.cluster.origins | network["origins"]
+        return msgspec.structs.replace(self, cluster=msgspec.structs.replace(self.cluster, **network))
 
     def values(self, field: str) -> np.ndarray:
         """One number per step, shape (steps,): ``profile.values("step_time")``."""

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.strategies import fit_rounds
+from queuemodel.errors import ModelError
+from queuemodel.measuring import next_measurement
+from queuemodel.prediction import predict
+from queuemodel.strategies import fit_rounds, simulate
 from queuemodel.strategies.late_messages import WINDOW, late, late_rounds
 from queuemodel.training import Cluster, Job, Profile, Source
 from queuemodel.training.rounds import Bucket, Round
@@ -91,3 +94,15 @@ def test_it_is_for_single_messages_under_bbr_only(framework, cluster):
     fitted = fit_rounds(ring_profile(framework, cluster))
     assert fitted.buffer == 0
     assert fitted.bandwidth < 6.5e6
+
+
+def test_a_network_may_be_told_when_asked_instead_of_when_imported():
+    known, untold = ring_profile("tensorflow", BBR), ring_profile("tensorflow", {})
+    for ask in (
+        lambda profile, **told: predict(profile, workers=[2, 4, 8], **told).to_rows(),
+        lambda profile, **told: simulate(profile, workers=4, steps=20, **told).to_rows(),
+        lambda profile, **told: next_measurement(profile, [8], **told).expected,
+    ):
+        assert ask(untold, **BBR) == ask(known) != ask(untold)
+        with pytest.raises(ModelError, match="congestion_control must be one of bbr"):
+            ask(known, congestion_control="vegas")

@@ -284,6 +284,7 @@ def test_throughputs_csv(tmp_path):
         ("workers,steps_per_second\n1,nan\n", "got 'nan'"),
         ("workers,steps_per_second\n1,inf\n", "got 'inf'"),
         ("workers,steps_per_second\n1,-2\n", "got -2"),
+        ("workers,steps_per_second\n1,1e11\n", "steps_per_second must be at most 1e+09"),
         ("workers,steps_per_second\n1.5,2\n", "got '1.5'"),
         ("workers,steps_per_second\n1\n", "line 2: a row must have 2 values"),
         ("workers,steps_per_second\n1,2,3\n", "line 2: a row must have 2 values"),

@@ -30,6 +30,17 @@ def test_one_wrong_point_changes_little_and_is_named(workers, factor):
     assert model.throughput([1, 2, 3, 4]).steps_per_second == pytest.approx(without.steps_per_second, rel=0.03)
 
 
+@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "all-reduce"])
+def test_words_per_second_are_predicted_as_steps_are(strategy):
+    steps, words = (
+        qm.fit([qm.Throughput(workers=n, steps_per_second=unit * x) for n, x in SOUND.items()], strategy=strategy)
+        for unit in (1.0, 1e8)
+    )
+    few, many = (model.throughput([4, 8, 32]) for model in (steps, words))
+    for name in ("steps_per_second", "lower", "upper"):
+        assert getattr(many, name) == pytest.approx(1e8 * getattr(few, name), rel=1e-6)
+
+
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 @pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
 def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, factor):
@@ -152,7 +163,7 @@ def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth)
 
 def test_all_throughputs_alone_have_one_bandwidth_or_none():
     point = qm.Throughput(workers=1, steps_per_second=1.0)
-    slow, fast = (qm.Throughput(workers=2, steps_per_second=1.9, bandwidth=b) for b in (1e7, 1e8))
+    slow, fast = (qm.Throughput(workers=2, steps_per_second=1.9, bandwidth=b) for b in (1e8, 1e8))
     for mixed in ([point, slow], [slow, fast]):
         with pytest.raises(qm.FitError, match="give those of one bandwidth"):
             qm.fit(mixed)
