@@ -27,7 +27,7 @@ from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
 from .left_out import prior_section
 from .measuring import advice, section
-from .model_errors import errors_of
+from .model_errors import errors_of, waiting_errors
 from .pollux.placements import placements_section
 from .published import compare_cloud
 from .series import Comparison, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
@@ -131,8 +131,9 @@ def main() -> int:
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
         waiting = half_synchronous()
+        held = {name: waiting_errors(own) for name, own in by_method("half-synchronous", waiting).items()}
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
-        sections += [intervals_section(groups, errors), untold_section(hidden), section(advice(profiles))]
+        sections += [intervals_section(groups, errors, held), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)

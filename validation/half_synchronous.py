@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from queuemodel import Profile, ThroughputCurve
 from queuemodel.prediction import Method, predict
+from queuemodel.strategies import HalfSynchronous
 
 from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed, untraced_folders
 from .testbed.workload import OF_RESULTS, read_workload
@@ -21,7 +22,8 @@ TensorFlow jobs that train on the testbed by the strategies of
 [half-synchronous training](explanation/half-synchronous.md), predicted from the trace of one worker of the same job by
 both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as
 backups. The simulation is as it was when it predicted them blind; the network has learnt from some of them since
-([what, and how it had predicted them](explanation/half-synchronous.md#how-right-it-is)).
+([what, and how it had predicted them](explanation/half-synchronous.md#how-right-it-is)). What waiting adds to the
+errors of asynchronous training was learnt from these series; [intervals](#intervals) are judged with each left out.
 
 """
 
@@ -37,6 +39,12 @@ def asked(folder: Path, workers: int) -> dict[str, Any]:
     if workload.mode in OF_RESULTS:
         return {"strategy": workload.mode, "k": results}
     return {"strategy": workload.mode, "staleness_bound": workload.staleness_bound}
+
+
+def in_between(folder: Path, workers: np.ndarray) -> np.ndarray:
+    """Where so many workers (n,) of a series wait for each other, but not for everybody in every step."""
+    strategies = [HalfSynchronous(*asked(folder, n).values()) for n in workers.tolist()]
+    return np.array([one.in_between(np.array([n]))[0] for one, n in zip(strategies, workers, strict=True)])
 
 
 def compare_half_synchronous(folder: Path, profile: Profile, method: Method) -> Comparison:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from .model_errors import PARTS, Errors, calibrated, leave_kind_out
+from .model_errors import PARTS, Errors, Teach, calibrated, learn_waiting, leave_kind_out
 from .series import Comparison
 
 SECTION = """## Intervals
@@ -16,7 +16,9 @@ charges the width and, for a measurement outside, twenty times its distance; all
 errors of the models themselves are learnt from the testbed's series (`python -m validation.model_errors`), each kind of
 network counting as one, by where the workers stand to the knee, and as much larger in each region as intervals of a
 kind left out are too narrow there; *kind left out* are intervals whose errors are learnt so from all other kinds. How
-connections share a link was found on these series too, and by hand: that cannot be left out.
+connections share a link was found on these series too, and by hand: that cannot be left out. Half-synchronous series
+are each a kind of their own; what waiting adds in them, between a barrier and none, is one error of unknown size, and
+how little the others say of it is in the interval.
 
 """
 
@@ -43,16 +45,20 @@ def _packaged(comparisons: Iterable[Comparison]) -> tuple[np.ndarray, ...]:
     return tuple(np.concatenate(rows, axis=1))
 
 
-def _left_out(found: Sequence[Errors]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _left_out(found: Sequence[Errors], teach: Teach = calibrated) -> tuple[np.ndarray, ...]:
     """The same with each kind of network left out; and the part that most of each measurement is in."""
-    ends = leave_kind_out(found, calibrated)
+    ends = leave_kind_out(found, teach)
     lower, upper = (np.concatenate([end[k] for end in ends]) for k in (1, 2))
     value = np.concatenate([np.exp(one.off) for one, *_ in ends])
     return lower, upper, value, np.concatenate([one.parts.argmax(axis=1) for one, *_ in ends])
 
 
-def intervals_section(groups: Mapping[str, Sequence[Comparison]], errors: Mapping[str, Sequence[Errors]]) -> str:
-    """Markdown: groups with the packaged errors, and those of the testbed with each kind of network left out."""
+def intervals_section(
+    groups: Mapping[str, Sequence[Comparison]],
+    errors: Mapping[str, Sequence[Errors]],
+    waiting: Mapping[str, Sequence[Errors]],
+) -> str:
+    """Markdown: groups with the packaged errors; those of the testbed with each kind left out, ``waiting`` ones too."""
     lines = ["| predictions | measurements | covered | mean width | score |", "|---|---|---|---|---|"]
     lines += [_row(title, *_packaged(comparisons)) for title, comparisons in groups.items()]
     for title, found in errors.items():
@@ -61,4 +67,7 @@ def intervals_section(groups: Mapping[str, Sequence[Comparison]], errors: Mappin
         for k, name in enumerate(PARTS):
             if (part == k).any():
                 lines.append(_row(f"{title}: kind left out, {name}", *(end[part == k] for end in ends)))
+    for title, found in waiting.items():
+        *ends, _ = _left_out(found, learn_waiting)
+        lines.append(_row(f"{title}: **kind left out**", *ends))
     return SECTION + "\n".join(lines) + "\n"

@@ -20,10 +20,20 @@ from scipy import stats
 
 import queuemodel.training.model_error
 from queuemodel.files import write_atomically
-from queuemodel.training.model_error import REGIONS, Method, model_error, profiled_error, regions
+from queuemodel.training.model_error import REGIONS, Method, model_error, profiled_error, regions, waiting_error
+from queuemodel.training.model_error import doubling as packaged_doubling
 from queuemodel.training.parameters import normal_quantile
 
-from .series import Comparison, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from .half_synchronous import half_synchronous, in_between
+from .series import (
+    Comparison,
+    compare_testbed,
+    compare_unusual,
+    kind_of,
+    read_testbed,
+    series_folders,
+    untraced_folders,
+)
 
 FILE = Path(queuemodel.training.model_error.__file__).with_name("model_error.json")
 #: The profiled number of workers, then the regions of several.
@@ -32,11 +42,14 @@ PARTS = ("profiled", *REGIONS)
 PSEUDO_KINDS = 1.0
 #: A measurement errs itself; no model is known better.
 LEAST = 0.02
+#: Sizes of the errors that waiting may add.
+WAITING_SIZES = np.arange(0.0025, 0.3, 0.0025)
 
 ABOUT = (
     "Relative standard errors of the closed network (mva) and of the simulation (trace) "
-    "(queuemodel.training.model_error says where), and their correlation for each doubling of the workers, "
-    "learnt by `python -m validation.model_errors` from the testbed's series, of so many per kind of network."
+    "(queuemodel.training.model_error says where), their correlation for each doubling of the workers, and what "
+    "waiting adds between a barrier and none, learnt by `python -m validation.model_errors` from the testbed's series, "
+    "of so many per kind of network."
 )
 
 
@@ -49,7 +62,7 @@ class Errors:
     kind : str
         Of network.
     parts : ndarray, shape (n, 5)
-        How much of `PARTS` is in each number of workers.
+        How much of `PARTS` is in each number of workers; (n, 1) of `errors_in_between`.
     off : ndarray, shape (n,)
         Logarithm of measured over predicted, as first measured: intervals are those of one measurement.
     others : ndarray, shape (n, 2)
@@ -63,14 +76,31 @@ class Errors:
     others: np.ndarray
 
 
+#: What errors of some kinds say of the next one's: standard errors of the parts.
+Teach = Callable[[Sequence[Errors]], np.ndarray]
+
+
 def errors_of(comparison: Comparison, kind: str) -> Errors:
     """What a comparison's curve, made with the packaged errors, shows without them."""
     c, method = comparison, cast(Method, comparison.method)
-    at = np.searchsorted(c.curve.workers, c.counts)
     ratio = c.counts / c.curve.saturation_workers
     alone = c.counts == 1
     parts = np.column_stack([alone, regions(ratio) * ~alone[:, None]])
-    packaged = np.where(alone, profiled_error(method), model_error(method, ratio))
+    return _without(np.where(alone, profiled_error(method), model_error(method, ratio)), parts, c, kind)
+
+
+def errors_in_between(comparison: Comparison, kind: str, waiting: np.ndarray) -> Errors:
+    """What a comparison's curve shows without what waiting adds, where there is such ``waiting`` (n,).
+
+    Its one part is that of waiting; what asynchronous training's errors promise is among the other causes.
+    """
+    packaged = waiting_error(cast(Method, comparison.method)) * waiting
+    return _without(packaged, waiting[:, None].astype(float), comparison, kind)
+
+
+def _without(packaged: np.ndarray, parts: np.ndarray, c: Comparison, kind: str) -> Errors:
+    """Errors and other causes of a comparison, whose interval has packaged errors (n,) of such parts."""
+    at = np.searchsorted(c.curve.workers, c.counts)
     ends = np.log([c.curve.lower[at], c.curve.upper[at]] / c.curve.steps_per_second[at]).T / normal_quantile(
         c.curve.confidence
     )
@@ -121,10 +151,34 @@ def doubling(found: Sequence[Errors]) -> float:
             size = np.sqrt(one.parts @ sigma**2)
             covariance = correlation ** np.abs(octaves[:, None] - octaves) * np.outer(size, size)
             covariance += np.diag((one.others**2).mean(axis=1) + LEAST**2)
-            distance = one.off @ np.linalg.solve(covariance, one.off)
-            likely -= 0.5 * (distance + np.linalg.slogdet(covariance)[1]) / kinds.count(one.kind)
+            likely += _log_likelihood(one.off, covariance) / kinds.count(one.kind)
         logs.append(likely)
     return float(np.average(grid, weights=np.exp(logs - np.max(logs))))
+
+
+def learn_waiting(found: Sequence[Errors]) -> np.ndarray:
+    """Standard error, (1,), that waiting between a barrier and none adds in a next kind of network and strategy.
+
+    Beyond what asynchronous training's errors promise each kind has a normal error of one unknown size (a random
+    effect: DerSimonian and Laird, 1986), which correlates over octaves as those do. Every size is equally likely
+    beforehand (Gelman, 2006). Few kinds leave it open, so that the next one's errors are a mixture over sizes; the
+    normal law that has the mixture's 90 % interval stands for it.
+    """
+    kinds, logs = [one.kind for one in found], np.zeros(len(WAITING_SIZES))
+    for one in found:
+        octaves = np.log2(one.comparison.counts)
+        alike = packaged_doubling(cast(Method, one.comparison.method)) ** np.abs(octaves[:, None] - octaves)
+        waiting, others = alike * np.outer(one.parts, one.parts), np.where(one.off < 0, *one.others.T)
+        likely = [_log_likelihood(one.off, size**2 * waiting + np.diag(others**2)) for size in WAITING_SIZES]
+        logs += np.array(likely) / kinds.count(one.kind)
+    ends = np.linspace(0.0, 1.0, 2001)[:, None]
+    inside = np.average(2.0 * stats.norm.cdf(ends / WAITING_SIZES) - 1.0, axis=1, weights=np.exp(logs - logs.max()))
+    return np.array([np.interp(0.9, inside, ends[:, 0]) / stats.norm.ppf(0.95)])
+
+
+def _log_likelihood(off: np.ndarray, covariance: np.ndarray) -> float:
+    """Of normal errors (n,), but for a constant."""
+    return -0.5 * float(off @ np.linalg.solve(covariance, off) + np.linalg.slogdet(covariance)[1])
 
 
 def with_errors(one: Errors, sigma: np.ndarray, *, confidence: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -134,9 +188,7 @@ def with_errors(one: Errors, sigma: np.ndarray, *, confidence: float = 0.9) -> t
     return np.exp(-lower), np.exp(upper)
 
 
-def leave_kind_out(
-    found: Sequence[Errors], teach: Callable[[Sequence[Errors]], np.ndarray] = learn
-) -> list[tuple[Errors, np.ndarray, np.ndarray]]:
+def leave_kind_out(found: Sequence[Errors], teach: Teach = learn) -> list[tuple[Errors, np.ndarray, np.ndarray]]:
     """Each series with the intervals that all other kinds of network teach."""
     others = {kind: teach([one for one in found if one.kind != kind]) for kind in {one.kind for one in found}}
     return [(one, *with_errors(one, others[one.kind])) for one in found]
@@ -170,13 +222,25 @@ def testbed_errors(method: Method) -> list[Errors]:
     return found
 
 
+def waiting_errors(comparisons: Sequence[Comparison]) -> list[Errors]:
+    """What half-synchronous series show, by one method or several."""
+    folders = {folder.name: folder for folder in untraced_folders()}
+    return [
+        errors_in_between(c, kind_of(folder), in_between(folder, c.counts))
+        for c in comparisons
+        for folder in [folders[c.name]]
+    ]
+
+
 def main() -> int:
     """Write what all series teach."""
+    waiting = half_synchronous()
     told: dict[str, object] = {"about": ABOUT, "series per kind": {}}
     for method in ("mva", "trace"):
         found = testbed_errors(cast(Method, method))
         told[method] = dict(zip(PARTS, calibrated(found).round(4).tolist(), strict=True)) | {
-            "doubling": round(doubling(found), 2)
+            "doubling": round(doubling(found), 2),
+            "waiting": round(float(learn_waiting(waiting_errors([c for c in waiting if c.method == method]))[0]), 4),
         }
         names = [one.kind for one in found]
         told["series per kind"] = {kind: names.count(kind) for kind in sorted(set(names))}

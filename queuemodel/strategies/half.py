@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number
 from ..errors import ModelError
-from ..traces.rules import MOST_RESULTS
+from ..traces.rules import MOST_RESULTS, in_between
 from ..training import Profile, TrainingModel
 from ..training.curve import ThroughputCurve
 from ..training.rules import Rule, UnequalWorkers
@@ -134,6 +134,10 @@ class HalfSynchronous:
         else:
             lower, upper = zip(*(rule.bounds(D, Z, n) for n in workers.tolist()), strict=True)
         return np.array(lower), np.array(upper)
+
+    def in_between(self, workers: np.ndarray) -> np.ndarray:
+        """Where so many workers (n,) wait for each other, but not for everybody in every step."""
+        return in_between(workers, **self.simulated)
 
     def told(self, curve: ThroughputCurve) -> ThroughputCurve:
         """The curve, with what a round of it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,7 @@ def _ensemble(
         )
         for kind in kinds
     ]
-    rows = np.array([_intervals(profile, own, confidence) for own in runs])
+    rows = np.array([_intervals(profile, own, settings, confidence) for own in runs])
     X, lower, upper = rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)
     if settings.get("links") is None and (best := best_rates(profile)):
         lower, upper = _unfilled(profile, best, lower, upper, kinds[0].settings | settings, confidence)
@@ -83,7 +83,7 @@ def _unfilled(
     bandwidth, if it is known, is used up.
     """
     links = estimate_links(profile, errors=False)
-    shared = _intervals(profile, trace_runs(profile, replications=2, links=links, **settings), confidence)
+    shared = _intervals(profile, trace_runs(profile, replications=2, links=links, **settings), settings, confidence)
     fastest = Links(
         *(
             replace(one, rate=max(one.rate, rate))
@@ -92,17 +92,19 @@ def _unfilled(
     )
     alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
     counts = require_workers(settings["workers"])
-    at_best = counts * _intervals(profile, alone, confidence)[0, 2]
+    at_best = counts * _intervals(profile, alone, settings, confidence)[0, 2]
     if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
         size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
         at_best = np.minimum(at_best, profile.cluster.parameter_servers * bandwidth / size)
     return np.minimum(lower, shared[:, 1]), np.maximum(upper, at_best)
 
 
-def _intervals(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], confidence: float) -> np.ndarray:
+def _intervals(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any], confidence: float
+) -> np.ndarray:
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     rows = []
-    for replications, error in zip(runs, simulation_error(profile, runs), strict=True):
+    for replications, error in zip(runs, simulation_error(profile, runs, settings), strict=True):
         X = np.array([run.throughput for run in replications])
         own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
         window = window_spread(replications)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,6 +75,31 @@ def cluster_rules(
         kept=require_share(window_kept, "simulate: window_kept"),
         resumed=RESUMED if window_kept <= 0.5 else 1.0,
     )
+
+
+def in_between(
+    workers: np.ndarray,
+    /,
+    *,
+    synchronization: Synchronization = "async",
+    backup_workers: int = 0,
+    results: int = 0,
+    staleness_bound: int = 0,
+    **_others: Any,
+) -> np.ndarray:
+    """Where so many workers (n,) wait for each other, but not for everybody in every step; arguments of `simulate`."""
+    match synchronization:
+        case "sync":
+            waiting = np.full(workers.shape, backup_workers > 0)
+        case "bounded":
+            waiting = np.full(workers.shape, staleness_bound > 0)
+        case "groups":
+            waiting = (results > 1) & (results < workers)
+        case "first":
+            waiting = results < workers
+        case _:
+            waiting = np.full(workers.shape, synchronization == "batches")
+    return (workers > 1) & waiting
 
 
 def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:

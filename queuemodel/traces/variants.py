@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..training.ensemble import OTHER_MACHINES, Ensemble, workers_correlation
-from ..training.model_error import doubling, model_error, profiled_error
+from ..training.model_error import doubling, model_error, profiled_error, waiting_error
 from ..training.profile import Profile
 from .contention import Contention, contentions
 from .result import SimulatedRun
-from .rules import BARRIERS
+from .rules import BARRIERS, in_between
 from .runs import trace_runs
 
 #: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
@@ -111,7 +111,7 @@ def ensemble(
         spreads = np.sqrt(np.mean(squares, axis=0))
         noise.append(np.hypot(LEAST_NOISE, spreads))
         sampled += [sampled_share(profile, runs) for runs in own[0]]
-        errors.append(np.hypot(simulation_error(profile, own[0]), spreads))
+        errors.append(np.hypot(simulation_error(profile, own[0], settings | site.settings), spreads))
     workers = np.concatenate([site.workers for site in sites])
     at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
     machines = np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
@@ -143,14 +143,17 @@ def within_kinds(logs: np.ndarray, weights: np.ndarray, kinds: np.ndarray) -> np
     return np.asarray(np.sqrt(share @ off**2))
 
 
-def simulation_error(profile: Profile, runs: Sequence[Sequence[SimulatedRun]]) -> np.ndarray:
-    """Relative standard error of the simulation itself at the runs' numbers of workers (n,)."""
+def simulation_error(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any]
+) -> np.ndarray:
+    """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
     workers = np.array([replications[0].workers for replications in runs])
     X = np.array([throughput(replications) for replications in runs])
     links = [[[busy for name, busy in run.utilization.items() if name != "compute"] for run in one] for one in runs]
     busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
     alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
-    return np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
+    own = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
+    return np.hypot(own, waiting_error("trace") * in_between(workers, **settings))
 
 
 def throughput(runs: Sequence[SimulatedRun]) -> float:

@@ -24,7 +24,7 @@ from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
-from .model_error import REGIONS, model_error, profiled_error
+from .model_error import REGIONS, model_error, profiled_error, waiting_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
 
@@ -323,6 +323,10 @@ class TrainingModel(Result):
 
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
+        own = self._asynchronous_error(populations, saturation)
+        return np.hypot(own, waiting_error("mva") * self.waiting.in_between(populations)) if self.waiting else own
+
+    def _asynchronous_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
         if not most:  # other machines: the regions were not judged there
             return np.full(len(populations), max(model_error("mva", np.array(list(REGIONS.values()))).max(), misfit))

@@ -38,6 +38,11 @@ def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
     return np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS]))
 
 
+def waiting_error(method: Method) -> float:
+    """Relative standard error that waiting adds between a barrier and none (independent, so that squares add up)."""
+    return _file()[method]["waiting"]
+
+
 def profiled_error(method: Method) -> float:
     """Relative standard error at the profiled number of workers: tracing makes steps longer."""
     return _file()[method]["profiled"]

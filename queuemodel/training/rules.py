@@ -34,6 +34,9 @@ class Waiting(Protocol):
     def bounds(self, rule: Rule, D: np.ndarray, Z: np.ndarray, workers: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
         """Least and most steps per second of equal workers."""
 
+    def in_between(self, workers: np.ndarray, /) -> np.ndarray:
+        """Where so many workers (n,) wait for each other, but not for everybody in every step."""
+
     def told(self, curve: ThroughputCurve, /) -> ThroughputCurve:
         """The curve, with what a round of it is."""
 

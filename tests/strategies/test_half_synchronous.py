@@ -19,6 +19,8 @@ from queuemodel.strategies.half import own_scv
 from queuemodel.strategies.meeting import arriving, passing
 from queuemodel.strategies.order_statistics import rejoined
 from queuemodel.traces.statistics import batch_means
+from queuemodel.training.model_error import waiting_error
+from queuemodel.training.parameters import normal_quantile
 from queuemodel.training.rules import ClosedNetwork, ParallelServers, UnequalWorkers
 from validation.series import read_testbed
 
@@ -321,3 +323,31 @@ def test_the_spread_of_computation_is_the_recorded_ones():
     computed = np.array([step.compute for step in profile.steps])
     assert own_scv(profile) == pytest.approx((computed.std(ddof=1) / computed.mean()) ** 2)
     assert own_scv(profile) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "between"),
+    [
+        ("k-batch-async", 4, [False, False, False]),
+        ("k-async", 1, [False, False, False]),
+        ("k-async", 4, [False, False, True]),
+        ("k-sync", 4, [False, False, True]),
+        ("k-sync", 1, [False, True, True]),
+        ("k-batch-sync", 4, [False, True, True]),
+        ("sync-ps", 0, [False, False, False]),
+        ("sync-ps", 1, [False, True, True]),
+        ("bounded-staleness", 0, [False, False, False]),
+        ("bounded-staleness", 1, [False, True, True]),
+    ],
+)
+def test_a_strategy_is_in_between_where_it_is_neither_a_barrier_nor_none(name, number, between):
+    assert HalfSynchronous(name, number).in_between(np.array([1, 4, 8])).tolist() == between
+
+
+def test_intervals_have_what_waiting_adds_between_a_barrier_and_none():
+    profile, asked = example_profile("alexnet-60"), {"workers": [4, 8], "method": "mva"}
+    free = predict(profile, **asked)
+    half = predict(profile, strategy="k-async", k=4, **asked)
+    widths = [np.log(c.upper / c.steps_per_second) / normal_quantile(c.confidence) for c in (free, half)]
+    assert widths[1][0] == pytest.approx(widths[0][0], rel=0.05), "k-async of all is a barrier"
+    assert widths[1][1] ** 2 - widths[0][1] ** 2 == pytest.approx(waiting_error("mva") ** 2, rel=0.2)

@@ -8,7 +8,7 @@ from by_hand import IDEAL, profile_of, serial
 
 from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
 from queuemodel.traces.variants import window_spread
-from queuemodel.training.model_error import model_error, profiled_error
+from queuemodel.training.model_error import model_error, profiled_error, waiting_error
 
 
 @pytest.fixture
@@ -81,6 +81,16 @@ def test_sampling_of_steps_does_not_matter_behind_a_full_link():
     sampling = np.std([0.21, 0.3, 0.5], ddof=1) / np.mean([0.21, 0.3, 0.5]) / 3**0.5
     beyond = float(model_error("trace", np.array([20.0]))[0])
     assert beyond < alone < np.hypot(beyond, 0.5 * sampling)
+
+
+def test_waiting_between_a_barrier_and_none_is_less_certain():
+    settings = {"workers": [1, 4], "steps": 400, "confidence": 0.6827, "synchronization": "first", **IDEAL}
+    barrier, some = (trace_throughput(profile_of(serial()), results=k, **settings) for k in (4, 3))
+    alone, several = np.log(some[:, 2] / some[:, 0])
+    assert alone == pytest.approx(np.log(barrier[0, 2] / barrier[0, 0]))
+    own = model_error("trace", np.geomspace(0.5, 4.0, 50))
+    assert np.hypot(own.min(), waiting_error("trace")) < several < np.hypot(own.max(), waiting_error("trace")) + 1e-3
+    assert np.log(barrier[1, 2] / barrier[1, 0]) < own.max() + 1e-3
 
 
 def test_the_curve_tells_where_a_step_spends_its_time():

@@ -6,7 +6,9 @@ import pytest
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
 from queuemodel.prediction import predict
-from validation.half_synchronous import half_synchronous
+from queuemodel.training.model_error import waiting_error
+from validation.half_synchronous import METHODS, half_synchronous
+from validation.model_errors import learn_waiting, leave_kind_out, waiting_errors
 from validation.series import folder_of_trace, read_measured, read_testbed, untraced_folders
 
 #: Largest errors beyond two workers, whose phases decide: of simulation and network.
@@ -20,11 +22,30 @@ WITHIN = {
 }
 
 
-def test_what_the_pages_say():
-    for one in half_synchronous():
+@pytest.fixture(scope="module")
+def series():
+    return half_synchronous()
+
+
+def test_what_the_pages_say(series):
+    for one in series:
         way = next(way for way in WITHIN if one.name.endswith(f"ms-{way}"))
         several = one.counts > 2
         assert np.abs(one.errors[several]).max() < WITHIN[way][one.method == "mva"], one.name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_intervals_hold_on_series_left_out(series, method):
+    found = waiting_errors([one for one in series if one.method == method])
+    assert {one.kind: one.parts.any() for one in found}["cubic, 25 ms, k-batch-async"] == 0, "nobody waits there"
+    ends = leave_kind_out(found, learn_waiting)
+    inside = np.concatenate([(lower <= np.exp(one.off)) & (np.exp(one.off) <= upper) for one, lower, upper in ends])
+    narrow = np.concatenate([np.abs(one.off) <= 0.4 * np.log(upper) for one, _, upper in ends])
+    assert inside.mean() >= 0.85
+    assert narrow.mean() < 0.75, "far too narrow ones go unnoticed"
+    assert waiting_error(method) == pytest.approx(learn_waiting(found)[0], abs=0.01), (
+        "run python -m validation.model_errors"
+    )
 
 
 def test_rounds_are_no_asynchronous_training():

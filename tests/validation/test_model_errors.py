@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from queuemodel import ThroughputCurve
+from queuemodel.training.model_error import doubling as packaged_doubling
 from queuemodel.training.model_error import regions
 from validation.intervals import interval_score, intervals_section
 from validation.model_errors import (
@@ -16,6 +17,7 @@ from validation.model_errors import (
     doubling,
     errors_of,
     learn,
+    learn_waiting,
     leave_kind_out,
     with_errors,
 )
@@ -87,6 +89,35 @@ def test_the_correlation_that_made_errors_is_found(correlation):
     assert doubling(found) == pytest.approx(correlation, abs=0.1)
 
 
+def waiting_series(rng, size, *, kinds=60, others=0.05):
+    """Series of which all workers but two wait, so that they err by as much more."""
+    found, workers, doubles = [], np.array([2, 4, 8]), packaged_doubling("trace")
+    waits = np.array([0.0, 1.0, 1.0])
+    octaves = np.log2(workers)
+    root = np.linalg.cholesky(doubles ** np.abs(octaves[:, None] - octaves))
+    for kind in range(kinds):
+        off = others * rng.standard_normal(3) + size * waits * (root @ rng.standard_normal(3))
+        curve = ThroughputCurve(workers, np.ones(3), 0.8 * np.ones(3), 1.2 * np.ones(3), single=1.0)
+        one = Comparison(f"{kind}", "trace", workers, np.exp(off), curve)
+        found.append(Errors(one, f"kind {kind}", waits[:, None], off, np.full((3, 2), others)))
+    return found
+
+
+@pytest.mark.parametrize("size", [0.0, 0.06, 0.15])
+def test_what_waiting_adds_is_found(size):
+    assert learn_waiting(waiting_series(np.random.default_rng(9), size, kinds=200)) == pytest.approx(size, abs=0.015)
+
+
+def test_what_few_series_leave_open_of_waiting_widens_the_next_ones_intervals():
+    rng, inside, narrow = np.random.default_rng(10), [], []
+    for _ in range(40):
+        for one, lo, hi in leave_kind_out(waiting_series(rng, 0.08, kinds=6), learn_waiting):
+            inside += list((np.log(lo) <= one.off) & (one.off <= np.log(hi)))
+            narrow += list(np.abs(one.off) <= 1.6449 * one.others[:, 0])
+    assert 0.9 < np.mean(inside) < 0.96
+    assert np.mean(narrow) < 0.8
+
+
 def coverage(found, scale=1.0):
     ends = leave_kind_out(found)
     return np.mean([(scale * np.log(lo) <= one.off) & (one.off <= scale * np.log(hi)) for one, lo, hi in ends])
@@ -119,7 +150,7 @@ def test_a_number_of_workers_that_was_measured_often_counts_once():
     curve = ThroughputCurve(np.array([1, 2]), np.ones(2), 0.8 * np.ones(2), 1.2 * np.ones(2), single=1.0)
     one = Comparison("made up", "mva", np.array([1, 2, 2, 2]), np.array([1.0, 1.0, 1.3, 1.3]), curve)
     assert one.coverage == pytest.approx((1 + 1 / 3) / 2)
-    section = intervals_section({"made up": [one]}, {})
+    section = intervals_section({"made up": [one]}, {}, {})
     assert f"| made up | 4 | 67% | 40% | {0.4 + (2 / 3) * 20 * 0.1 / 2:.2f} |" in section
 
 
@@ -135,11 +166,12 @@ def test_the_score_is_least_for_true_intervals():
 
 
 def test_the_section_tells_every_group_and_part():
-    found = made_up(np.random.default_rng(6), kinds=5)
-    text = intervals_section({"Testbed": [one.comparison for one in found]}, {"mva": found})
+    found, few = made_up(np.random.default_rng(6), kinds=5), waiting_series(np.random.default_rng(6), 0.1, kinds=5)
+    text = intervals_section({"Testbed": [one.comparison for one in found]}, {"mva": found}, {"waiting": few})
     assert "| Testbed | 75 |" in text
     for part in PARTS:
         assert f"mva: kind left out, {part} |" in text
+    assert "| waiting: **kind left out** | 15 |" in text
 
 
 def test_what_is_too_narrow_where_a_kind_is_left_out_is_widened():
