@@ -17,6 +17,8 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml
 demo: $(VENV)/.installed
 	$(RUN)/queuemodel demo -o demo
 
+# Tests are on all cores already: more threads of linear algebra would only wait for each other.
+test: export OPENBLAS_NUM_THREADS := 1
 test: lint
 	$(RUN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal $(PYTEST)
 

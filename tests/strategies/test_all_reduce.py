@@ -16,7 +16,7 @@ from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, Buckets, Fusion, all_reduce, fit_rounds, round_time, simulate
 from queuemodel.strategies.group import Group, NodeLink, Parts
 from queuemodel.strategies.round_changes import COLLECTIVES
-from queuemodel.strategies.round_errors import ONE_ROUND, sampling_error
+from queuemodel.strategies.round_errors import MODEL_ERROR, ONE_ROUND, in_turn_error, sampling_error
 from queuemodel.training.rounds import Bucket, Gradient, Round
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"
@@ -342,12 +342,19 @@ def test_two_rounds_tell_a_mean_and_a_spread_and_one_neither():
     assert sampling_error(replace(two, computed=np.array([0.9])), stragglers=0.3) == ONE_ROUND
 
 
+def test_the_more_is_told_of_messages_one_at_a_time_the_surer_are_their_rounds():
+    fitted = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4))
+    told = [("cubic", 2, False), ("bbr", 2, True), ("bbr", 3, False), ("bbr", 2, False)]
+    errors = [in_turn_error(replace(fitted, congestion_control=c, ranks=n), late=late) for c, n, late in told]
+    assert MODEL_ERROR < errors[0] < errors[1] < errors[2] < errors[3] < 0.2
+
+
 def test_where_nothing_overlaps_a_round_is_the_sum_of_its_parts():
     """Of four ranks that all compute first: 6 messages of a quarter of 1 MB, and 0.3 s after them."""
-    link, slowest = NodeLink(1e6, 0.01), np.array([1.9, 2.1])
+    link, slowest = NodeLink(1e7, 0.01), np.array([1.9, 2.1])
     group = Group(4, np.array([1e6]), slowest[:, None], slowest, Ring(), Buckets(), tail=0.3)
-    assert group.times(link, slower=2.0) == pytest.approx(2 * slowest + 1.5 + 0.06 + 0.3)
-    truth = Parts(2.0 + 1.5 + 0.06 + 0.3, network=1.5, latency=0.06, stragglers=0.2, wire=1.5, messages=0.06)
+    assert group.times(link, slower=2.0) == pytest.approx(2 * slowest + 0.15 + 0.06 + 0.3)
+    truth = Parts(2.0 + 0.15 + 0.06 + 0.3, network=0.15, latency=0.06, stragglers=0.2, wire=0.15, messages=0.06)
     assert group.parts(link, compute=1.8) == pytest.approx(truth)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from queuemodel.strategies.rounds import round_time, slowest_of
 from queuemodel.strategies.schemes import Buckets
@@ -103,6 +104,18 @@ def test_few_recorded_rounds_do_not_bound_the_slowest_of_many():
     assert most.mean() > 1.01 * rounds.max()
     (one,) = slowest_of(rounds, [1], samples=20_000, seed=2)
     assert one.std() == pytest.approx(rounds.std(), rel=0.03)  # smoothing adds no spread
+
+
+def test_draws_lie_around_recorded_rounds_as_a_smoothed_bootstrap_has_them():
+    """A normal kernel of Silverman's width (1986), drawn in towards the mean so that the variance stays."""
+    (drawn,) = slowest_of(np.array([[0.9], [1.1]]), [1], samples=40_000, seed=3)
+    width = 0.9 * 0.1 * 2**-0.2
+    keep = 0.1 / np.hypot(0.1, width)
+    for moment in (0.8, 0.9):
+        kernels = [norm(1 + keep * (row - 1), keep * row * width) for row in (0.9, 1.1)]
+        assert (drawn <= moment).mean() == pytest.approx(np.mean([one.cdf(moment) for one in kernels]), abs=0.01)
+        wider = [norm(1 + keep * (row - 1), 1.5 * keep * row * width) for row in (0.9, 1.1)]
+        assert (drawn <= moment).mean() != pytest.approx(np.mean([one.cdf(moment) for one in wider]), abs=0.01)
 
 
 def test_buckets_are_closed_when_the_cap_is_reached():
