@@ -12,6 +12,7 @@ from .errors import (
     QueueModelWarning,
 )
 from .instances import Instance, InstancePlan, plan_instances, read_instances
+from .measuring import NextMeasurement, Run, next_measurement
 from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .prediction import load, predict
@@ -47,7 +48,7 @@ from .solvers import (
     solve_batch,
     solve_symbolic,
 )
-from .strategies import fit
+from .strategies import fit, simulate
 from .training import (
     Cluster,
     Job,
@@ -89,6 +90,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelError",
     "Network",
+    "NextMeasurement",
     "NoiseScale",
     "Operation",
     "Parameter",
@@ -101,6 +103,7 @@ __all__ = [
     "QueueModelError",
     "QueueModelWarning",
     "RoundModel",
+    "Run",
     "Sensitivity",
     "Simulation",
     "SimulationResult",
@@ -125,6 +128,7 @@ __all__ = [
     "load",
     "log_normalizing_constants",
     "marginal_distribution",
+    "next_measurement",
     "noise_scale",
     "plan",
     "plan_instances",
@@ -137,6 +141,7 @@ __all__ = [
     "read_throughputs",
     "saturation_population",
     "sensitivity",
+    "simulate",
     "solve",
     "solve_batch",
     "solve_symbolic",

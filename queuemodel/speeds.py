@@ -13,13 +13,13 @@ from .units import parse_bandwidth, parse_duration, parse_size
 
 #: How each setting of `predict` is written.
 SETTINGS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("strategy", "method", "form", "scheme", "collective"), str),
+    **dict.fromkeys(("strategy", "method", "form", "scheme", "collective", "congestion_control"), str),
     **dict.fromkeys(("k", "backup_workers", "staleness_bound", "batch_size", "parameter_servers", "seed"), int),
     **dict.fromkeys(("accumulation", "ranks_per_node", "nodes_per_rack", "gpus_per_node"), int),
     **dict.fromkeys(("accelerator_speed", "oversubscription"), float),
     **dict.fromkeys(("bandwidth", "inside_bandwidth"), parse_bandwidth),
-    "latency": parse_duration,
-    "bucket_bytes": parse_size,
+    **dict.fromkeys(("latency", "buffer"), parse_duration),
+    **dict.fromkeys(("bucket_bytes", "parameter_bytes"), parse_size),
 }
 
 

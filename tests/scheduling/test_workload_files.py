@@ -351,14 +351,15 @@ def test_speeds_come_from_profiles_beside_the_workload(tmp_path):
     copy_examples(tmp_path)
     rows = [
         "name,arrival_time,steps,speeds,most_nodes",
-        "a,0,9,profile alexnet-60.json strategy=k-sync k=3,8",
+        "a,0,9,profile alexnet-60.json strategy=k-sync k=3 congestion_control=bbr buffer=40ms,8",
         "b,1,9,profile ddp-alexnet-40.json bandwidth=100Mbit/s scheme=tf-ring,",
         "c,2,9,profile ddp-alexnet-40-throughputs.csv strategy=all-reduce,6",
     ]
     (tmp_path / "jobs.csv").write_text("\n".join(rows) + "\n")
     a, b, c = read_workload(tmp_path / "jobs.csv", nodes=12, predicted=curve_of)
     profile, rounds = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
-    assert a.curve(5) == predict(profile, strategy="k-sync", k=3, method="mva", workers=[5]).at(5)
+    network = {"congestion_control": "bbr", "buffer": 0.04}
+    assert a.curve(5) == predict(profile, strategy="k-sync", k=3, method="mva", workers=[5], **network).at(5)
     assert (a.least_nodes, a.most_nodes, b.most_nodes) == (3, 8, 12)
     assert b.curve(12) == predict(rounds, workers=range(1, 13), bandwidth=12.5e6, scheme="tf-ring").at(12)
     assert c.curve(6) > c.curve(1)
