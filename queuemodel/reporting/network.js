@@ -127,9 +127,16 @@ function solveNetwork(recipe, settings) {
   const Z = demands.worker;
   const { X, spent } = meanValueAnalysis(recipe, D, Z, most);
   const drawn = drawnThroughputs(recipe, settings, servers.shards, most);
+  const doubted = recipe.doubted && { ...recipe, flights: recipe.doubted };
+  const underBBR = doubted && {
+    X: meanValueAnalysis(doubted, D, Z, most).X,
+    drawn: drawnThroughputs(doubted, settings, servers.shards, most),
+  };
   const tail = (1 - recipe.confidence) / 2;
   const own = (n) => recipe.reach * (changed || !servers.error.length ? recipe.elsewhere : servers.error[n]);
-  const beside = (n, share) => Math.hypot(Math.log(quantile(drawn[n], share) / X[n]), own(n));
+  const beside = (found, n, share) => Math.hypot(Math.log(quantile(found.drawn[n], share) / found.X[n]), own(n));
+  const lowest = (found, n) => found.X[n] * Math.exp(-beside(found, n, tail));
+  const kinds = [{ X, drawn }, underBBR].filter(Boolean);
   const bend = changed ? null : servers.bend; // measured throughputs: factors to the middle, the lower and the upper end
   const bent = X.map((x, n) => (bend ? x * bend[0][n] : x));
   const slower = X.map((x, n) => x / bent[n]);
@@ -141,8 +148,8 @@ function solveNetwork(recipe, settings) {
   return {
     workers,
     steps_per_second: bent,
-    lower: X.map((x, n) => x * (bend ? bend[1][n] : Math.exp(-beside(n, tail)))),
-    upper: X.map((x, n) => x * (bend ? bend[2][n] : Math.exp(beside(n, 1 - tail)))),
+    lower: X.map((x, n) => (bend ? x * bend[1][n] : Math.min(...kinds.map((found) => lowest(found, n))))),
+    upper: X.map((x, n) => x * (bend ? bend[2][n] : Math.exp(beside({ X, drawn }, n, 1 - tail)))),
     single: bent[0],
     batch_size: settings.batch_size,
     parameter_servers: D.length,

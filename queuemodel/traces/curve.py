@@ -158,7 +158,7 @@ def trace_curve(
     places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
     D = np.array([[mean[place] for place in places] for mean in means]) / rows[at, :1]  # utilization law
     phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * rows[at, :1]
-    name, note = kind.name, "; ".join(filter(None, (fitted.note, kind.note)))
+    name, note = kind.name, "; ".join(filter(None, (model.note, kind.note)))
     alone = untraced_throughput(measured, profile.cluster.parameter_servers)
     if alone is not None:
         longer = throughput(trace_runs(profile, workers=1, **settings)[0]) / alone

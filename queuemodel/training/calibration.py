@@ -94,6 +94,7 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
         fitted,
         demands=demands,
         draws=fitted.draws.scaled(server=np.exp(thought.contention[drawn]), worker=np.exp(thought.worker[drawn])),
+        doubted=None,  # as far as it slows workers, the measurements have it
         uncalibrated=fitted,
         bend=Bend(at, np.log(here.pace(at).X), after.at(range(len(points), len(points) + len(at)))),
         others=(

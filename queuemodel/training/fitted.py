@@ -66,6 +66,8 @@ class Fitted:
         What more workers cost each draw whose servers grow with them.
     settled, flights : float, Flights or None
         How equal workers meet at shared links, see `queuemodel.training.parallel_servers.ParallelServers`.
+    doubted : Flights or None
+        The flights that there are if TCP's congestion control, which nobody told, is BBR.
     before : tuple of Demands, widths and Costs, or None
         Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
@@ -94,6 +96,7 @@ class Fitted:
     costs: Costs | None = None
     settled: float = 0.0
     flights: Flights | None = None
+    doubted: Flights | None = None
     before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()

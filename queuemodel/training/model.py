@@ -28,6 +28,11 @@ from .model_error import REGIONS, model_error, profiled_error, waiting_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, Waiting, rule_for
 
+#: What to say where nobody told how connections share links.
+UNTOLD = (
+    "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
+    "(--congestion-control) to narrow them"
+)
 #: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
 #: of one to three stations.
 KNEE_ERROR = 0.01
@@ -127,6 +132,10 @@ class TrainingModel(Result):
         return max([traced, *(workers for workers, _ in self.measured)])
 
     @property
+    def _under_bbr(self) -> TrainingModel:
+        return replace(self, fitted=replace(self.fitted, flights=self.fitted.doubted, doubted=None))
+
+    @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
         return self._rule(self.fitted.width)
@@ -167,7 +176,8 @@ class TrainingModel(Result):
             Increasing numbers of workers.
         confidence : float
             Probability of the interval, which covers the sampling of steps, the fit's uncertainty and, beyond what was
-            profiled, the model's own error as measured in docs/validation.
+            profiled, the model's own error as measured in docs/validation; where nobody told TCP's congestion control,
+            links shared under BBR as well.
 
         Raises
         ------
@@ -197,6 +207,8 @@ class TrainingModel(Result):
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
         at = np.searchsorted(populations, counts)
         lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        if self.fitted.doubted:
+            lower[at] = np.minimum(lower[at], self._under_bbr.throughput(counts, confidence=confidence).lower)
         bend = self.bend(populations, confidence)
         if bend is not None:
             X, lower, upper = X * bend
@@ -224,7 +236,7 @@ class TrainingModel(Result):
             measured=self.measured,
             prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
-            note=self.note,
+            note="; ".join(filter(None, (self.note, UNTOLD if self.fitted.doubted else ""))),
             model=self,
         )
         return self.waiting.told(curve) if self.waiting else curve

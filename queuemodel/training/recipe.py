@@ -12,7 +12,7 @@ from ..errors import ModelError
 from .bandwidth import LINK_EFFICIENCY
 from .changes import Changes
 from .demands import FORMS
-from .flights import FLIGHT, FLIGHT_TIME, MOST_LEVELS
+from .flights import FLIGHT, FLIGHT_TIME, MOST_LEVELS, Flights
 from .parameters import normal_quantile
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         "stations": list(FORMS[fitted.servers.form]),
         "phases": list(FORMS[fitted.servers.form].values()),
         "settled": fitted.settled,
-        "flights": fitted.flights and asdict(fitted.flights) | {"bytes": FLIGHT, "seconds": FLIGHT_TIME},
+        "flights": _flights(fitted.flights),
+        "doubted": _flights(fitted.doubted),
         "most_levels": MOST_LEVELS,
         "compute": recorded.compute,
         "transferred": recorded.transferred,
@@ -83,6 +84,10 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
             "batch_size": model.job.batch_size,
         },
     }
+
+
+def _flights(flights: Flights | None) -> dict[str, Any] | None:
+    return asdict(flights) | {"bytes": FLIGHT, "seconds": FLIGHT_TIME} if flights else None
 
 
 def _plain(demands: Demands) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
     servers = _servers(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
-    compute, flights = float(profile.values("compute").mean()), _flights(profile, sizes) if form == "links" else None
+    compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
+    flights = {control: _flights(profile, sizes)} if form == "links" else {}
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
@@ -51,7 +52,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         UNFILLED if best_rates(profile) else "",
         contradiction(float(_rate(profile, np.arange(len(steps)))), nominal),
     ]
-    rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights)
+    rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights.get("bbr"))
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,
@@ -59,7 +60,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         job=profile.job,
         servers=servers,
         settled=settled,
-        flights=flights,
+        flights=flights.get("bbr"),
+        doubted=flights.get("unknown") if nominal != math.inf else None,
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
@@ -75,10 +77,9 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
 
 
 def _flights(profile: Profile, sizes: np.ndarray) -> Flights | None:
-    """How few connections share a link of the cluster; nothing to tell apart from fair sharing unless under BBR."""
+    """How few connections share a link of the cluster under BBR; None where that is nothing but fair sharing."""
     buffer = BUFFER if profile.cluster.buffer is None else profile.cluster.buffer
-    known = profile.cluster.congestion_control == "bbr" and sizes.all() and buffer
-    return Flights((float(sizes[0]), float(sizes[1])), buffer) if known else None
+    return Flights((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
 
 
 def _servers(profile: Profile, form: Form) -> Servers:

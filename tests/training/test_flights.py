@@ -4,11 +4,14 @@ import itertools
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.training.flights import Flights
 from queuemodel.training.rules import ParallelServers
 
@@ -80,3 +83,32 @@ def test_longer_buffers_never_help_and_cost_no_more_than_everyones_turn(D, Z, bu
     assert np.all(short <= free * 1.01)  # waiting moves between the directions
     assert np.all(longer <= short * 1.01)
     assert np.all(longer * (Z + populations * D.sum()) >= populations * (1 - 1e-9))
+
+
+def test_where_nobody_told_who_controls_congestion_intervals_reach_down_to_bbr():
+    """The point is fair sharing's, as under control by losses; the lower end the lower one's of both, not below."""
+    workers, profile = [1, 2, 4, 8], example_profile("alexnet-60")
+    untold, fair, bbr = (qm.fit(profile.told(control)).throughput(workers) for control in ("unknown", "cubic", "bbr"))
+    assert np.array_equal(untold.steps_per_second, fair.steps_per_second)
+    assert np.array_equal(untold.upper, fair.upper)
+    assert np.array_equal(untold.lower, np.minimum(fair.lower, bbr.lower))
+    assert untold.lower[2] < 0.95 * fair.lower[2]
+    assert "--congestion-control" in untold.note
+    assert "--congestion-control" not in fair.note + bbr.note
+
+
+@pytest.mark.parametrize("known", ["queues", "measured", "one machine", "one station"])
+def test_nothing_is_in_doubt_where_bbr_makes_no_difference_or_was_measured(known):
+    profile, settings = example_profile("alexnet-60").told("unknown"), {}
+    if known == "queues":
+        profile = profile.told(buffer=0.0)
+    elif known == "measured":
+        settings["throughputs"] = [qm.Throughput(workers=4, steps_per_second=1.74)]
+    elif known == "one machine":
+        hosts = {"worker:0": "localhost:1", "ps:0": "localhost:2"}
+        source = msgspec.structs.replace(profile.source, hosts=hosts)
+        cluster = msgspec.structs.replace(profile.cluster, bandwidth=None)
+        profile = msgspec.structs.replace(profile, source=source, cluster=cluster)
+    else:
+        settings["form"] = "single"
+    assert "congestion" not in qm.fit(profile, **settings).throughput([4]).note
