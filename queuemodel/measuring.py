@@ -17,7 +17,7 @@ from .training.curve import require_workers
 from .training.ensemble import Ensemble
 from .training.job import MOST_WORKERS, TOLD, require_bandwidth, require_network
 from .training.predictive import predictive
-from .training.throughputs import traced_throughput
+from .training.throughputs import as_throughputs
 from .units import readable_rate
 
 #: To which share of its bandwidth a link is slowed down, where one run is on slower links.
@@ -208,7 +208,7 @@ def next_measurement(
         )
     if throughputs and isinstance(model, TrainingModel):
         raise ModelError(f"{where}: throughputs belong to the fit; give them to `fit`, or the profile itself here")
-    measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
+    measured = as_throughputs(throughputs)
     if isinstance(model, Profile):
         changes = really_changed(model, changes)
     simulated = isinstance(model, Profile) and _simulated(model) and set(changes) <= SIMULATED

@@ -19,7 +19,7 @@ from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.fit import require_told_of
 from .training.job import CongestionControl, require_network
-from .training.throughputs import require_measured, traced_throughput
+from .training.throughputs import as_throughputs, require_measured
 
 Method = Literal["auto", "mva", "trace"]
 #: What only the simulation can be asked.
@@ -138,7 +138,7 @@ def predict(
         data = data.told(**told)
     elif told:
         raise ModelError(f"predict: {next(iter(told))} is told of a profile; throughputs alone have no use for it")
-    measured = [traced_throughput(more) if isinstance(more, Profile) else more for more in throughputs]
+    measured = as_throughputs(throughputs)
     strategy = strategy or recorded_strategy(data)
     require_choice(strategy, "predict: strategy", STRATEGIES)
     if isinstance(data, Profile) and data.rounds and not data.steps and strategy != "all-reduce":
@@ -161,13 +161,7 @@ def predict(
             had["ranks_per_node"] = changes.pop("ranks_per_node", None)
         model = fit(data, strategy=strategy, throughputs=measured, **had).what_if(**changes)
         return model.throughput(**asked, **({"seed": seed} if isinstance(model, AllReduceModel) else {}))
-    half = None
-    if strategy != "async-ps":
-        if not (isinstance(data, Profile) and data.steps):
-            what = "sync-ps with backup workers" if backup_workers else strategy
-            raise ModelError(f"predict: strategy {what!r} needs a profile with recorded steps; import or record one")
-        half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
-        half.require_workers(counts)
+    half = _waiting(data, strategy, numbers, counts)
     if isinstance(data, Profile):
         changes = really_changed(data, changes)
         run = {"seed": seed, "progress": progress, **told}
@@ -182,6 +176,20 @@ def predict(
         )
     fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **had, **numbers)
     return fitted.what_if(**changes).throughput(**asked)
+
+
+def _waiting(
+    data: Profile | Sequence[Throughput], strategy: Strategy, numbers: dict[str, int | None], workers: list[int]
+) -> HalfSynchronous | None:
+    """How results or workers on the servers wait for others; None where nobody does."""
+    if strategy == "async-ps":
+        return None
+    if not (isinstance(data, Profile) and data.steps):
+        what = "sync-ps with backup workers" if numbers["backup_workers"] else strategy
+        raise ModelError(f"predict: strategy {what!r} needs a profile with recorded steps; import or record one")
+    half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
+    half.require_workers(workers)
+    return half
 
 
 def _require_fitting(

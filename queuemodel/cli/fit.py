@@ -13,7 +13,7 @@ from ..results import Result
 from ..strategies import fit as fit_job
 from ..strategies.fit import Strategy
 from ..training import Profile, Throughput
-from ..training.throughputs import traced_throughput
+from ..training.throughputs import as_throughputs
 from .options import SEED, format_option
 from .output import show
 from .questions import FORM, MEASUREMENTS, PROFILE, RANKS_PER_NODE, STRATEGY, TOLD
@@ -59,7 +59,7 @@ def fit(
         model = fit_job(
             cast("Profile | list[Throughput]", data),
             strategy=strategy,
-            throughputs=[traced_throughput(m) if isinstance(m, Profile) else m for m in besides],
+            throughputs=as_throughputs(besides),
             form=form,
             **options,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..checks import require_choice, require_number
@@ -54,16 +55,18 @@ class Candidate:
         require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
 
 
+def _half(name: str, n: int) -> Candidate:
+    k = max(n // 2, 1)
+    return Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
+
+
 #: Strategies that need a parameter server, by number of workers.
 ON_SERVERS: dict[str, Callable[[int], Candidate]] = {
     "async-ps": lambda n: Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
     "backup-worker": lambda n: Candidate(
         "backup-worker", ServerSGD("k-sync", max(n - 1, 1)), {"strategy": "sync-ps", "backup_workers": min(n - 1, 1)}
     ),
-    "k-sync": lambda n: _half("k-sync", n),
-    "k-batch-sync": lambda n: _half("k-batch-sync", n),
-    "k-async": lambda n: _half("k-async", n),
-    "k-batch-async": lambda n: _half("k-batch-async", n),
+    **{name: partial(_half, name) for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")},
     "bounded-staleness": lambda n: Candidate(
         "bounded-staleness",
         ServerSGD("bounded-staleness", staleness_bound=2),
@@ -90,11 +93,6 @@ BETWEEN_WORKERS: dict[str, Callable[[int], Candidate]] = {
 }
 
 NAMES = (*ON_SERVERS, *TOGETHER, *BETWEEN_WORKERS)
-
-
-def _half(name: str, n: int) -> Candidate:
-    k = max(n // 2, 1)
-    return Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
 
 
 def candidates(asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool) -> list[Candidate]:

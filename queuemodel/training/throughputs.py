@@ -91,6 +91,11 @@ def traced_throughput(profile: Profile) -> Throughput:
     )
 
 
+def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]:
+    """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
+    return [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
+
+
 def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:
     """The same, of which those on links as fast as the profile's have no bandwidth of their own."""
     own = profile.cluster.bandwidth

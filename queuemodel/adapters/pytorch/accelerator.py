@@ -20,8 +20,7 @@ class Work:
     """What a trace's events did, by the clock of the program (all in microseconds)."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        calls = {event.correlation: event.ts for event in events if event.cat in LAUNCHES and event.correlation}
-        self.calls = calls
+        self.calls = {e.correlation: e.ts for e in events if e.cat in LAUNCHES and e.correlation}
         there = [event for event in events if event.cat in DONE_THERE and not event.is_nccl]
         self.computing = sorted(there, key=self.handed_over)
         self.launched = [self.handed_over(event) for event in self.computing]
