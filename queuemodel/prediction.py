@@ -249,12 +249,18 @@ def _simulated(
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
-    """Read a profile (JSON), or measured throughputs or step times by placement (a file whose name ends in .csv)."""
+    """Read a profile (JSON), or measured throughputs or step times by placement (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: no profile; recorded traces become one by queuemodel import-trace FOLDER")
-    if Path(path).suffix.lower() != ".csv":
+    if not _is_table(path):
+        if Path(path).suffix.lower() in (".tsv", ".txt"):
+            raise DataError(f"{path}: no profile; throughputs and step times by placement are read from a .csv")
         return Profile.load(path)
     return read_placements(path) if holds_placements(path) else read_throughputs(path)
+
+
+def _is_table(path: str | os.PathLike[str]) -> bool:
+    return Path(path).name.lower().endswith((".csv", ".csv.gz"))
 
 
 def measured_besides(
@@ -269,7 +275,7 @@ def measured_besides(
     """
     found: list[Throughput | Profile] = []
     for path in paths:
-        found += read_throughputs(path) if Path(path).suffix.lower() == ".csv" else [Profile.load(path)]
+        found += read_throughputs(path) if _is_table(path) else [Profile.load(path)]
     servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1)
     return found + [
         Throughput(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)

@@ -1,5 +1,6 @@
 """One question, every method."""
 
+import gzip
 from pathlib import Path
 
 import msgspec
@@ -132,9 +133,14 @@ def test_refusals():
 
 def test_load_knows_both_files(tmp_path):
     traced().save(tmp_path / "p.json")
-    (tmp_path / "t.CSV").write_text("workers,steps_per_second\n1,2\n")
+    table = "workers,steps_per_second\n1,2\n"
+    for name in ("t.CSV", "t.txt"):
+        (tmp_path / name).write_text(table)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.encode()))
     assert isinstance(load(tmp_path / "p.json"), qm.Profile)
-    assert load(tmp_path / "t.CSV")[0].workers == 1
+    assert load(tmp_path / "t.CSV") == load(tmp_path / "t.csv.gz") == [qm.Throughput(workers=1, steps_per_second=2.0)]
+    with pytest.raises(qm.DataError, match=r"t\.txt: no profile; throughputs .* are read from a \.csv"):
+        load(tmp_path / "t.txt")
 
 
 def test_only_a_worker_alone_is_simulated():
