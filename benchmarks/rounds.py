@@ -58,7 +58,7 @@ def main() -> None:
     model = AllReduceModel(replace(fitted, ready=recorded, bucket_bytes=sizes))
     print(f"1 to 1,024 nodes, {BUCKETS} buckets: {seconds(lambda: model.throughput(range(1, 1025))):.2f} s")
     ready = recorded[rng.integers(24, size=(ROUNDS, NODES))]
-    work, latency = ring_costs(sizes, NODES, fitted.bandwidth, fitted.latency)
+    work, latency = ring_costs(sizes, NODES, fitted.bandwidth, fitted.latency, fitted.buffer)
     computed = np.zeros(ROUNDS)
     np.testing.assert_allclose(
         round_time(ready.max(axis=1), computed, work, latency), in_simpy(ready, work, latency), rtol=1e-9

@@ -130,3 +130,16 @@ def test_the_last_bucket_alone_takes_its_own_work_and_latency():
     work, latency = np.array([1.0, 1.0]), np.array([0.0, 0.5])
     for ready, end in (([0.0, 5.0], 6.5), ([0.0, 0.0], 2.5)):
         assert round_time(np.array(ready), np.array(0.0), work, latency, at_once=2) == pytest.approx(end)
+
+
+def test_the_benchmark_holds_the_recursion_against_simpy(monkeypatch, capsys):
+    pytest.importorskip("simpy")
+    from benchmarks import rounds as benchmark
+
+    for name, value in {"BUCKETS": 3, "NODES": 4, "ROUNDS": 5, "seconds": lambda run: (run(), 1.0)[1]}.items():
+        monkeypatch.setattr(benchmark, name, value)
+    benchmark.main()
+    assert "5 rounds of 4 nodes: 1000.0 ms, SimPy 1.00 s" in capsys.readouterr().out
+    monkeypatch.setattr(benchmark, "round_time", lambda *times: 1.02 * round_time(*times))
+    with pytest.raises(AssertionError):
+        benchmark.main()
