@@ -67,8 +67,10 @@ class RoundModel(Result):
         """What this fit cannot know, and which measurement does not fit the others."""
         jobs = "jobs with sparse gradients" if self.prior.paid else "such jobs"
         notes = [f"how a round grows beyond what was measured rests on published series of {jobs}"]
-        if self.strategy == "all-reduce" and not (self.prior.paid or self.ranks_per_node):
-            notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
+        if not self.prior.paid:
+            notes.append("rounds of a model that is mostly embeddings grow much more: say so (sparse_gradients)")
+            if self.strategy == "all-reduce" and not self.ranks_per_node:
+                notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
         if self.job.parameter_bytes:
             notes.append("the parameters' bytes are not used, since they do not tell where rounds stop growing")
         mistaken = self._posterior.mistaken()

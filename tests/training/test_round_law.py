@@ -357,6 +357,11 @@ def test_what_would_not_be_used_is_refused():
     assert curve.at(64) == qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64)
     curve = predict(two, workers=[8], strategy="all-reduce", sparse_gradients=True)
     assert curve.at(8) == qm.fit(two, strategy="all-reduce", sparse_gradients=True).throughput([8]).at(8)
+    hints = {"sparse_gradients", "ranks_per_node"}
+    for told, left in (({}, hints), ({"ranks_per_node": 1}, {"sparse_gradients"}), ({"sparse_gradients": True}, set())):
+        note = qm.fit(two, strategy="all-reduce", **told).note
+        assert {hint for hint in hints if hint in note} == left
+    assert "sparse_gradients" in qm.fit(two, strategy="sync-ps").note
 
 
 def test_what_costs_an_all_reduce_much_at_once_is_bandwidth():
