@@ -6,7 +6,7 @@ import pytest
 from queuemodel import ModelError
 from queuemodel.comparison import Compared, Comparison, compare, job_of
 from queuemodel.data import example_profile
-from queuemodel.descent import make_problem
+from queuemodel.descent import Descent, make_problem
 from queuemodel.scheduling import FIFO, EqualShare, Workload, simulate
 
 RANKS = example_profile("ddp-alexnet-40")
@@ -38,6 +38,30 @@ def test_the_speed_of_adacomm_falls_as_its_averagings_come_closer(compared):
     assert np.ptp(gains) > 0.05 * np.mean(gains)
     both = [job_of(compared, "adacomm", name=n, arrival_time=t) for n, t in (("a", 0.0), ("b", 1.0))]
     assert (simulate(Workload(both), EqualShare(), nodes=8).end > 0).all()
+
+
+def way(workers, *seconds):
+    """A comparison of one run, whose loss is 1 at first, then a half, then none."""
+    times, nothing = np.array([[0.0, *seconds]]), np.zeros((1, 3))
+    losses = np.array([[1.0, 0.5, 0.0]])
+    run = Descent(
+        "a", (0,), workers, np.array([0, 50, 100]), times, losses, nothing, nothing, nothing[:, :1], nothing[0]
+    )
+    one = Compared("a", 1.0, 1.0, np.array([100.0]), times[:, -1], 0.0, descent=run)
+    return Comparison((one,), workers, workers)
+
+
+def test_stretches_take_what_runs_took_between_the_same_losses():
+    job = job_of([way(2, 5.0, 10.0), way(4, 2.0, 6.0)], "a", name="a", arrival_time=0.0, stretches=2)
+    found = [(part, curve(2), curve(4)) for part, curve in job.curve.stretches]
+    np.testing.assert_allclose(found, [(0.5, 50 / 5, 50 / 2), (0.5, 50 / 5, 50 / 4)])
+
+
+def test_a_stretch_that_took_no_time_has_a_speed_and_the_whole_takes_as_long():
+    job = job_of([way(2, 5.0, 10.0), way(4, 0.0, 6.0)], "a", name="a", arrival_time=0.0, stretches=2)
+    jump, rest = (50 / curve(4) for _, curve in job.curve.stretches)
+    assert 0 < jump < 0.001 * rest
+    assert jump + rest == pytest.approx(6.0)
 
 
 def test_by_a_law_it_has_one_speed():

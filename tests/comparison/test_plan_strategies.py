@@ -41,6 +41,21 @@ def test_no_other_meets_the_goal_better(seconds, deadline, chance):
         assert cheapest_in_time.strategy is None
 
 
+@pytest.mark.parametrize(
+    ("asked", "goals"),
+    [
+        ({}, ["fastest"]),
+        ({"deadline": 59.0}, ["fastest", "fewest nodes within 59 s"]),
+        ({"price_per_node_hour": 2.0}, ["fastest", "cheapest"]),
+        ({"deadline": 60.0, "price_per_node_hour": 2.0},
+         ["fastest", "fewest nodes within 1 min", "cheapest", "cheapest within 1 min"]),
+        ({"deadline": 7200.0}, ["fastest", "fewest nodes within 2 h"]),
+    ],
+)  # fmt: skip
+def test_each_question_has_a_row_and_a_deadline_its_unit(asked, goals):
+    assert [one.goal for one in plan_strategies(compared(2, {"a": [1.0]}), **asked).choices] == goals
+
+
 def test_a_margin_costs_nodes():
     curve = [compared(n, {"sync": [100 / n]}, spread=0.2) for n in (1, 2, 3, 4)]
     even, safe = (plan_strategies(curve, deadline=51, chance=chance).choices[1] for chance in (0.5, 0.95))
