@@ -61,11 +61,13 @@ def import_trace(
     else:
         if len(folders) > 1:
             raise DataError(
-                f"{folders[1]}: no all-reduce among ranks in this folder or the others; several are read as runs of "
-                "data-parallel training, what parameter servers recorded from one folder"
+                f"{folders[1]}: no all-reduce among ranks in this folder or the others; what a worker recorded with "
+                "parameter servers becomes a profile folder by folder, with --workers 2 where two trained, and predict "
+                "takes one of several workers by --throughputs"
             )
-        if below := [str(path) for path in sorted(Path(folders[0]).glob("*/")) if pytorch.is_trace(path)]:
-            raise DataError(f"{folders[0]}: PyTorch's traces stand below it; give each run's folder: {' '.join(below)}")
+        below = [path for path in sorted(Path(folders[0]).glob("*/")) if _holds_run(path)]
+        if below and not _holds_run(Path(folders[0])):
+            raise DataError(f"{folders[0]}: traces stand below it; give each run's folder: {' '.join(map(str, below))}")
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     show_profile(profile, output_format)
@@ -81,6 +83,10 @@ def _require_traces(folder: Path) -> None:
             f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
             "other JSON is not read here, nor is a timeline of TensorFlow 1: keep the RunMetadata that it is made of"
         )
+
+
+def _holds_run(folder: Path) -> bool:
+    return pytorch.is_trace(folder) or any(path.name.endswith((".pb", ".pb.gz")) for path in folder.glob("*"))
 
 
 def _refuse(given: dict[str, object], traces: str) -> None:

@@ -267,7 +267,9 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     for trace in (DATA / "alexnet-60" / "trace", DATA / "alexnet-60" / "trace" / "step_000.pb.gz"):
         refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
     several = [DATA / "xplane-1ps", DATA / "xplane-2ps"]
-    refused(run("import-trace", *several, "--batch-size", 1, "-o", target), "2ps: no all-reduce", "from one folder")
+    refused(run("import-trace", *several, "--batch-size", 1, "-o", target), "2ps: no all-reduce", "--throughputs")
+    job = DATA / "alexnet-60"
+    refused(run("import-trace", job, "--batch-size", 1, "-o", target), f"give each run's folder: {job / 'trace'}")
     (empty / "trace_rank0.json").unlink()
     refused(run("import-trace", empty, "--batch-size", 0, "-o", target), "batch-size")
     job = DATA / "ddp" / "ddp-alexnet-40"
