@@ -137,8 +137,9 @@ def main() -> int:
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
-        blind, other_queues = predicted_then()
+        blind, other_queues, in_between = predicted_then()
         more = by_method("Half-synchronous", waiting) | by_method("Never measured before", blind)
+        more |= by_method("Never measured before, half-synchronous", in_between)
         more |= by_method("Never measured before, other queues", other_queues)
         page = re.sub(r"(?<=\d)%", " %", f"{HEAD}{summary(groups | more)}{SOURCES}{body}")
         rows = [

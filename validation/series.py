@@ -108,7 +108,8 @@ def untraced_folders() -> list[Path]:
 
 def folder_of_trace(folder: Path) -> Path:
     """The series whose one worker is that of an untraced one: the same job on the same machines, trained otherwise."""
-    jobs = {other: _job(other) for other in _measured() if (other / "trace").exists() if (other / SETTINGS[1]).exists()}
+    places = [*_measured(), *sorted(folder.parent.iterdir())]
+    jobs = {other: _job(other) for other in places if (other / "trace").exists() if (other / SETTINGS[1]).exists()}
     return next(other for other, job in jobs.items() if job == _job(folder))
 
 

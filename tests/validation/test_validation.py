@@ -202,13 +202,22 @@ def test_better_than_a_straight_line(cloud):
 
 
 def test_networks_that_nobody_had_measured_are_predicted_about_as_well_as_those_learnt_from():
-    then, _ = predicted_then()
+    then, *_ = predicted_then()
     for method, most in (("trace", 0.05), ("mva", 0.07), ("all-reduce", 0.02)):
         some = [c for c in then if c.method == method]
         assert np.mean([np.abs(c.errors[c.counts > 1]).mean() for c in some]) < most
         assert np.mean([c.coverage for c in some]) >= 0.85
     line = np.mean([c.counts[-1] * c.first[0] / c.first[-1] - 1 for c in then if c.method == "trace"])
     assert line > 1.0, "eight workers, were they eight times as fast as one"
+
+
+def test_strategies_that_were_predicted_before_they_were_measured_are_as_the_pages_say():
+    *_, waiting = predicted_then()
+    simulated, network = ([c for c in waiting if c.method == method] for method in ("trace", "mva"))
+    assert np.mean([c.coverage for c in simulated]) >= 0.85
+    assert np.mean([c.error for c in simulated]) < 0.1
+    assert np.mean([c.error for c in network]) == pytest.approx(0.2, abs=0.01)
+    assert sum(c.inside.sum() for c in network) == 1
 
 
 def test_queues_that_no_series_had_before_are_told_or_seen(profiles, others):
