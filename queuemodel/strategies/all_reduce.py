@@ -295,7 +295,8 @@ class AllReduceModel(Result):
             if self.network.buffer:
                 notes[-1] = "single messages under BBR are taken to lose packets in such buffers as plain sockets' do"
             elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
-                notes[-1] += ": record three ranks"
+                network = "tell TCP's control and the buffers (--congestion-control, --buffer), or "
+                notes[-1] += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
         computed = float(self.fitted.computed.mean())
         if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
             notes.append(

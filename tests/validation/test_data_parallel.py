@@ -76,7 +76,10 @@ def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():
     found = next_measurement(two, 8)
     assert found.recommended == Run(3)
     assert found.expected[0] < 0.8 * found.width
-    assert "record three ranks" in predict(two, workers=[8]).note
+    assert "(--congestion-control, --buffer), or record three ranks" in predict(two, workers=[8]).note
+    bbr = predict(two, workers=[8], congestion_control="bbr").note
+    assert "record three ranks" in bbr
+    assert "--congestion-control" not in bbr
     cubic = msgspec.structs.replace(two, cluster=msgspec.structs.replace(two.cluster, congestion_control="cubic"))
     known = next_measurement(cubic, 8)
     assert known.width < 0.5 * found.width
