@@ -99,7 +99,7 @@ def _levels(one: Compared, stretches: int) -> np.ndarray:
 def _seconds(one: Compared, levels: np.ndarray) -> np.ndarray:
     """Seconds of the stretches between the levels, all above 0, that add up to the time to the target."""
     end = float(np.median(one.seconds_to))
-    if one.descent is None or not len(levels):
+    if one.descent is None:
         return np.array([end])
     times, losses = _way(one.descent, end)
     at = np.interp(-levels, -losses, times)

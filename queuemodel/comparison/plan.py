@@ -47,10 +47,18 @@ class StrategyChoice:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StrategyPlan(Result):
-    """Choices of a strategy and a number of workers, one for each question asked."""
+    """Choices of a strategy and a number of workers.
+
+    Attributes
+    ----------
+    choices : tuple of StrategyChoice
+        One for each question asked.
+    confidence : float
+        Of their intervals.
+    """
 
     choices: tuple[StrategyChoice, ...]
-    confidence: float = 0.9
+    confidence: float
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
