@@ -107,6 +107,8 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
     [
         ("no_such_module:f", "no module named 'no_such_module'"),
         ("torch_jobs:raises", r"KeyError: 'train.csv' \(torch_jobs.py, line \d+\)"),
+        ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
+        ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
         ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
         ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
     ],

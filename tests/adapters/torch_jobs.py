@@ -26,6 +26,20 @@ def raises():
     raise KeyError("train.csv")
 
 
+def wrapped():
+    import torch
+
+    module, step = small()
+    return torch.nn.parallel.DistributedDataParallel(module), step
+
+
+def grouped():
+    import torch
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    return wrapped()
+
+
 def no_step():
     return small()[0]
 
@@ -40,6 +54,7 @@ def regression():
     """Least squares at a fixed point, a distance of 1 from the truth, on fresh examples in each step."""
     import torch
 
+    assert not torch.distributed.is_initialized()  # or what waits for other ranks would wait for ever
     module = torch.nn.Linear(LENGTH, 1, bias=False)
     torch.nn.init.constant_(module.weight, LENGTH**-0.5)
 

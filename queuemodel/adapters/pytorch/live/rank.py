@@ -35,6 +35,11 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     say(doing=f"waiting for rank {0 if rank else 1} at {settings['master']}")
     store = _meeting(settings)
     for ranks in range(max(2, rank + 1), settings["ranks"] + 1):
+        if rank == 0:
+            store.set(f"{ranks} ranks", "")
+        elif rank == ranks - 1:  # the others have done with fewer, and wait
+            store.get(f"{ranks} ranks")
+            module, train = _build(settings["model"], say)
         distributed.init_process_group(
             "gloo",
             store=distributed.PrefixStore(str(ranks), store),
@@ -42,8 +47,6 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
             world_size=ranks,
             timeout=_left(settings),
         )
-        if rank == ranks - 1:
-            module, train = _build(settings["model"], say)
         own = traces / f"trace_n{ranks}" / FILE.format(rank)
         wrap = partial(torch.nn.parallel.DistributedDataParallel, module, find_unused_parameters=settings["unused"])
         _record(wrap(), train, own, settings, say)
@@ -104,16 +107,21 @@ def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None
 
 
 def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]]:
-    """The module, and what trains it for a step of some kind."""
+    """The module, and what trains it for a step of some kind; there are no other ranks yet."""
     import torch
+    from torch import distributed
 
     torch.manual_seed(1)
     function = imported(name)
     try:
         result = function()
     except (Exception, SystemExit) as error:
-        traceback.print_exc()
-        raise ProfilingError(f"model {name!r}: {cause(error)}") from None
+        raise _failed(name, error) from None
+    if distributed.is_initialized():
+        raise ProfilingError(
+            f"model {name!r}: its function must return the module as it is, got a process group of its own besides; "
+            "step is given the module inside DistributedDataParallel"
+        )
     if not (
         isinstance(result, tuple)
         and len(result) == 2
@@ -135,8 +143,7 @@ def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -
         try:
             size = step(module)
         except (Exception, SystemExit) as error:
-            traceback.print_exc()
-            raise ProfilingError(f"model {name!r}: {cause(error)}") from None
+            raise _failed(name, error) from None
         if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
             raise ProfilingError(
                 f"model {name!r}: step must return its number of examples, the same each time, "
@@ -147,6 +154,13 @@ def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -
         return size
 
     return train
+
+
+def _failed(name: str, error: BaseException) -> ProfilingError:
+    """A user's own function, or its step."""
+    traceback.print_exc()
+    grouped = "; leave the module as it is: step is given it inside DistributedDataParallel"
+    return ProfilingError(f"model {name!r}: {cause(error)}" + (grouped if "process group" in str(error) else ""))
 
 
 def _record(
