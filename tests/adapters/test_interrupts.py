@@ -140,6 +140,26 @@ def test_what_the_callers_own_function_raises_is_theirs(monkeypatch, tmp_path, s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_time_limit_is_over_however_much_the_ranks_have_said(monkeypatch, tmp_path):
+    def start(run, *_):
+        child = Mock()
+        run.children.append(child)
+        for _ in range(100):
+            run.inbox.put((child, {"step": "warmup"}))
+        return child
+
+    def slow(kind, done, total):
+        late.append(60.0)
+
+    late, true = [0.0], time.monotonic
+    monkeypatch.setattr(LiveRun, "start", start)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(time, "monotonic", lambda: true() + late[-1])
+    with pytest.raises(ProfilingError, match="time_limit: it was over while training; give more seconds"):
+        train_ranks("mlp", on_step=slow)
+    assert len(late) == 2
+
+
 class Metadata:
     def SerializeToString(self):
         return b"trace"

@@ -1,6 +1,7 @@
 """What people mistype, forget and interrupt: one line that says what to do, and the right exit status."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -108,6 +109,31 @@ def test_an_interruption_is_one_line_and_its_own_status(run, monkeypatch):
     monkeypatch.setattr(queuemodel.cli.predict, "predict_curve", interrupted)
     code, out, err = run("predict", "alexnet-60.json")
     assert (code, out, err.strip()) == (130, "", "queuemodel: interrupted")  # below the terminal's ^C
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])
+def test_an_interruption_of_the_start_is_no_traceback(ignored, code):
+    """Ctrl-C when the command line begins to be loaded; not where it is ignored, as in the background."""
+    program = f"""
+import os, signal, sys
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "queuemodel.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["queuemodel", "--version"]
+from queuemodel.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=_not_ignored)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert ("version" in done.stdout) is ignored
+
+
+def _not_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def completions(words):

@@ -60,9 +60,11 @@ class RanksRun(LiveRun):
         while running:
             if self.interrupts.received:
                 raise KeyboardInterrupt
-            left = self.settings["until"] - time.monotonic()
+            left = self.settings["until"] - time.monotonic()  # however much there still is to read
             try:
-                child, message = self.inbox.get(timeout=max(0.0, left))
+                if left <= 0:
+                    raise queue.Empty
+                child, message = self.inbox.get(timeout=left)
             except queue.Empty:
                 raise ProfilingError(f"time_limit: it was over while {self.doing}; give more seconds") from None
             if child not in self.children:  # of an earlier start, killed since
