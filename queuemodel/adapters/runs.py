@@ -10,6 +10,9 @@ from pathlib import Path
 from ..errors import DataError
 from ..training.rounds import Round
 
+#: Share of a step that taking a batch out of the queue may take without being called waiting.
+LEAST_WAIT = 0.02
+
 
 @dataclass(frozen=True)
 class RankTrace:

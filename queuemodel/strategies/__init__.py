@@ -5,6 +5,7 @@
     late_messages  what BBR makes of single messages in a short buffer
     round_fit   what recorded rounds tell (`fitted_rounds`): computation, its spread, what the network carries
                 (`round_network`), whose `paces` differ, and what the rates of `untraced` rounds correct
+    loading     how long batches took that are loaded ahead, and how long ranks wait for the next
     from_steps  the same from steps on parameter servers, for a job that would reduce instead
     group       the rounds of so many ranks: their time, where it goes, how sure it is
     round_errors  how far predictions of them err

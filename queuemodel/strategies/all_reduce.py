@@ -22,8 +22,9 @@ from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
 from .fitted_rounds import FittedRounds
 from .group import Group, NodeLink, Parts
+from .loading import waits
 from .round_changes import COLLECTIVES, RoundChanges
-from .round_errors import IN_TURN_FROM_THREE, MODEL_ERROR, TRACING_ERROR, in_turn_error, sampling_error
+from .round_errors import AHEAD_ERROR, IN_TURN_FROM_THREE, MODEL_ERROR, TRACING_ERROR, in_turn_error, sampling_error
 from .rounds import slowest_of
 from .schemes import Buckets, Scheme
 
@@ -36,8 +37,14 @@ UNLIKE = 1.5
 #: Groups drawn for a prediction.
 SAMPLES = 200
 
+#: Numbers of ranks, of many, for which is computed what is smooth between them.
+SMOOTH = 40
+
 #: Rounds drawn where several steps make one.
 ACCUMULATED = 240
+
+#: Successive rounds in which ranks wait for their input.
+SUCCESSIVE = 600
 
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
@@ -102,9 +109,14 @@ class AllReduceModel(Result):
         return self.changes.accumulation or 1
 
     @property
+    def loading(self) -> list[np.ndarray]:
+        """Seconds that batches take to load, by recorded rank."""
+        return [times * (self.job.batch_size / self.fitted.job.batch_size) for times in self.fitted.loading]
+
+    @property
     def input(self) -> float:
-        """Seconds that a round lasts at least, as its batches are loaded."""
-        return self.fitted.input * self.job.batch_size / self.fitted.job.batch_size * self.steps_per_round
+        """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
+        return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
 
     def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
@@ -144,7 +156,10 @@ class AllReduceModel(Result):
         at, z, k = np.searchsorted(every, counts), normal_quantile(confidence), self.steps_per_round
         fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)
         parts, low, high = self._rounds(every, compute, seed)
+        waited, longer, shorter = self._waited(every, parts[0], seed)
+        low, high = np.hypot(low, longer), np.hypot(high, shorter)
         T, network, latency, stragglers, wire, messages = parts
+        T = T + waited
         beyond = (every > fitted.ranks) | self.changes.other_machines(fitted)
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
         error = np.where((every > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
@@ -154,8 +169,8 @@ class AllReduceModel(Result):
         first = self._first(compute)
         least = np.where(every > 1, np.maximum(first + wire, compute), T)
         most = T[0] + wire + messages + stragglers
-        main = int(added[-1].argmax())
-        bottleneck = PLACES[main] if added[-1, main] > compute else "compute"
+        behind = self.input > T[-1] - waited[-1]
+        shares = dict(zip(PLACES, added[-1], strict=True), compute=compute, input=math.inf if behind else waited[-1])
         return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
@@ -174,7 +189,7 @@ class AllReduceModel(Result):
             bound_lower=np.minimum(k * every / most, X)[at],
             bound_upper=np.maximum(k * every / least, X)[at],
             saturation_workers=math.inf,
-            bottleneck=bottleneck if T[-1] > self.input else "input",
+            bottleneck=max(shares, key=shares.__getitem__),
             profiled_workers=0 if self.changes.other_machines(fitted) else fitted.ranks,
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
@@ -208,7 +223,7 @@ class AllReduceModel(Result):
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
         fitted = self.fitted
         sizes, rows = self.pieces(seed)
-        sure = ranks[np.unique(np.geomspace(1, len(ranks), 40).astype(int) - 1)].tolist()  # smooth between these
+        sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, errors = [], []
         drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
@@ -219,9 +234,25 @@ class AllReduceModel(Result):
                 sampling = sampling_error(fitted, found[-1].stragglers / compute)
                 errors.append(group.log_errors(link, fitted.covariance, sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
-        parts = np.transpose(found)
-        parts[0] = np.maximum(parts[0], self.input)
-        return parts, low, high
+        return np.transpose(found), low, high
+
+    def _waited(self, ranks: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
+        """Mean seconds for which rounds of such times wait for input, and what they add to the errors up and down."""
+        if not self.loading:
+            return np.zeros((3, len(ranks)))
+        recorded = np.concatenate(self.loading)
+        variation = float(recorded.std() / recorded.mean())
+        sampling = math.exp(variation / len(recorded) ** 0.5)
+        some = np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)
+        found = []
+        for n, time in zip(ranks[some].tolist(), times[some], strict=True):
+            mean, more = (
+                float(waits(loading, np.full(SUCCESSIVE, time), ranks=n, steps=self.steps_per_round, seed=seed).mean())
+                for loading in (self.loading, [sampling * own for own in self.loading])
+            )
+            longer = math.log((time + more) / (time + mean))
+            found.append((mean, longer, math.hypot(longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean))))
+        return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
 
     def what_if(self, **changes: Any) -> AllReduceModel:
         """The model of the same job on other machines, or that sends in another way; told against the profile.
@@ -303,8 +334,8 @@ class AllReduceModel(Result):
                 f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
             )
-        if self.fitted.input:
-            notes.append(f"ranks waited for their input: no round is shorter than {self.input:.3g} s")
+        if self.loading:
+            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and will")
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

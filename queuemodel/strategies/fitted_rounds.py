@@ -48,8 +48,8 @@ class FittedRounds:
         TCP's, as the profile says.
     buffer : float
         Seconds of a buffer that single messages under BBR overflow (`late_messages`); 0 where none is known.
-    input : float
-        Seconds in which a rank's input is loaded, while it computes: no round is shorter; 0 where none waited for it.
+    loading : tuple of ndarray
+        Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none.
     shared_error : float
         Standard error of the part of ``computed`` by which all ranks were late at once (s).
     """
@@ -72,7 +72,7 @@ class FittedRounds:
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     congestion_control: str = "unknown"
     buffer: float = 0.0
-    input: float = 0.0
+    loading: tuple[np.ndarray, ...] = ()
     shared_error: float = 0.0
 
     def carried(self, ranks: int) -> tuple[float, float]:

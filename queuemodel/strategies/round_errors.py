@@ -27,6 +27,10 @@ IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
 #: Relative error of computation known from one round only (assumed).
 ONE_ROUND = 0.05
 
+#: Relative error of waits for input, where loading varies as much as it takes: with six batches loaded ahead instead of
+#: two they are so much shorter (simulated, docs/explanation/all-reduce).
+AHEAD_ERROR = 0.5
+
 
 def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     """Relative error among more ranks than recorded, one message at a time; ``late``: which `late_messages` times."""

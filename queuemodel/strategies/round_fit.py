@@ -11,6 +11,7 @@ from ..errors import FitError
 from ..training import Profile
 from ..training.rounds import Round
 from .fitted_rounds import FittedRounds
+from .loading import loading_times
 from .paces import paces
 from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network
 from .untraced import without_tracing
@@ -81,7 +82,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
         congestion_control=cluster.congestion_control,
         buffer=buffer,
-        input=_input(profile.rounds),
+        loading=loading_times(profile.rounds),
     )
     waited = {one.ranks for one in profile.rounds if one.waited}
     untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
@@ -141,13 +142,6 @@ def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarra
         return later, 0.0
     later[index] = times - mean - own * np.sqrt(ranks / (ranks - 1))
     return later, float(common.std(ddof=1) / np.sqrt(m))
-
-
-def _input(rounds: Sequence[Round]) -> float:
-    """Seconds between two batches of a rank's input: a round of those that waited most for it; 0 where none did."""
-    longest = max(rounds, key=lambda one: one.waited / one.round_time)
-    alike = [one.round_time for one in rounds if one.ranks == longest.ranks and one.rank == longest.rank]
-    return float(np.mean(alike)) if longest.waited else 0.0
 
 
 def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:

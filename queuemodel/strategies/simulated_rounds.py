@@ -18,6 +18,7 @@ from ..training.rounds import MOST_RANKS, Bucket
 from .all_reduce import AllReduceModel
 from .chrome import round_events
 from .figures import plot_round
+from .loading import waits
 from .rounds import sampler
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class RankRound(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRounds(Result):
-    """Independent rounds of a group of ranks, by `simulate_rounds`.
+    """Rounds of a group of ranks, by `simulate_rounds`; independent but for their input, where ranks wait for that.
 
     Attributes
     ----------
@@ -50,6 +51,8 @@ class SimulatedRounds(Result):
         When the message of each piece was under way.
     times : ndarray, shape (rounds,)
         Seconds of each round.
+    waited : ndarray, shape (rounds,)
+        Seconds of it in which all waited for a rank's input.
     confidence : float
         Of the interval around the throughput.
     """
@@ -64,6 +67,7 @@ class SimulatedRounds(Result):
     begin: np.ndarray
     end: np.ndarray
     times: np.ndarray
+    waited: np.ndarray
     confidence: float
 
     @property
@@ -124,7 +128,8 @@ class SimulatedRounds(Result):
                 "round_time": float(self.times.mean()),
                 "computation": float(self.computed.mean()),
                 "stragglers": float(slowest.mean() - self.computed.mean()),
-                "communication": float(np.maximum(self.times - slowest, 0.0).mean()),
+                "communication": float(np.maximum(self.times - self.waited - slowest, 0.0).mean()),
+                **({"input": float(self.waited.mean())} if self.waited.any() else {}),
             }
         ]
 
@@ -178,7 +183,10 @@ def simulate_rounds(
         group, link = model.group(ranks, sizes, slowest), model.among(ranks)
         begin, end = model.scheme.transit(sizes, group.ready, group.cost(link))
         times = group.times(link)
+    waited = np.zeros(rounds)
+    if model.loading:
+        waited = waits(model.loading, times, ranks=ranks, steps=model.steps_per_round, seed=seed)
     return SimulatedRounds(
         model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
-        times=np.maximum(times, model.input), confidence=confidence,
+        times=times + waited, waited=waited, confidence=confidence,
     )  # fmt: skip

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import live_jobs
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from queuemodel.adapters.tensorflow import is_mirrored, read_mirrored
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds
+from queuemodel.training.rounds import Bucket
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
@@ -43,6 +45,46 @@ def test_one_pack_is_known_to_the_byte_and_starts_after_the_backward_pass():
         (pack,) = one.buckets
         assert pack.bytes == MLP_BYTES
         assert one.computed <= pack.ready <= pack.begin < pack.end <= one.round_time
+
+
+def waiting(case):
+    """Profile of one and two ranks that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
+    folder = DATA / "mirrored" / case
+    profile = read_mirrored([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
+    measured = json.loads((folder / "measured.json").read_text())["round_s"]
+    return profile, [int(ranks) for ranks in measured], np.array(list(measured.values()))
+
+
+@pytest.mark.parametrize("case", ["slow-input", "late-input"])
+def test_waiting_for_a_data_set_is_no_computation(case):
+    profile, ranks, measured = waiting(case)
+    assert sum(one.waited for one in profile.rounds) > 0.1 * sum(one.round_time for one in profile.rounds)
+    for one in profile.rounds:
+        assert one.computed == pytest.approx(0.31, abs=0.03)
+        assert one.computed + one.waited <= one.round_time
+    curve = predict(profile, workers=ranks)
+    assert 1 / curve.rounds_per_second == pytest.approx(measured, rel=0.12)  # a dozen batches, and two that were late
+    if case == "slow-input":
+        assert curve.bottleneck == "input"
+        faster = predict(profile, workers=ranks, accelerator_speed=4)
+        assert faster.rounds_per_second == pytest.approx(curve.rounds_per_second, rel=0.05)
+
+
+def test_a_late_batch_makes_many_ranks_late_less_often_than_late_computation_would():
+    profile, ranks, measured = waiting("late-input")
+    computed = [
+        msgspec.structs.replace(
+            one,
+            waited=0.0,
+            computed=one.computed + one.waited,
+            buckets=[
+                Bucket(b.bytes, b.ready + one.waited, b.begin + one.waited, b.end + one.waited) for b in one.buckets
+            ],
+        )
+        for one in profile.rounds
+    ]
+    curve = predict(msgspec.structs.replace(profile, rounds=computed), workers=ranks)
+    assert 1 / curve.rounds_per_second[-1] > 1.25 * measured[-1]
 
 
 def test_packs_too_small_to_be_noted_share_the_parameters():

@@ -78,22 +78,24 @@ def slow_loader(**changes):
     return predict(profile, workers=[1, 2, 3], **changes), 1 / np.array(list(measured.values()))
 
 
-def test_rounds_that_wait_for_a_loader_are_no_shorter_than_a_batch_takes_to_load():
+def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load():
     curve, measured = slow_loader()
     assert curve.rounds_per_second == pytest.approx(measured, rel=0.05)  # tracing costs that
     assert measured[1] > 1.1 * measured[2]  # what two ranks wait, three need for the network
     loaded = curve.rounds_per_second[0]
-    assert curve.rounds_per_second[1] == pytest.approx(loaded)
+    assert curve.rounds_per_second[1] == pytest.approx(loaded, rel=0.01)
     for faster in ({"bandwidth": 12.5e8}, {"accelerator_speed": 100}, {"bandwidth": 12.5e8, "accelerator_speed": 100}):
         curve, _ = slow_loader(**faster)
-        assert all(curve.rounds_per_second <= loaded * (1 + 1e-9))
-    assert curve.rounds_per_second == pytest.approx([loaded] * 3)
+        assert all(curve.rounds_per_second <= loaded * 1.01)
+    assert curve.rounds_per_second == pytest.approx([loaded] * 3, rel=0.01)
     assert curve.bottleneck == "input"
-    assert "no round is shorter than 0.41" in curve.note
+    assert "waited for their input, which takes 0.41" in curve.note
     curve, _ = slow_loader(batch_size=64, bandwidth=12.5e8)
-    assert curve.rounds_per_second[2] == pytest.approx(loaded / 2)
-    rounds = simulate_rounds(curve.model, ranks=3, rounds=20)
-    assert rounds.times == pytest.approx([2 / loaded] * 20)
+    assert curve.rounds_per_second[2] == pytest.approx(loaded / 2, rel=0.01)
+    rounds = simulate_rounds(curve.model, ranks=3, rounds=200)
+    assert rounds.times.mean() == pytest.approx(2 / loaded, rel=0.02)
+    (row,) = rounds.to_rows()
+    assert row["input"] > 0.4 > 0.1 > row["communication"]
 
 
 def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):

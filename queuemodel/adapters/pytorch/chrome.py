@@ -23,7 +23,7 @@ from msgspec import structs
 from ...errors import DataError
 from ...files import read_bytes
 from ...training.rounds import Bucket, Gradient, Round
-from ..runs import RankTrace
+from ..runs import LEAST_WAIT, RankTrace
 from .accelerator import Work
 from .events import Event
 
@@ -51,9 +51,6 @@ FORWARD = "DistributedDataParallel.forward"
 
 #: How a DataLoader whose processes load ahead marks that the program waits for them.
 INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-
-#: Share of a step that taking a batch out of the queue may take without being called waiting.
-LEAST_WAIT = 0.02
 
 #: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
 #: losses and the buffers of batch normalization, not parameters or activations.

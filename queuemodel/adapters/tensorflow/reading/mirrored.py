@@ -15,6 +15,7 @@ from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ....training.rounds import Bucket, Gradient, Round
 from ...bars import bar
+from ...events import intersection, length
 from ...runs import RankTrace, require_different, whole_run
 from .folder import run_metadata_files, xplane_files
 from .tensor_sizes import Noted
@@ -167,13 +168,15 @@ def _sizes(
 
 def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
     def since(moment: int) -> float:
-        return round(max(0, min(moment, step.end) - step.start) * NANOSECOND, 7)
+        waited = length(intersection(step.waits, [(step.start, moment)]))
+        return round(max(0, min(moment, step.end) - step.start - waited) * NANOSECOND, 7)
 
     return Round(
         rank=rank,
         ranks=ranks,
         number=step.number,
-        round_time=since(step.end),
+        round_time=round((step.end - step.start) * NANOSECOND, 7),
+        waited=round(length(step.waits) * NANOSECOND, 7),
         computed=since(step.computed),
         gradients=[Gradient(size, since(made)) for size, made in step.gradients],
         buckets=[Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in step.reductions]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +37,12 @@ class Event(NamedTuple):
 
 
 def read_events(
-    path: Path, *, names: Collection[str] = (PROCESS, START, DONE, ALLOCATION), marks: str = ""
+    path: Path,
+    *,
+    named: Callable[[str], object] = {PROCESS, START, DONE, ALLOCATION}.__contains__,
+    marks: str = "",
 ) -> Iterator[Event]:
-    """The host's kernels, events with one of these names, and those with the stat ``marks``.
+    """The host's kernels, events that are ``named`` so, and those with the stat ``marks``.
 
     Raises `DataError` for what is no such file.
     """
@@ -52,13 +55,13 @@ def read_events(
                 began = stat.uint64_value or stat.int64_value
     for plane in space.planes:
         if plane.name.startswith("/host:CPU"):
-            yield from _of_plane(plane, began, names, marks)
+            yield from _of_plane(plane, began, named, marks)
 
 
-def _of_plane(plane: Any, began: int, wanted_names: Collection[str], marks: str) -> Iterator[Event]:
+def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str) -> Iterator[Event]:
     stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
     names = {event.key: event.value.name for event in plane.event_metadata}
-    wanted = {key for key, name in names.items() if name in wanted_names or KERNEL.fullmatch(name)}
+    wanted = {key for key, name in names.items() if named(name) or KERNEL.fullmatch(name)}
     marking = {key for key, name in stat_names.items() if name == marks}
 
     def value(stat: Any) -> Any:

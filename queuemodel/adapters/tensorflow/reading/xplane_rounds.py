@@ -11,12 +11,15 @@ Found by experiment with TensorFlow 2.21 on CPUs, `MultiWorkerMirroredStrategy` 
 - ``CollectiveExecutor::CompleteParams`` has the ``group_size``, on one rank;
 - ``MemoryAllocation`` on the ring's thread: buffers for what is received and added, a chunk of the pack each (for
   chunks of 256 KiB and more). Over all ranks they make the pack ``group_size - 1`` times;
-- operations of the backward pass are named ``gradient_tape/...``.
+- operations of the backward pass are named ``gradient_tape/...``;
+- ``IteratorGetNextOp::DoCompute`` takes a batch; within it, on its thread, ``Iterator::Root::...`` is the time in the
+  data set's last transformation, and in those before it: where it is one that works ahead, it was waited for.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,13 +33,17 @@ import msgspec
 from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
+from ...events import Interval, intersection, length, union
 from ...phases import LONGEST_PAUSE
+from ...runs import LEAST_WAIT
 from .xplane_events import ALLOCATION, DONE, START, Event, read_events
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
 GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
+TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
+AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
 AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
 
 
@@ -64,6 +71,7 @@ class RankStep:
     computed: int = 0
     reductions: list[Reduction] = field(default_factory=list)
     gradients: list[tuple[int, int]] = field(default_factory=list)  # bytes, and when computed
+    waits: list[Interval] = field(default_factory=list)  # for input that is loaded ahead
 
 
 @dataclass(frozen=True)
@@ -88,8 +96,7 @@ def read_rank(path: Path) -> RankRecording:
     DataError
         One line that says what the file lacks.
     """
-    names = (START, DONE, ALLOCATION, GROUP)
-    events = sorted(read_events(path, names=names, marks="step_num"), key=lambda event: (event.start, -event.end))
+    events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
     if not marks:
         raise DataError(
@@ -113,11 +120,36 @@ def read_rank(path: Path) -> RankRecording:
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
     noted = _noted(beside(path))
     steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
-    pauses = [following.start - one.end for one, following in itertools.pairwise(steps)]
+    waits = _waits(events)
+    between = [(one.end, max(one.end, following.start)) for one, following in itertools.pairwise(steps)]
+    idle = [length(intersection(waits, [pause])) for pause in between]
+    pauses = [end - start - waited for (start, end), waited in zip(between, idle, strict=True)]
     usual = round(median(pauses or [0]))
-    for one, pause in zip(steps, pauses, strict=False):  # what comes now and then, as evaluation does, is no part of it
-        one.end += max(0, usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
+    for one, end in itertools.zip_longest(steps, (end for _, end in between)):
+        one.waits = intersection(waits, [(one.start, end or one.end)])
+    for one, pause, waited in zip(steps, pauses, idle, strict=False):
+        # what comes now and then, as evaluation does, is no part of it
+        one.end += waited + (usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
+    for one in steps:
+        if length(one.waits) < LEAST_WAIT * (one.end - one.start):
+            one.waits.clear()
     return RankRecording(path, max(sizes, default=1), steps)
+
+
+def _named(name: str) -> bool:
+    return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or AHEAD.fullmatch(name))
+
+
+def _waits(events: Sequence[Event]) -> list[Interval]:
+    """When the program waited for batches that are loaded ahead, of events in order of time."""
+    taken: dict[int, int] = {}
+    waits: list[Interval] = []
+    for event in events:
+        if TAKEN.fullmatch(event.name):
+            taken[event.thread] = event.end
+        elif AHEAD.fullmatch(event.name) and event.end <= taken.get(event.thread, 0):
+            waits.append((event.start, event.end))
+    return union(waits)
 
 
 def _noted(path: Path) -> dict[str, int]:
