@@ -20,6 +20,8 @@ from .events import RECEIVED, TracedStep, Transfer, intersection, length, union
 from .graph import StepGraph
 from .one_job import require_one_job
 
+TAKES_BATCH = "IteratorGetNext"  # begins the types of operations that do
+
 LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
 SHORT_PAUSE = 5000  # us: ... unless it is this short
 
@@ -34,6 +36,7 @@ class Derived:
     servers: list[str]
     shard_bytes: list[int]
     tensors: int
+    input: float  # share of the steps in which the worker takes a batch out of its data set
     clock_offsets: dict[str, int] = field(default_factory=dict)  # us, each server's clock less the worker's, first step
 
 
@@ -74,7 +77,15 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),
+        input=_taking_batches(traced, worker) / sum(step_time for _, step_time in timed),
         clock_offsets=offsets[0],
+    )
+
+
+def _taking_batches(traced: Sequence[TracedStep], worker: str) -> int:
+    return sum(
+        length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
+        for step in traced
     )
 
 

@@ -13,7 +13,10 @@ from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError,
 from queuemodel.adapters.live.hosts import recorded_network
 from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
 
-pytestmark = pytest.mark.live
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.filterwarnings("ignore:.* is waiting for the data set"),
+]  # of a busy machine
 
 
 def kill(family, module):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from queuemodel import Cluster, DataError, MissingDependencyError, Profile
+from queuemodel import Cluster, DataError, MissingDependencyError, Profile, QueueModelWarning
 from queuemodel.adapters.tensorflow import read_run_metadata, read_traces
 from queuemodel.adapters.tensorflow.reading.messages import decode
 from queuemodel.cli import cli
@@ -115,6 +115,15 @@ def test_tensors_fetched_one_after_the_other_wait_for_each_other():
     assert waits["compute", "f1"] == ["Identity", "f0"]
     assert step.push < 0.003  # the control messages during fetching are not counted
     assert sum(o.kind == "update" for o in step.operations) == 4
+
+
+def test_waiting_for_the_data_set_is_told():
+    """The smaller data sets of other recordings are not waited for, or reading them would warn."""
+    fetched = 4 * (400 * 784 + 3 * 400 * 400 + 10 * 400)
+    with pytest.warns(QueueModelWarning, match="xplane-slow-input: 8[0-9]% of the steps is waiting for the data set"):
+        profile = read_traces(DATA / "xplane-slow-input", batch_size=32, parameter_bytes=fetched)
+    assert profile.steps[1].compute > 0.37  # of which the step takes 0.01 s where its batch is there
+    assert profile.steps[0].compute < 0.02
 
 
 @pytest.mark.parametrize(("servers", "shards"), [(1, [XPLANE_BYTES]), (2, [786_432, 2_560])])

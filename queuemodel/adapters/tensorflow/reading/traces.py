@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 from ....checks import require_count
-from ....errors import DataError
+from ....errors import DataError, QueueModelWarning
 from ....training.job import Cluster, CongestionControl, Job, Source, given
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
@@ -18,6 +19,9 @@ from .xplane import read_xplane
 
 #: Bytes of traces that are surely read in a second.
 READING_SPEED = 2e6
+
+#: Share of the steps that taking batches out of a data set may take without being told: of short ones it is 7 %.
+MOST_INPUT = 0.1
 
 
 def read_traces(
@@ -66,6 +70,11 @@ def read_traces(
         One line that names the file and what is wrong with it.
     MissingDependencyError
         Without protobuf.
+
+    Warns
+    -----
+    QueueModelWarning
+        When steps wait for their data set.
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")
@@ -84,6 +93,14 @@ def read_traces(
     else:
         method, style = "run-metadata", "graph"
         derived = derive(read_run_metadata(folder, progress=progress), progress=progress)
+    if derived.input > MOST_INPUT:
+        warnings.warn(
+            f"{folder}: {derived.input:.0%} of the steps is waiting for the data set, taken for computation: a faster "
+            "accelerator would only wait longer, and workers that wait for servers meanwhile less; load more ahead, or "
+            "with more threads, and trace again",
+            QueueModelWarning,
+            stacklevel=2,
+        )
     if workers is not None:
         require_count(workers, "workers (the traces show so many)", least=derived.workers, error=DataError)
     return Profile(
