@@ -76,8 +76,9 @@ class BackupWorkers:
     them, late ones for nobody, so that these catch up, until they count: as many as K follow close behind, and a round
     is that of `KSync`. Where own times vary they end late steps first (`rejoined`, in proportion to ``scv``). More of
     them, n - 2K of n - 2, go on in any phase, as all do where K = 1; then K of n asynchronous steps count. What drives
-    workers apart (`ParallelServers.settled`) drives K and K late ones apart, too, the less the more they are: a K-th
-    of it. Exact for exponential times without a server; else approximate, with shares found by simulation.
+    workers apart (`ParallelServers.settled`) drives those who count and late ones apart, too, the less the more count
+    and the fewer are late: a K-th of it, or the late ones' share b/n, whichever is less. Exact for exponential times
+    without a server; else approximate, with shares found by simulation.
     """
 
     base: Rule
@@ -109,10 +110,10 @@ class BackupWorkers:
 
     def _apart(self, K: int, n: int) -> float:
         """How far late workers are in any phase, rather than close behind the K who count, 0 to 1."""
-        if K == 1 or n < 2 * K:
-            return float(K == 1)
-        free = (n - 2 * K) / (n - 2)
-        return free + (1 - free) * settled(self.base) / K
+        if K == 1:
+            return 1.0
+        free = max(n - 2 * K, 0) / (n - 2)
+        return free + (1 - free) * settled(self.base) * min(1 / K, 1 - K / n)
 
     def bounds(self, D: np.ndarray, Z: np.ndarray, n: int) -> Bounds:
         """Least and most steps per second that count, of n workers; NaN where no round can be."""

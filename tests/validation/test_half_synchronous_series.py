@@ -7,7 +7,8 @@ pytest.importorskip("tensorflow", reason="reading the testbed's traces needs Ten
 
 from queuemodel.prediction import predict
 from queuemodel.training.model_error import waiting_error
-from validation.half_synchronous import METHODS, half_synchronous
+from validation.blind import BLIND
+from validation.half_synchronous import METHODS, compare_half_synchronous, half_synchronous
 from validation.model_errors import learn_waiting, leave_kind_out, waiting_errors
 from validation.series import folder_of_trace, read_measured, read_testbed, untraced_folders
 
@@ -53,3 +54,17 @@ def test_rounds_are_no_asynchronous_training():
     workers, measured = read_measured(folder)
     free = predict(read_testbed(folder_of_trace(folder)), workers=workers.tolist())
     assert (free.steps_per_second > 2 * measured).all()
+
+
+def test_few_late_workers_keep_out_of_the_others_way_too():
+    folder = BLIND / "vgg16-90-bbr-5ms-backup-workers"  # one of four, two of eight
+    workers, measured = read_measured(folder)
+    profile = read_testbed(folder_of_trace(folder))
+    found = compare_half_synchronous(folder, profile, "mva")
+    assert np.abs(found.errors).max() < 0.15
+    results = [3, 6]
+    close = [
+        predict(profile, workers=[n], strategy="k-sync", k=k, method="mva").at(n)
+        for n, k in zip(workers.tolist(), results, strict=True)
+    ]
+    assert np.abs(np.array(close) / measured - 1).min() > 0.2, "as if they followed close behind"
