@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 from .checks import require_choice, require_seed, require_share
 from .errors import DataError, ModelError
+from .files import read_bytes
 from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
@@ -253,7 +254,8 @@ def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[Plac
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: no profile; recorded traces become one by queuemodel import-trace FOLDER")
     if not _is_table(path):
-        if Path(path).suffix.lower() in (".tsv", ".txt"):
+        named = Path(path).name.endswith((".json", ".json.gz"))
+        if not named and Path(path).is_file() and read_bytes(path).lstrip()[:1] not in (b"{", b"["):
             raise DataError(f"{path}: no profile; throughputs and step times by placement are read from a .csv")
         return Profile.load(path)
     return read_placements(path) if holds_placements(path) else read_throughputs(path)

@@ -134,13 +134,14 @@ def test_refusals():
 def test_load_knows_both_files(tmp_path):
     traced().save(tmp_path / "p.json")
     table = "workers,steps_per_second\n1,2\n"
-    for name in ("t.CSV", "t.txt"):
+    for name in ("t.CSV", "t.txt", "t"):
         (tmp_path / name).write_text(table)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.encode()))
     assert isinstance(load(tmp_path / "p.json"), qm.Profile)
     assert load(tmp_path / "t.CSV") == load(tmp_path / "t.csv.gz") == [qm.Throughput(workers=1, steps_per_second=2.0)]
-    with pytest.raises(qm.DataError, match=r"t\.txt: no profile; throughputs .* are read from a \.csv"):
-        load(tmp_path / "t.txt")
+    for name in ("t.txt", "t"):
+        with pytest.raises(qm.DataError, match=f"{name}: no profile; throughputs .* are read from a .csv"):
+            load(tmp_path / name)
 
 
 def test_only_a_worker_alone_is_simulated():
