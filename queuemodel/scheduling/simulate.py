@@ -57,7 +57,7 @@ def simulate(
 
     Examples
     --------
-    >>> from queuemodel.scheduling import FIFO, Job
+    >>> from queuemodel.scheduling import FIFO, Job, simulate
     >>> jobs = [Job("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
     >>> simulate(jobs, FIFO(), nodes=4).mean_response_time
     25.0
