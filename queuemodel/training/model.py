@@ -207,8 +207,11 @@ class TrainingModel(Result):
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
         at = np.searchsorted(populations, counts)
         lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        notes = [self.note]
         if self.fitted.doubted:
-            lower[at] = np.minimum(lower[at], self._under_bbr.throughput(counts, confidence=confidence).lower)
+            under_bbr = self._under_bbr.throughput(counts, confidence=confidence).lower
+            notes += [UNTOLD] * bool((under_bbr < 0.999 * lower[at]).any())
+            lower[at] = np.minimum(lower[at], under_bbr)
         bend = self.bend(populations, confidence)
         if bend is not None:
             X, lower, upper = X * bend
@@ -236,7 +239,7 @@ class TrainingModel(Result):
             measured=self.measured,
             prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
-            note="; ".join(filter(None, (self.note, UNTOLD if self.fitted.doubted else ""))),
+            note="; ".join(filter(None, notes)),
             model=self,
         )
         return self.waiting.told(curve) if self.waiting else curve
