@@ -236,6 +236,19 @@ def test_with_nothing_the_answer_is_per_step_and_says_so():
     assert "<table>" in result._repr_html_()
 
 
+def test_a_step_sends_and_receives_what_its_strategy_makes_of_the_jobs_parameters():
+    size = RANKS.job.parameter_bytes
+    each = {
+        "local-sgd": size / 8,
+        "top-k": TopK(0.01).bits(size // 4) / 8,
+        "block-sign": BlockSign(8).bits(size // 4) / 8,
+    }
+    found = compare(RANKS, workers=4, strategies=["sync", *each])
+    assert {one.name: one.bytes_per_step / 2 for one in found.rows} == pytest.approx({"sync": size, **each}, rel=1e-3)
+    (served,) = compare(SERVERS, workers=4, strategies=["async-ps"]).rows
+    assert served.bytes_per_step == pytest.approx(2 * SERVERS.job.parameter_bytes)
+
+
 def test_own_candidates():
     mine = Candidate("every-step", LocalSGD(1))
     result = compare(RANKS, workers=2, strategies=[mine, "sync"], **FEW)
