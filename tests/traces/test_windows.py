@@ -14,8 +14,9 @@ from queuemodel.traces import Link, Links, simulate
 from queuemodel.traces.contention import WINDOW_KEPT
 from queuemodel.traces.kernel.windows import FIRST, PACKET, SHORT_TRIP, TIMEOUT
 
-TAKEOVER = Path(__file__).parents[2] / "validation" / "testbed" / "takeover.jsonl"
-RECORDED = [json.loads(line) for line in TAKEOVER.read_text().splitlines()]
+TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
+RECORDED = [json.loads(line) for line in (TESTBED / "takeover.jsonl").read_text().splitlines()]
+CROWDED = [json.loads(line) for line in (TESTBED / "crowded.jsonl").read_text().splitlines()]
 RATE = 60 * PAYLOAD
 
 
@@ -166,3 +167,25 @@ def test_one_worker_never_notices():
     profile = profile_of(serial(fetch=0.4, compute=0.2, push=0.4))
     lone = simulate(profile, workers=1, **IDEAL | {"loaded_trip": 0.025, "window_kept": 0.7})
     assert lone.throughput == pytest.approx(1.0, rel=0.01)
+
+
+def filled(row, *, pause=0.0):
+    """Share of the link that as many connections carry as a recorded row had; all are silent for a `pause` at first."""
+    tcp, buffer = row["congestion_control"], row["buffer_ms"] / 1e3
+    counts = row["fetching"], row["pushing"]
+    flows = Flows(rules_of(window_kept=WINDOW_KEPT[tcp], buffer=buffer), row["mbit"] * PAYLOAD, workers=max(counts))
+    for d, count in enumerate(counts):
+        for w in range(count):
+            flows.start(d, w)
+    for _ in range(100):
+        flows.go()
+    flows.state.silent[:] = np.maximum(flows.state.silent, flows.now + pause)
+    carried = sum(flows.go()[0 if row["way"] == "fetch" else 1].sum() for _ in range(300))
+    return carried / (300 * STEP * flows.rate)
+
+
+def test_many_connections_with_few_packets_each_fill_a_link_as_plain_ones_did():
+    crowds = [row for row in CROWDED if max(row["fetching"], row["pushing"]) == 8]
+    measured = np.array([row["used"] for row in crowds])
+    assert measured == pytest.approx([filled(row) for row in crowds], abs=0.02)  # acknowledgements are not simulated
+    assert np.all(measured - [filled(row, pause=0.2) for row in crowds] > 0.02)  # that is noticed
