@@ -335,7 +335,7 @@ class AllReduceModel(Result):
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
             )
         if self.loading:
-            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and will")
+            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")

@@ -212,6 +212,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             own = [one for one in self.rounds if one.ranks == ranks]
             measures[f"round_time of {ranks} rank(s)"] = np.array([one.round_time for one in own])
             measures[f"computed of {ranks} rank(s)"] = np.array([one.computed for one in own])
+            if any(one.waited for one in own):
+                measures[f"waited of {ranks} rank(s)"] = np.array([one.waited for one in own])
         return [
             {
                 "field": name,

@@ -62,6 +62,8 @@ def test_waiting_for_a_data_set_is_no_computation(case):
     for one in profile.rounds:
         assert one.computed == pytest.approx(0.31, abs=0.03)
         assert one.computed + one.waited <= one.round_time
+    told = {row["field"]: row["mean"] for row in profile.summary()}
+    assert told["waited of 1 rank(s)"] == pytest.approx(told["round_time of 1 rank(s)"] - 0.31, abs=0.03)
     curve = predict(profile, workers=ranks)
     assert 1 / curve.rounds_per_second == pytest.approx(measured, rel=0.12)  # a dozen batches, and two that were late
     if case == "slow-input":
