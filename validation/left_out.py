@@ -15,7 +15,7 @@ from queuemodel.training.throughput_fit import fit_throughputs
 
 from .intervals import interval_score
 from .prior import NO_JOB, learn_knees, learn_rounds, learn_sparse, series, source_weights, sparse_series
-from .published import LATER, Scaling, published, testbed
+from .published import Scaling, testbed
 
 Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
 
@@ -94,15 +94,6 @@ def leave_source_out(kind: Strategy, *, most: int | None = None, told: bool = Fa
     return judge(judged, _fits(told=told), most=most)
 
 
-def blind(kind: Strategy, *, told: bool = False) -> list[Judged]:
-    """Each series that was collected later, predicted with the prior of those that were known before.
-
-    The asynchronous ones are the cloud's authors', whose series are left out therefore.
-    """
-    learnt = cache(lambda **known: learnt_from(published(), kind, **known))
-    return judge([job for job in published(LATER) if job.kind == kind], lambda job: learnt(**_known(job, told=told)))
-
-
 def leave_sparse_out(*, told: bool) -> list[Judged]:
     """Each synchronous series with sparse gradients, told so or not, with a prior from all other sources."""
     return judge(sparse_series(), _fits(told=told))
@@ -160,14 +151,13 @@ def baseline(form: str, judged: Sequence[Judged]) -> list[Judged]:
 
 SECTION = """## Few throughputs, on sources that the prior was not learnt from
 
-Published series (`validation/data/published_scaling.json`) and the cloud's, predicted from their two smallest groups
-of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's too, which no prior
-is learnt from ([why](explanation/few-throughputs.md)). *Blind* are series that were collected when the prior existed
-(`later_scaling.json`), and that do not teach it. What is known besides is how many bytes the parameters of
-asynchronous jobs have (cloud, testbed), how fast their links are (testbed), which synchronous jobs have sparse
-gradients, and how many GPUs each machine of an all-reduce. Beside them forms with two parameters, through the same two
-points. Errors are means over series of mean absolute relative errors, *by source* first over those of each source;
-*width* is that of the 90 % intervals, relative to the prediction, *score* their interval score in logarithms.
+Published series (`validation/data/published_scaling.json`, `later_scaling.json`) and the cloud's, predicted from their
+two smallest groups of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's
+too, which no prior is learnt from ([why](explanation/few-throughputs.md)). What is known besides is how many bytes the
+parameters of asynchronous jobs have (cloud, testbed), how fast their links are (testbed), which synchronous jobs have
+sparse gradients, and how many GPUs each machine of an all-reduce. Beside them forms with two parameters, through the
+same two points. Errors are means over series of mean absolute relative errors, *by source* first over those of each
+source; *width* is that of the 90 % intervals, relative to the prediction, *score* their interval score in logarithms.
 """
 
 
@@ -208,12 +198,6 @@ def prior_section() -> str:
                 row(jobs, "as if asynchronous", judge(counted, lambda _: fit))
             for form in ("line", *FORMS):
                 row(jobs, form, baseline(form, of_source), interval=False)
-    for kind in STRATEGIES:
-        later, jobs = blind(kind), f"{kind}, two points, blind"
-        row(jobs, "**learnt before they were collected**", later)
-        row_if_told(jobs, later, blind(kind, told=True))
-        for form in ("line", *FORMS):
-            row(jobs, form, baseline(form, later), interval=False)
     found = leave_sparse_out(told=True)
     row("sparse gradients, two points", "**told, learnt without the source**", found)
     row("sparse gradients, two points", "not told", leave_sparse_out(told=False))

@@ -59,10 +59,7 @@ ABOUT = (
 
 
 def series() -> list[Scaling]:
-    """Everything that is learnt from.
-
-    Neither the testbeds, whose links were chosen so that jobs saturate, nor what was collected later, to judge by.
-    """
+    """Everything that is learnt from: not the testbeds, whose links were chosen so that jobs saturate."""
     return [*published(), *cloud()]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -15,14 +14,15 @@ from queuemodel.training.prior import Strategy
 
 from .series import HERE, Comparison, read_measured, series_folders
 
-#: What the prior is learnt from, and what was collected when it existed, to judge by.
-PUBLISHED = HERE / "data" / "published_scaling.json"
-LATER = HERE / "data" / "later_scaling.json"
+PUBLISHED = [HERE / "data" / name for name in ("published_scaling.json", "later_scaling.json")]
 CLOUD = HERE / "data" / "cloud_async_ps.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
 
 #: Cloud series are fitted on this many workers at most, and judged on more.
 FITTED_WORKERS = 4
+
+#: Other names of a source: the same authors.
+SAME = {"cake-lab/transient-deep-learning": "cloud"}
 
 #: Models most of whose parameters are embeddings.
 EMBEDDINGS = ("CTR-DNN", "DeepFM", "LM-1B", "Word2Vec")
@@ -74,13 +74,13 @@ class Scaling:
         ]
 
 
-def published(file: Path = PUBLISHED, *, on_one_host: bool = False) -> list[Scaling]:
+def published(*, on_one_host: bool = False) -> list[Scaling]:
     """What others measured, without what the notes doubt and what varies the servers alone.
 
     Of several machines; or of one, whose devices are what is counted.
     """
     found = []
-    for one in json.loads(file.read_text())["series"]:
+    for one in (series for file in PUBLISHED for series in json.loads(file.read_text())["series"]):
         if one["doubt"] or one["kind"] == "servers-sweep" or (one["max_nodes"] == 1) != on_one_host:
             continue
         machines = (not on_one_host and one["nodes"]) or [n for n, _ in one["points"]]
@@ -89,6 +89,7 @@ def published(file: Path = PUBLISHED, *, on_one_host: bool = False) -> list[Scal
             nodes = sorted(by_machines)
             values = np.array([by_machines[n] for n in nodes]) / by_machines[nodes[0]]
             source = one["source"].split("@")[0]
+            source = SAME.get(source, source)
             sparse = one["model"].startswith(EMBEDDINGS)
             servers = one["servers"] if isinstance(one["servers"], int) else 1  # others vary or are not told
             kind = KINDS[one["class"]]
