@@ -38,8 +38,8 @@ or more, and to 1.96 to 2.07 in four more minutes (seven of 88); measured again 
 errors fall by the choice, too: on several workers they had been 4.1 and 6.0 % at first, and 20 and 19 of 21
 measurements inside. What is left is known of other series: [the simulation](explanation/simulation-misses.md) is 7 to
 9 % too fast at eight workers under control by losses, who bunched more than simulated ones, and the closed network
-6 to 12 % too slow at two and four workers in three of the four series under such control, as with buffers of 3 to 10 ms
-[above](#testbed-mean-value-analysis).
+was 6 to 12 % too slow at two and four workers in three of the four series under such control. Part of that were
+[phases](explanation/model.md#phases), which were taken for too weak; now it is 5 to 10 %.
 
 """
 WAITING = """### Between a barrier and none

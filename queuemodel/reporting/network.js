@@ -69,7 +69,8 @@ function meanValueAnalysis({ settled, flights, most_levels: mostLevels }, D, Z, 
       const rates = f < least.length ? linkRates(least[f], Q[f], Q[1 - f], n, levels) : null;
       return row.map((seconds, j) => (rates ? (j + 1) / rates[j] : j + 1) + seconds);
     });
-    const spared = met.map((seconds, f) => (settled * seconds * U[f]) / (2 * Math.max(n - 1, 1)));
+    const neighbour = 1 / (2 * Math.max(n - 1, 1));
+    const spared = met.map((seconds, f) => settled * seconds * U[f] * (flights ? neighbour : 1 - U[f]));
     const found = there.map((p, f) => {
       const share = spared[f] / Math.max(busiest[f] * Q[f], 1e-300);
       return slowness[f].map((_, j) => p[j] + share * ((j + 1) * p[j + 1] - j * p[j]));

@@ -30,10 +30,10 @@ class ParallelServers:
         knee where one has most of the load, because workers then bunch there.
     settled : float
         How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart: who
-        comes second to a link has it alone at the end, and the less of its computation is done by then. Of one of the
-        others, its neighbour, a worker then meets half as much as by chance: D U / (2 (n - 1)) less waiting. Half is
-        what the testbed's recorded steps come to when simulated with links that share fairly; steps of many equal
-        layers avoid each other altogether.
+        comes second to a link has it alone at the end, and the less of its computation is done by then. Driven off a
+        busy link, a worker comes to it at another time, when it is as often busy: it meets others with U^2 where chance
+        has U, D U (1 - U) less waiting. Under BBR (``flights``), whose accidents mix phases, it only meets one of the
+        others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to.
     flights : Flights, optional
         How much of a link few workers use, of the first two phases: those that fetch and those that push.
     """
@@ -73,7 +73,8 @@ class ParallelServers:
             if self.flights:
                 used = self.flights.rates(least, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += here / used - here
-            spared = self.settled * met * U / (2 * max(n - 1, 1))
+            avoided = 1.0 / (2 * max(n - 1, 1)) if self.flights else 1.0 - U
+            spared = self.settled * met * U * avoided
             found = _fewer(p, spared / np.maximum(busiest * Q, NOTHING))
             phase = busiest * (1.0 + Q + (found * (slowness - here)).sum(axis=0)) - spared  # arrival theorem
             x = np.minimum(n / (Z + phase.sum(axis=-1)), 1.0 / np.maximum(busiest.max(axis=-1), NOTHING))

@@ -8,12 +8,12 @@ import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
 from queuemodel.traces import simulate
 from queuemodel.training import Operation
-from queuemodel.training.rules import ClosedNetwork
+from queuemodel.training.rules import ClosedNetwork, ParallelServers
 
 FETCH, COMPUTE, PUSH = 0.42, 0.45, 0.42
 
 
-def layered(rng, layers=8):
+def layered(rng, layers=8, compute=COMPUTE):
     """A step that computes with what has arrived, in random order, and sends gradients as they are made."""
     operations, arrived = [], {}
     for i, layer in enumerate(rng.permutation(layers), 1):
@@ -21,11 +21,11 @@ def layered(rng, layers=8):
         operations.append(Operation("fetch", f"w{layer}", 0.0, i * FETCH / layers, round(FETCH / layers * RATE)))
     now, before = FETCH, []
     for layer in range(layers):
-        end = now + COMPUTE / 3 / layers * rng.gamma(25, 1 / 25)
+        end = now + compute / 3 / layers * rng.gamma(25, 1 / 25)
         operations.append(Operation("compute", f"f{layer}", now, end, after=[arrived[layer], *before]))
         now, before = end, [len(operations) - 1]
     for layer in reversed(range(layers)):
-        end = now + 2 * COMPUTE / 3 / layers * rng.gamma(25, 1 / 25)
+        end = now + 2 * compute / 3 / layers * rng.gamma(25, 1 / 25)
         operations.append(Operation("compute", f"b{layer}", now, end, after=before))
         now, before = end, [len(operations) - 1]
         sent = now + PUSH / layers
@@ -47,6 +47,20 @@ def test_overlap_drives_two_workers_apart():
     rng = np.random.default_rng(1)
     two, undisturbed, chance = two_workers([layered(rng) for _ in range(40)])
     assert two > 0.9 * undisturbed > 1.1 * chance
+
+
+def test_four_workers_keep_apart_as_far_as_links_are_free():
+    """Links that one worker uses for a fifth of its step: the rule, and as a control chance."""
+    rng = np.random.default_rng(1)
+    profile = profile_of(*[layered(rng, compute=4 * COMPUTE) for _ in range(40)])
+    one, four = (simulate(profile, workers=n, steps=1600 // n, **IDEAL).throughput for n in (1, 4))
+    D = np.array([FETCH, PUSH])
+    settled, chance = (
+        rule.solve(D, np.array(1 / one - D.sum()), np.array([4])).X[0] / four - 1
+        for rule in (ParallelServers(settled=0.8), ClosedNetwork())
+    )
+    assert abs(settled) < 0.07
+    assert chance < -0.09
 
 
 def test_steps_without_overlap_meet_by_chance():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.solvers import knee_throughput
+from queuemodel.training.flights import FLIGHT, Flights
 from queuemodel.training.rules import ClosedNetwork, Knee, ParallelServers, UnequalWorkers, rule_for
 
 DEMANDS = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=3).map(np.array)
@@ -117,11 +118,19 @@ def test_settled_workers_meet_less(D, Z, servers, settled):
     assert np.all(apart.X >= chance.X * (1 - 1e-4))  # when saturated both are at the limit
 
 
-def test_two_settled_workers_meet_half_as_much():
-    """One link: the second finds the first there with probability U, and then half of its transfer is left."""
+def test_two_settled_workers_meet_where_both_times_are_taken():
+    """One link: the second finds the first there with probability U, and at the time that it is driven to as well."""
     D, Z, U = 0.4, 0.6, 0.4
     X = ParallelServers(settled=1.0).solve(np.array([D]), np.array(Z), np.array([2])).X[0]
-    assert pytest.approx(2 / (Z + D * (1 + U / 2))) == X
+    assert pytest.approx(2 / (Z + D * (1 + U**2))) == X
+
+
+def test_two_settled_workers_meet_half_as_much_under_bbr():
+    """Windows that fill their links leave but the phases."""
+    D, Z = 0.4, 0.2
+    windows = Flights((FLIGHT, FLIGHT), buffer=D)
+    X = ParallelServers(settled=1.0, flights=windows).solve(np.array([D, D]), np.array(Z), np.array([2])).X[0]
+    assert pytest.approx(2 / (Z + 2 * D * (1 + 0.4 / 2))) == X
 
 
 @given(D=DEMANDS, Z=OWN, width=st.floats(0.05, 0.65), servers=st.sampled_from([1, 2]))
