@@ -163,7 +163,7 @@ def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth)
 
 def test_all_throughputs_alone_have_one_bandwidth_or_none():
     point = qm.Throughput(workers=1, steps_per_second=1.0)
-    slow, fast = (qm.Throughput(workers=2, steps_per_second=1.9, bandwidth=b) for b in (1e8, 1e8))
+    slow, fast = (qm.Throughput(workers=2, steps_per_second=1.9, bandwidth=b) for b in (1e7, 1e8))
     for mixed in ([point, slow], [slow, fast]):
         with pytest.raises(qm.FitError, match="give those of one bandwidth"):
             qm.fit(mixed)
