@@ -17,7 +17,7 @@ from queuemodel import QueueModelError
 from queuemodel.drawing import save_figure
 from queuemodel.files import write_atomically
 
-from .blind import blind_section, predicted_then
+from .blind import blind_section, in_between_folders, predicted_then
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
@@ -30,7 +30,15 @@ from .measuring import advice, section
 from .model_errors import errors_of, waiting_errors
 from .pollux.placements import placements_section
 from .published import compare_cloud
-from .series import Comparison, compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
+from .series import (
+    Comparison,
+    compare_testbed,
+    compare_unusual,
+    kind_of,
+    read_testbed,
+    series_folders,
+    untraced_folders,
+)
 from .untold import untold, untold_section
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -130,8 +138,9 @@ def main() -> int:
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
         hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
-        waiting = half_synchronous()
-        held = {name: waiting_errors(own) for name, own in by_method("half-synchronous", waiting).items()}
+        waiting, later = half_synchronous(untraced_folders()), half_synchronous(in_between_folders())
+        taught = by_method("half-synchronous", [*waiting, *later])
+        held = {name: waiting_errors(own) for name, own in taught.items()}
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups, errors, held), untold_section(hidden), section(advice(profiles))]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}

@@ -13,7 +13,7 @@ from queuemodel import Profile, ThroughputCurve
 from queuemodel.prediction import Method, predict
 from queuemodel.strategies import HalfSynchronous
 
-from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed, untraced_folders
+from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed
 from .testbed.workload import OF_RESULTS, read_workload
 
 SECTION = """## Half-synchronous strategies
@@ -23,7 +23,8 @@ TensorFlow jobs that train on the testbed by the strategies of
 both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as
 backups. The simulation is as it was when it predicted them blind; the network has learnt from some of them since
 ([what, and how it had predicted them](explanation/half-synchronous.md#how-right-it-is)). What waiting adds to the
-errors of asynchronous training was learnt from these series; [intervals](#intervals) are judged with each left out.
+errors of asynchronous training was learnt from these series and those that
+[came later](#between-a-barrier-and-none); [intervals](#intervals) are judged with each left out.
 
 """
 
@@ -57,11 +58,9 @@ def compare_half_synchronous(folder: Path, profile: Profile, method: Method) -> 
     return Comparison(folder.name, method, workers, measured, curve, read_measured(folder)[1])
 
 
-def half_synchronous() -> list[Comparison]:
-    """Every such series, by both methods."""
-    told = [
-        (folder, read_testbed(folder_of_trace(folder))) for folder in tqdm(untraced_folders(), desc="half-synchronous")
-    ]
+def half_synchronous(folders: Sequence[Path]) -> list[Comparison]:
+    """Such series, by both methods."""
+    told = [(folder, read_testbed(folder_of_trace(folder))) for folder in tqdm(folders, desc="half-synchronous")]
     return [compare_half_synchronous(*one, method) for one in told for method in METHODS]
 
 

@@ -24,6 +24,7 @@ from queuemodel.training.model_error import REGIONS, Method, model_error, profil
 from queuemodel.training.model_error import doubling as packaged_doubling
 from queuemodel.training.parameters import normal_quantile
 
+from .blind import in_between_folders
 from .half_synchronous import half_synchronous, in_between
 from .series import (
     Comparison,
@@ -222,9 +223,14 @@ def testbed_errors(method: Method) -> list[Errors]:
     return found
 
 
+def half_synchronous_folders() -> list[Path]:
+    """Series of half-synchronous strategies, those that were blind among them."""
+    return [*untraced_folders(), *in_between_folders()]
+
+
 def waiting_errors(comparisons: Sequence[Comparison]) -> list[Errors]:
     """What half-synchronous series show, by one method or several."""
-    folders = {folder.name: folder for folder in untraced_folders()}
+    folders = {folder.name: folder for folder in half_synchronous_folders()}
     return [
         errors_in_between(c, kind_of(folder), in_between(folder, c.counts))
         for c in comparisons
@@ -234,7 +240,7 @@ def waiting_errors(comparisons: Sequence[Comparison]) -> list[Errors]:
 
 def main() -> int:
     """Write what all series teach."""
-    waiting = half_synchronous()
+    waiting = half_synchronous(half_synchronous_folders())
     told: dict[str, object] = {"about": ABOUT, "series per kind": {}}
     for method in ("mva", "trace"):
         found = testbed_errors(cast(Method, method))
