@@ -59,8 +59,13 @@ ABOUT = (
 
 
 def series() -> list[Scaling]:
-    """Everything that is learnt from: not the testbeds, whose links were chosen so that jobs saturate."""
+    """Everything that others measured; not the testbeds, whose links were chosen so that jobs saturate."""
     return [*published(), *cloud()]
+
+
+def teaches(job: Scaling) -> bool:
+    """Whether a series is learnt from: not later all-reduces: most are of machines of eight GPUs, others are not."""
+    return not (job.later and job.kind == "all-reduce")
 
 
 def sparse_series() -> list[Scaling]:
@@ -108,7 +113,7 @@ def _named(laws: Sequence[float], shares: Sequence[np.ndarray]) -> list[dict[flo
 def learn_rounds(jobs: Sequence[Scaling]) -> dict[Strategy, RoundPrior]:
     """Priors of the synchronous kinds, each around what both have in common."""
     laws, drifts = _named(LAWS, _flat(LAWS))
-    both = [job for job in jobs if job.kind != "async-ps"]
+    both = [job for job in jobs if job.kind != "async-ps" and teaches(job)]
     tables = {
         job.name: _round_evidence(job, RoundPrior(laws, drifts, GROWING_COST[job.kind], CHANGES[job.kind]))
         for job in both
@@ -176,7 +181,7 @@ def _knees(job: Scaling) -> tuple[np.ndarray, float | None]:
 
 def learn() -> dict[str, object]:
     """The prior of all sources, as the file has it."""
-    jobs, sparse = series(), sparse_series()
+    jobs, sparse = [job for job in series() if teaches(job)], sparse_series()
     rounds = learn_rounds(jobs)
     taught = {kind: [job for job in jobs if job.kind == kind] for kind in ("async-ps", "sync-ps", "all-reduce")}
     sources = {

@@ -14,7 +14,8 @@ from queuemodel.training.prior import Strategy
 
 from .series import HERE, Comparison, read_measured, series_folders
 
-PUBLISHED = [HERE / "data" / name for name in ("published_scaling.json", "later_scaling.json")]
+PUBLISHED = HERE / "data" / "published_scaling.json"
+LATER = HERE / "data" / "later_scaling.json"
 CLOUD = HERE / "data" / "cloud_async_ps.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
 
@@ -48,6 +49,8 @@ class Scaling:
         Whether most parameters are embeddings.
     ranks_per_node : int
         Devices of each machine, of all-reduces on several.
+    later : bool
+        Whether it was collected when the prior existed.
     """
 
     source: str
@@ -60,6 +63,7 @@ class Scaling:
     link: float | None = None
     sparse: bool = False
     ranks_per_node: int = 1
+    later: bool = False
 
     @property
     def workers(self) -> np.ndarray:
@@ -80,7 +84,9 @@ def published(*, on_one_host: bool = False) -> list[Scaling]:
     Of several machines; or of one, whose devices are what is counted.
     """
     found = []
-    for one in (series for file in PUBLISHED for series in json.loads(file.read_text())["series"]):
+    for later, one in (
+        (file == LATER, one) for file in (PUBLISHED, LATER) for one in json.loads(file.read_text())["series"]
+    ):
         if one["doubt"] or one["kind"] == "servers-sweep" or (one["max_nodes"] == 1) != on_one_host:
             continue
         machines = (not on_one_host and one["nodes"]) or [n for n, _ in one["points"]]
@@ -97,7 +103,7 @@ def published(*, on_one_host: bool = False) -> list[Scaling]:
             found.append(
                 Scaling(
                     source, one["id"], kind, np.array(nodes), values,
-                    servers=servers, sparse=sparse, ranks_per_node=ranks,
+                    servers=servers, sparse=sparse, ranks_per_node=ranks, later=later,
                 )
             )  # fmt: skip
     return found

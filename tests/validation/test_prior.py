@@ -121,7 +121,7 @@ def test_bytes_of_the_parameters_and_links_that_are_told_on_unseen_sources(judge
     told = leave_source_out("async-ps", told=True)
     for source, most in (("cloud", 0.13), ("testbed", 0.14)):
         one, untold = of_source(told, source), of_source(judged["async-ps"], source)
-        assert mean_error(one) < min(most, 0.85 * mean_error(untold))
+        assert mean_error(one) < min(most, 0.9 * mean_error(untold))
         assert coverage(one) > 0.85
         assert np.mean([x.score for x in one]) < np.mean([x.score for x in untold])
     few = of_source(leave_source_out("async-ps", most=4, told=True), "testbed")
