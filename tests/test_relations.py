@@ -31,7 +31,10 @@ CHANGES = [{}, {"parameter_servers": 3}, {"accelerator_speed": 2.5}, {"batch_siz
 
 @st.composite
 def profiles(draw):
-    """Steps whose phases vary and overlap, on links of 1 MB/s."""
+    """Steps whose phases vary and overlap, on links of 1 MB/s.
+
+    Told cubic: what BBR may make of buffers has a clock of its own.
+    """
     fetch, compute, push, update = (draw(st.floats(0.05, 2.0)) for _ in range(4))
     overlap = draw(st.floats(0.0, 0.9)) * min(fetch + push, compute)
     jitter = np.random.default_rng(draw(st.integers(0, 2**32))).uniform(0.9, 1.1, draw(st.integers(1, 6)))
@@ -42,8 +45,11 @@ def profiles(draw):
         )
         for by in jitter.tolist()
     ]  # fmt: skip
-    job = qm.Job(batch_size=32, parameter_bytes=10**6, tensors=4)
-    return qm.Profile(source=qm.Source(framework="test"), cluster=qm.Cluster(bandwidth=1e6), job=job, steps=steps)
+    job, cluster = (
+        qm.Job(batch_size=32, parameter_bytes=10**6, tensors=4),
+        qm.Cluster(bandwidth=1e6, congestion_control="cubic"),
+    )
+    return qm.Profile(source=qm.Source(framework="test"), cluster=cluster, job=job, steps=steps)
 
 
 def in_other_units(profile, *, seconds, size):

@@ -282,7 +282,7 @@ def test_intervals_reach_what_counts_of_asynchronous_steps_where_late_workers_ma
     def reaches(n, backup_workers):
         curve = asked(n, strategy="sync-ps", backup_workers=backup_workers)
         reached = curve.upper[0] > (1 - backup_workers / n) * asked(n).steps_per_second[0]
-        assert reached or curve.upper[0] < 1.15 * curve.steps_per_second[0]
+        assert reached or curve.upper[0] < 1.25 * curve.steps_per_second[0]
         return "late workers" in curve.note
 
     assert [reaches(8, b) for b in (0, 3, 4, 6, 7)] == [False, False, True, True, False]

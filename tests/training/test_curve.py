@@ -86,8 +86,8 @@ def test_a_job_without_transfers_never_saturates():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
 def test_the_interval_grows_with_confidence(confidence):
-    """Steps that do not vary leave the model's own error alone."""
-    curve = qm.fit(profile()).throughput([1, 8], confidence=confidence)
+    """Steps that do not vary, on a network that is told, leave the model's own error alone."""
+    curve = qm.fit(profile().told(congestion_control="cubic")).throughput([1, 8], confidence=confidence)
     own = np.array([profiled_error("mva"), *model_error("mva", np.array([8 / curve.saturation_workers]))])
     width = NormalDist().inv_cdf(0.5 + confidence / 2) * own
     np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), width, atol=1e-12)
