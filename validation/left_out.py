@@ -153,11 +153,12 @@ SECTION = """## Few throughputs, on sources that the prior was not learnt from
 
 Published series (`validation/data/published_scaling.json`, `later_scaling.json`) and the cloud's, predicted from their
 two smallest groups of machines, or from one to four workers, with a prior learnt from all other sources; the testbed's
-too, which no prior is learnt from ([why](explanation/few-throughputs.md)). What is known besides is how many bytes the
-parameters of asynchronous jobs have (cloud, testbed), how fast their links are (testbed), which synchronous jobs have
-sparse gradients, and how many GPUs each machine of an all-reduce. Beside them forms with two parameters, through the
-same two points. Errors are means over series of mean absolute relative errors, *by source* first over those of each
-source; *width* is that of the 90 % intervals, relative to the prediction, *score* their interval score in logarithms.
+and later all-reduces too, which no prior is learnt from ([why](explanation/few-throughputs.md)). What is known besides
+is how many bytes the parameters of asynchronous jobs have (cloud, testbed), how fast their links are (testbed), which
+synchronous jobs have sparse gradients, and how many GPUs each machine of an all-reduce. Beside them forms with two
+parameters, through the same two points. Errors are means over series of mean absolute relative errors, *by source*
+first over those of each source; *width* is that of the 90 % intervals, relative to the prediction, *score* their
+interval score in logarithms.
 """
 
 
