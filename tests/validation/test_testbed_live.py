@@ -13,9 +13,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
 from validation.testbed import network
-from validation.testbed.workload import FQ_CODEL, Workload
+from validation.testbed.network import ALLOWED
+from validation.testbed.workload import FQ_CODEL, TestbedError, Workload
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.testbed
 WORKLOADS = Path(network.__file__).parent / "workloads"
 
 
@@ -34,11 +35,21 @@ def need(framework):
         pytest.skip(problem)
 
 
-def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
-    need("tensorflow")
+def measured(*arguments, **settings):
+    """Rows of the testbed; on a busy machine it asks to measure for longer."""
     from validation.testbed.measure import measure
 
-    rows = measure(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], one_worker_s=3, trace_steps=2, priority=-5)
+    try:
+        return measure(*arguments, one_worker_s=3, priority=-5, **settings)
+    except TestbedError as error:
+        if "measure for longer" not in str(error):
+            raise
+        return measure(*arguments, one_worker_s=20, priority=-5, **settings)
+
+
+def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
+    need("tensorflow")
+    rows = measured(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], trace_steps=2)
 
     assert [row["workers"] for row in rows] == [1, 2]
     assert rows == json.loads((tmp_path / "measured.json").read_text())
@@ -58,12 +69,10 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
 
 def test_rounds_of_the_first_cut_the_others_short(tmp_path):
     need("tensorflow")
-    from validation.testbed.measure import measure
-
     file = tmp_path / "rounds.json"
     tiny = json.loads((WORKLOADS / "tiny.json").read_text())
     file.write_text(json.dumps(tiny | {"mode": "k-sync", "awaited": 0.5}))
-    (row,) = measure(file, tmp_path / "series", workers=[2], one_worker_s=3, trace_steps=0, priority=-5)
+    (row,) = measured(file, tmp_path / "series", workers=[2], trace_steps=0)
 
     # the first of two computes for about 60 ms, and fetches and pushes for 49 ms at least
     assert (row["steps"] - 1) / row["window_s"] < row["steps_per_s"] < 1 / (0.05 + 2 * 0.0488)
@@ -106,9 +115,20 @@ def test_two_ranks_learn_what_the_loop_says(tmp_path):
         assert min(row["step_s"]) > 0
 
 
+def test_an_algorithm_that_the_machine_has_not_is_one_line():
+    if problem := network.why_not():
+        pytest.skip(problem)
+    workload = Workload(name="no such", layers=(), bandwidth_mbit=40, congestion_control="no-such")
+    refused = pytest.raises(TestbedError, match=r"\Acongestion_control .* this machine has \(.*reno.*, got 'no-such'\Z")
+    with refused, network.cluster_network(workload, ["ps0"]):
+        pass
+    assert network.namespaces() == []
+
+
 def test_hosts_talk_over_links_of_our_own():
     if problem := network.why_not():
         pytest.skip(problem)
+    before = ALLOWED.read_text()
     workload = Workload(name="two hosts", layers=(), bandwidth_mbit=40, congestion_control="cubic", queue=FQ_CODEL)
     listen = (
         "import socket; s = socket.create_server(('', 2222)); print(flush=True); s.accept()[0].sendall(bytes(10**6))"
@@ -124,6 +144,7 @@ def test_hosts_talk_over_links_of_our_own():
             server.stdout.readline()
             size, took = map(float, network.inside(network.PREFIX + "worker0", sys.executable, "-c", fetch).split())
         sent = queues("ps0")["transmit"]["bytes"]
+    assert ALLOWED.read_text() == before  # cubic was allowed for the network's life alone
     assert size == 1e6
     assert 1.04e6 < sent < 1.5e6  # with headers; what was lost, or was late on a busy machine, was sent again
     assert (sent - network.BURST) / 5e6 < took + 0.05

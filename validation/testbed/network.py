@@ -21,6 +21,8 @@ from .workload import FIFO, POLICER, TestbedError, Workload
 PREFIX = "qmtb-"
 SWITCH = PREFIX + "switch"
 LOCK = Path("/run/lock/queuemodel-testbed")
+#: TCP's algorithms that namespaces may choose.
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 BURST = 16 * 1024  # bytes
 
 #: What a host's two queues have counted so far: bytes, packets, drops, backlog; "transmit" and "receive".
@@ -125,7 +127,7 @@ def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
     Everything lives in namespaces of its own, the switch too: nothing appears in the machine's own
     network, and there is no way out of it.
     """
-    with only_one():
+    with only_one(), _allowed(workload.congestion_control):
         remove_leftovers()
         try:
             for host in hosts:
@@ -183,14 +185,27 @@ def _host(host: str, congestion_control: str | None = None) -> None:
     ip("netns", "add", name)
     ip("-n", name, "link", "set", "lo", "up")
     if congestion_control:
-        try:
-            inside(name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion_control}")
-        except TestbedError:
-            allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().strip()
-            raise TestbedError(
-                f"congestion_control must be one that this machine allows in namespaces ({allowed}), "
-                f"got {congestion_control!r}"
-            ) from None
+        inside(name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion_control}")
+
+
+@contextlib.contextmanager
+def _allowed(congestion_control: str | None) -> Iterator[None]:
+    """Within its block namespaces may choose this algorithm of TCP; what the machine allows is restored."""
+    before = ALLOWED.read_text().split()
+    if congestion_control in (None, *before):
+        yield
+        return
+    try:
+        ALLOWED.write_text(" ".join([*before, str(congestion_control)]))
+    except OSError:
+        available = ALLOWED.with_name("tcp_available_congestion_control").read_text().strip()
+        raise TestbedError(
+            f"congestion_control must be one that this machine has ({available}), got {congestion_control!r}"
+        ) from None
+    try:
+        yield
+    finally:
+        ALLOWED.write_text(" ".join(before))
 
 
 def _up(host: str) -> None:
