@@ -1,20 +1,19 @@
-"""Where the public workloads are, when they are at hand."""
+"""The public workloads and measurements, unpacked once (tests/data/README.md says where they come from)."""
 
-import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+ARCHIVE = Path(__file__).parents[1] / "data" / "workloads.zip"
+
 
 @pytest.fixture(scope="session")
-def public_data() -> Path:
-    """The folder of public workloads (QUEUEMODEL_SCHEDULING_DATA, or ../shared/data/scheduling); skips when absent."""
-    root = Path(__file__).resolve().parents[2]
-    candidates = [os.environ.get("QUEUEMODEL_SCHEDULING_DATA"), root.parent / "shared" / "data" / "scheduling"]
-    for candidate in candidates:
-        if candidate and (Path(candidate) / "pollux").is_dir():
-            return Path(candidate)
-    pytest.skip("the public workloads are not at hand")
+def public_data(tmp_path_factory) -> Path:
+    """The folder of public workloads: ``pollux``, ``gavel`` and ``elasticflow``."""
+    folder = tmp_path_factory.mktemp("workloads")
+    shutil.unpack_archive(ARCHIVE, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
