@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint docs validate benchmark clean
+.PHONY: demo test test-all lint docs validate benchmark clean
 
 $(VENV)/.installed: setup.cfg setup.py pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
@@ -18,9 +18,13 @@ demo: $(VENV)/.installed
 	$(RUN)/queuemodel demo -o demo
 
 # Tests are on all cores already: more threads of linear algebra would only wait for each other.
-test: export OPENBLAS_NUM_THREADS := 1
-test: lint
+test test-all: export OPENBLAS_NUM_THREADS := 1
+test: $(VENV)/.installed
 	$(RUN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal $(PYTEST)
+
+# Adds live clusters, network namespaces (as root), Dask and Ray, reports in Chromium, and what is slow.
+test-all: lint
+	$(MAKE) test PYTEST='--all $(PYTEST)'
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check .

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,28 @@ settings.register_profile(
     "queuemodel", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True
 )
 settings.load_profile("queuemodel")
+
+#: Markers of the tests that only ``--all`` runs; a test marks itself, but for those that use the `browser` fixture.
+LONG = ("live", "testbed", "engines", "browser", "slow")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help=f"run the long tests too: {', '.join(LONG)}")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        marker = next(filter(item.get_closest_marker, LONG), None)
+        if marker and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason=f"{marker} (make test-all)"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    if reasons:
+        terminalreporter.write_line("skipped: " + ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()))
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def dask():
             yield client
 
 
-@pytest.mark.live
+@pytest.mark.engines
 def test_dask_gives_the_same_numbers_though_a_worker_is_killed(dask):
     first = next(iter(dask.run(os.getpid).values()))
     threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
@@ -114,7 +114,7 @@ def fails():
     raise qm.ModelError("no such load")
 
 
-@pytest.mark.live
+@pytest.mark.engines
 def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray, tmp_path):
     gate = tmp_path / "open"
     results = run_tasks([partial(waits, number, gate) for number in range(8)], n_jobs=2, backend="ray", what="test")
@@ -132,7 +132,7 @@ def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray, tmp_path):
         assert solved() == part(slice(None)).tolist()
 
 
-@pytest.mark.live
+@pytest.mark.engines
 def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
     soon, late = [partial(waits, number) for number in range(20)], [partial(lasts, 30)] * 10
     done = run_all([*soon, partial(os.kill, os.getpid(), signal.SIGINT), *late], backend="ray")

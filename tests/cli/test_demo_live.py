@@ -13,7 +13,6 @@ import queuemodel as qm
 pytest.importorskip("tensorflow", reason="a live run needs TensorFlow")
 
 
-@pytest.mark.live
 def test_demo_profiles_predicts_and_draws(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "queuemodel", "demo", "--steps", "5", "-o", tmp_path / "demo"],
@@ -33,7 +32,7 @@ def test_demo_profiles_predicts_and_draws(tmp_path):
     assert float(rows[0][1]) == pytest.approx(untraced, rel=0.01)  # the model reproduces the measured step
 
 
-@pytest.mark.live
+@pytest.mark.slow
 def test_recorded_traces_to_prediction(tmp_path):
     """Import, then every method, as somebody with traces of their own would."""
     traces = Path(__file__).parent.parent / "data" / "resnet50-60" / "trace"

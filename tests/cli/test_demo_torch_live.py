@@ -12,7 +12,6 @@ import queuemodel as qm
 from queuemodel.cli import cli
 
 
-@pytest.mark.live
 def test_demo_profiles_ranks_predicts_and_draws(tmp_path):
     pytest.importorskip("torch", reason="a live run needs PyTorch")
     command = [sys.executable, "-m", "queuemodel", "demo", "--framework", "torch", "--steps", "4", "-o", tmp_path]
