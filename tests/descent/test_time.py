@@ -81,6 +81,24 @@ def test_waiting_bounds_staleness():
     assert tight.times[:, -1].mean() / 625 == pytest.approx(harmonic(4), rel=0.05)  # a barrier after every step
 
 
+def test_blocked_workers_read_parameters_when_they_may_go_on():
+    """Two workers, the first of which is ever one step ahead: it begins each step with its slower peer's update."""
+
+    def order(workers, gradients, rng):
+        ahead = np.concatenate([[0, 0], np.arange(1, gradients - 1) % 2])
+        return Order(np.arange(1.0, gradients + 1), ahead)
+
+    one_ahead = ServerSGD("bounded-staleness", staleness_bound=1, order=order)
+    done = descend(PROBLEM, one_ahead, workers=2, steps=103, learning_rate=0.01, seeds=1)
+    assert done.staleness[0] == pytest.approx((0 + 0 + 2 + 50 * (0 + 1)) / 103)
+    means = [
+        seconds(ServerSGD("bounded-staleness", staleness_bound=s), steps=1600, seeds=8)[1].staleness.mean()
+        for s in (0, 1, 2, 100)
+    ]
+    assert means[0] == pytest.approx(3.5)  # a barrier of 8
+    assert (np.diff(means) > 0.3).all()
+
+
 @pytest.mark.parametrize("cv", [0.2, 0.5, 1.0])
 def test_a_barrier_of_any_law_is_an_order_statistic(cv):
     law = stats.gamma(1 / cv**2, scale=cv**2)
