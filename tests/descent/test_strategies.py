@@ -14,6 +14,7 @@ from queuemodel.descent import (
     Clock,
     DoubleCompression,
     Identity,
+    LeastSquares,
     LocalSGD,
     OrderedGradient,
     OverlapLocalSGD,
@@ -87,6 +88,25 @@ def test_special_cases_are_synchronous_sgd():
     np.testing.assert_allclose(run(AdaComm(1)).losses, truth.losses, rtol=1e-9)
     for other in (LocalSGD(2), DoubleCompression(TopK(0.5)), SquarmSGD("ring", mixing=0.5), SynchronousSGD(0.1)):
         assert not np.allclose(run(other).losses, truth.losses, rtol=1e-4)
+
+
+def test_momentum_is_of_gradients_whatever_the_rates():
+    """One example, x* = 1: v <- v / 2 + x - 1, x <- x - eta v."""
+    problem = LeastSquares(np.ones((1, 1)), np.ones(1))
+    x = v = 0.0
+    for k in range(20):
+        v = v / 2 + x - 1
+        x -= 0.5 / (1 + k) * v
+    done = run(SynchronousSGD(0.5), problem, steps=20, learning_rate=lambda k: 0.5 / (1 + k))
+    np.testing.assert_allclose(done.model, x, rtol=1e-9)
+
+
+def test_no_staleness_at_all_is_k_sync_of_all():
+    """Each of n gradients of the same parameters is applied by itself: n times as large a step as their mean."""
+    truth = run(ServerSGD("k-sync", 4), steps=80, learning_rate=0.04, record=21)
+    bounded = run(ServerSGD("bounded-staleness"), steps=80, learning_rate=0.01, record=21)
+    np.testing.assert_allclose(bounded.losses, truth.losses, rtol=1e-9)
+    assert not np.allclose(run(ServerSGD(), steps=80, learning_rate=0.01, record=21).losses, truth.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +261,15 @@ def test_adacomm_averages_more_often_as_the_loss_falls():
     assert rounds[:50].sum() < 0.4 * rounds[-50:].sum()
 
 
+@pytest.mark.parametrize(("local_steps", "transfer"), [(60, 0.0), (58, 2.0)])
+def test_adacomm_decides_when_an_averaging_ends_the_interval(local_steps, transfer):
+    clock = Clock(transfer=lambda up, down: np.full(len(up), transfer))
+    done = run(AdaComm(local_steps, 60.0), steps=150, record=151, clock=clock)
+    first, second, *_ = np.flatnonzero(np.diff(done.up_bits[0])) + 1
+    assert first == local_steps
+    assert second - first == np.ceil(np.sqrt(done.losses[0, first] / done.losses[0, 0]) * local_steps)
+
+
 def test_adacomm_local_steps_minimize_the_bound():
     setting = {"loss_gap": 2.0, "delay": 3.0, "learning_rate": 0.01, "smoothness": 5.0, "variance": 4.0, "time": 500.0}
     best = best_local_steps(**setting)
@@ -292,6 +321,9 @@ def test_senseless_arguments_are_refused():
         run(ServerSGD("k-sync", 9))
     with pytest.raises(ModelError, match="k must be 1"):
         ServerSGD("async", 2)
+    setting = {"loss_gap": 2.0, "delay": 3.0, "learning_rate": 0.01, "smoothness": 5.0, "variance": 0.0, "time": 500.0}
+    with pytest.raises(ModelError, match="variance must be finite and > 0"):
+        best_local_steps(**setting)
 
 
 def test_a_diverging_run_says_so():
