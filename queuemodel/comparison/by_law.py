@@ -60,7 +60,8 @@ def by_law(one: Candidate, timing: Timing, law: Law | None) -> Compared:
     steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
     if not averaged and not one.asks:
-        run = by_training(one, timing, TRIAL, -1.0, 200, range(2), (0.01,))
+        trial = replace(TRIAL, batch_size=len(TRIAL.targets)) if one.descent.exact else TRIAL  # a batch is all there is
+        run = by_training(one, timing, trial, -1.0, 200, range(2), (0.01,))
         steps_per_second, sent = run.steps_per_second, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:

@@ -13,7 +13,7 @@ from ..traces import SimulatedRun
 
 def simulated_order(run: SimulatedRun) -> Callable[[int, int, np.random.Generator], Order]:
     """
-    The order in which the workers of a simulated cluster ended their steps, as `ServerSGD` takes it.
+    The order in which the workers of a simulated cluster gave results that were used, as `ServerSGD` takes it.
 
     Each run of training begins at a random step of the simulated ones and goes round, so that it needs no more of them
     than were simulated, and seeds differ.
@@ -38,14 +38,13 @@ def simulated_order(run: SimulatedRun) -> Callable[[int, int, np.random.Generato
     >>> bool(abs(done.staleness.mean() - 3) < 0.2)
     True
     """
-    steps, last = np.unique(run.log[:, :2], axis=0, return_inverse=True)
-    ends = np.full(len(steps), -np.inf)
-    np.maximum.at(ends, last.ravel(), run.log_times[:, 2])  # of each step its last operation
-    by_end = np.argsort(ends, kind="stable")
-    if len(ends) < 10 * run.workers:
-        raise ModelError(f"simulated_order: only {len(ends)} steps were kept; simulate with trace_steps=steps")
-    workers, ends = steps[by_end, 0], ends[by_end]
-    seen = ends >= max(ends[workers == w].min() for w in np.unique(workers))  # of a fast worker, earlier steps are gone
+    who, when = run.log[::-1, 0], run.log_times[::-1, 2]
+    result, last = np.unique(run.log_results[::-1], return_index=True)  # of each step its last operation
+    last = last[result > 0]
+    if len(last) < 10 * run.workers:
+        raise ModelError(f"simulated_order: only {len(last)} steps were kept; simulate with trace_steps=steps")
+    workers, ends = who[last], when[last]
+    seen = ends >= max(when[who == w].min() for w in np.unique(who))  # of a fast worker, earlier steps are gone
     workers, ends = workers[seen], ends[seen]
     gaps = np.diff(ends, prepend=ends[0] - np.diff(ends).mean())
 

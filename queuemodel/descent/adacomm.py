@@ -47,14 +47,14 @@ class AdaComm(Strategy):
         x = state["x"]
         if moment.number == 0:
             state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
+        due = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
+        if due.any():
+            self._decide(state, due, moment)
         move(x, gradients, moment.rate)
         state["since"] += 1
         meet = state["since"] >= state["local_steps"]
         x[meet] = over_workers(x[meet])
         state["since"][meet] = 0
-        due = meet & (moment.time - state["decided"] >= self.interval)
-        if due.any():
-            self._decide(state, due, moment)
         bits = WORD * gradients.shape[-1] * meet
         return sent(len(gradients), bits, bits, met=meet)
 
@@ -83,7 +83,18 @@ def best_local_steps(
         eta, L, and sigma^2 of a worker's gradient.
     time : float
         Seconds of training, T.
+
+    Raises
+    ------
+    ModelError
+        For a senseless number; without variance every further local step makes the bound less.
     """
+    for name, value in (("loss_gap", loss_gap), ("delay", delay)):
+        require_number(value, f"best_local_steps: {name}")
+    for name, value in (
+        ("learning_rate", learning_rate), ("smoothness", smoothness), ("variance", variance), ("time", time)
+    ):  # fmt: skip
+        require_number(value, f"best_local_steps: {name}", positive=True)
     return float(np.sqrt(2 * loss_gap * delay / (learning_rate**3 * smoothness**2 * variance * time)))
 
 

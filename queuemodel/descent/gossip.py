@@ -61,4 +61,4 @@ class SquarmSGD(Strategy):
         known += np.where(speaks[..., None], self.compressor.contract(change, moment.rngs), 0)
         x += (self.mixing * (weights.astype(x.dtype) @ known - known)).astype(x.dtype)
         bits = speaks.mean(axis=1) * degree(weights) * self.compressor.bits(x.shape[-1])
-        return sent(len(gradients), bits, bits)
+        return sent(len(gradients), bits, bits, partners=weights > 0)

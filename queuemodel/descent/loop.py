@@ -30,7 +30,7 @@ class Clock:
     Attributes
     ----------
     step : float
-        Mean seconds of a worker's gradient.
+        Mean seconds of a worker's gradient of a mini-batch.
     cv : float
         Its coefficient of variation (gamma distributed); 1 is exponential.
     transfer : callable
@@ -47,16 +47,20 @@ class Clock:
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
         require_number(self.cv, "Clock: cv")
+        for pace in self.paces:
+            require_number(pace, "Clock: paces", positive=True)
 
-    def durations(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Seconds of so many gradients."""
+    def durations(
+        self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0
+    ) -> np.ndarray:
+        """Seconds of so many gradients, each of so many mini-batches."""
         if not self.cv:
-            return np.full(shape, float(self.step))
-        return self.step * self.cv**2 * rng.gamma(1 / self.cv**2, size=shape)
+            return np.full(shape, self.step * batches)
+        return self.step * self.cv**2 * rng.gamma(batches / self.cv**2, size=shape)
 
-    def steps(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0) -> np.ndarray:
         """Seconds of steps; workers along the last axis."""
-        seconds = self.durations(rng, shape)
+        seconds = self.durations(rng, shape, batches)
         seconds[..., : len(self.paces)] *= self.paces[: shape[-1]]
         return seconds
 
@@ -182,26 +186,30 @@ class _Run:
         return np.where(np.isfinite(losses), losses, np.inf)
 
     def _together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A step of all workers; those who meet wait for the slowest, and for the transfer."""
-        every = np.arange(self.workers)
+        """A step of all workers; who meets waits for its partners and for the transfer."""
+        every, exact = np.arange(self.workers), self.strategy.exact
+        batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
         clocks = np.zeros((len(self.rngs), self.workers))
-        arrival = np.zeros(len(self.rngs))  # of what was sent ahead
+        arrival = np.zeros((len(self.rngs), 1))  # of what was sent ahead
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:
             nonlocal clocks, arrival
             x = self.state["x"]
-            if self.strategy.exact and self.problem.shares:
-                gradients = self.problem.worker_gradients(x[:, 0])
+            if exact:
+                own = self.problem.worker_gradients(x[:, 0])
+                gradients = own.repeat(self.workers // own.shape[1], axis=1)
             else:
                 gradients = self.problem.sampled_gradients(x, every, self.rngs)
             sent = self.strategy.update(self.state, gradients, moment)
-            clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,)) for timer in self.timers])
+            clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,), batches) for timer in self.timers])
             if sent.met.any():
-                ready = clocks.max(axis=1)
-                takes = self.clock.transfer(sent.up, sent.down)
-                go = np.maximum(ready, arrival) if sent.ahead else ready + takes
-                clocks = np.where(sent.met[:, None], go[:, None], clocks)
-                arrival = np.where(sent.met, go + takes, arrival)
+                met, takes = sent.met[:, None], self.clock.transfer(sent.up, sent.down)[:, None]
+                if sent.ahead:  # this one's all-reduce begins when the last worker is there
+                    go = np.maximum(clocks, arrival)
+                    arrival = np.where(met, go.max(axis=1, keepdims=True) + takes, arrival)
+                else:
+                    go = np.where(sent.partners, clocks[:, None], -np.inf).max(axis=2) + takes
+                clocks = np.where(met, go, clocks)
             return clocks.max(axis=1), sent
 
         return step

@@ -84,8 +84,9 @@ class Problem(ABC):
         return self.example_gradient(x, self.features, self.targets) + self.features.dtype.type(self.regularization) * x
 
     def worker_gradients(self, x: np.ndarray) -> np.ndarray:
-        """Exact gradient of each worker's own loss at ``x`` of shape (..., d): shape (..., n, d)."""
-        own = [self.example_gradient(x, self.features[s], self.targets[s]) for s in self.shares]
+        """Exact gradient of each worker's own loss at ``x`` of shape (..., d): shape (..., n, d); not split: n = 1."""
+        shares = self.shares or (slice(None),)
+        own = [self.example_gradient(x, self.features[s], self.targets[s]) for s in shares]
         return np.stack(own, axis=-2) + self.features.dtype.type(self.regularization) * x[..., None, :]
 
     def sampled_gradients(self, x: np.ndarray, workers: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
@@ -106,7 +107,7 @@ class Problem(ABC):
         """
         u = np.stack([rng.random((workers.shape[-1], self.batch_size)) for rng in rngs])
         if self.shares:
-            chosen = self._padded[workers[..., None], (u * self._sizes[workers][..., None]).astype(np.intp)]
+            chosen = self._padded[workers[..., None], (u * self.sizes[workers][..., None]).astype(np.intp)]
         else:
             chosen = (u * len(self.targets)).astype(np.intp)
         gradients = self.example_gradient(x, self.features[chosen], self.targets[chosen])
@@ -115,12 +116,13 @@ class Problem(ABC):
         return gradients
 
     @cached_property
-    def _sizes(self) -> np.ndarray:
-        return np.array([len(share) for share in self.shares])
+    def sizes(self) -> np.ndarray:
+        """Examples of each worker's share, shape (n,), or of all, shape (1,)."""
+        return np.array([len(share) for share in self.shares] or [len(self.targets)])
 
     @cached_property
     def _padded(self) -> np.ndarray:
-        table = np.zeros((len(self.shares), self._sizes.max()), np.intp)
+        table = np.zeros((len(self.shares), self.sizes.max()), np.intp)
         for row, share in zip(table, self.shares, strict=True):
             row[: len(share)] = share
         return table

@@ -11,6 +11,9 @@ from scipy.linalg import get_blas_funcs
 
 from .compressors import WORD
 
+#: Of a meeting: everyone waits for all.
+EVERYONE = np.ones((1, 1), bool)
+
 #: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
 State = dict[str, np.ndarray]
 
@@ -25,17 +28,20 @@ class Sent(NamedTuple):
     met : ndarray of bool, shape (S,)
         Whether the workers waited for each other, and for the transfer.
     ahead : bool
-        The transfer goes on beside the next steps, and is waited for at the next meeting.
+        The transfer goes on beside the next steps: at the next meeting everyone waits for it, and for nobody else.
+    partners : ndarray of bool, shape (n, n)
+        For whom each worker waits, itself included.
     """
 
     up: np.ndarray
     down: np.ndarray
     met: np.ndarray
     ahead: bool = False
+    partners: np.ndarray = EVERYONE
 
 
 class Moment(NamedTuple):
-    """When a step is taken: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
+    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
 
     number: int
     rate: float
@@ -82,11 +88,17 @@ def over_workers(values: np.ndarray) -> np.ndarray:
 
 
 def sent(
-    runs: int, up: float | np.ndarray, down: float | np.ndarray, *, met: bool | np.ndarray = True, ahead: bool = False
+    runs: int,
+    up: float | np.ndarray,
+    down: float | np.ndarray,
+    *,
+    met: bool | np.ndarray = True,
+    ahead: bool = False,
+    partners: np.ndarray = EVERYONE,
 ) -> Sent:
     """What every run sent: numbers, or arrays of shape (S,)."""
     up, down, met = (np.broadcast_to(value, (runs,)) for value in (up, down, met))
-    return Sent(up, down, met, ahead)
+    return Sent(up, down, met, ahead, partners)
 
 
 def whole(runs: int, dimension: int, *, ahead: bool = False) -> Sent:

@@ -29,9 +29,7 @@ class SynchronousSGD(Strategy):
         return {"x": start[:, None].copy(), "v": np.zeros_like(start)[:, None]}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        gradients *= moment.rate
-        change = over_workers(gradients)
         if self.momentum:
-            state["v"] = change = self.momentum * state["v"] + change
-        state["x"] -= change
+            state["v"] = gradients = self.momentum * state["v"] + over_workers(gradients)
+        state["x"] -= over_workers(moment.rate * gradients)
         return whole(len(gradients), gradients.shape[-1])

@@ -21,10 +21,10 @@ NAMES = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded
 class ServerSGD(Strategy):
     """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
 
-    Names, and who then gets new parameters, as in Dutta et al. (AISTATS 2018): "async" (k = 1), "k-batch-async" and
-    "bounded-staleness" (Ho et al., NeurIPS 2013): whoever completes one; "k-async": the k who completed; "k-sync",
-    "k-batch-sync": all, others' work being given up. K-sync with k = n is synchronous SGD, with less that with n - k
-    backup workers (Chen et al. 2016).
+    Names, and who then gets new parameters, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and "k-batch-async":
+    whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once it may begin its next step;
+    "k-async": the k who completed; "k-sync", "k-batch-sync": all, others' work being given up. K-sync with k = n is
+    synchronous SGD, with less that with n - k backup workers (Chen et al. 2016).
 
     A step of the loop is one gradient. Times follow from the clock's durations alone, or from an ``order`` that was
     recorded or simulated: then staleness is that of the cluster (`queuemodel.comparison.simulated_order`).
@@ -63,6 +63,7 @@ class ServerSGD(Strategy):
             "sum": np.zeros_like(x),
             "gave": np.zeros(shape, bool),
             "version": np.zeros(shape, int),
+            "done": np.zeros(shape, int),
             "updates": np.zeros(1, int),
             "staleness": np.zeros(len(start)),
         }
@@ -90,6 +91,7 @@ class ServerSGD(Strategy):
         state["staleness"] += state["updates"][0] - state["version"][runs, workers]
         state["sum"] += gradients
         state["gave"][runs, workers] = True
+        state["done"][runs, workers] += 1
         due = (moment.number + 1) % self.k == 0
         if due:
             state["x"] -= moment.rate / self.k * state["sum"]
@@ -99,6 +101,9 @@ class ServerSGD(Strategy):
             renewed = np.full(state["gave"].shape, due)
         elif self.name == "k-async":
             renewed = state["gave"] & due
+        elif self.name == "bounded-staleness":
+            ahead = state["done"] - state["done"].min(axis=1, keepdims=True)
+            renewed = state["gave"] & (ahead <= self.staleness_bound)
         else:
             renewed = state["gave"].copy()
         run, worker = np.nonzero(renewed)

@@ -65,6 +65,8 @@ class SimulatedRun(Result):
         Worker, its step, recorded step and operation of what was kept (``trace_steps``), by end.
     log_times : ndarray, shape (operations, 3)
         Seconds when each was ready, began and ended.
+    log_results : ndarray, shape (operations,)
+        Which of all results its step gave, from 1; 0: none, for it was dropped or had not ended.
     """
 
     throughput: float
@@ -85,6 +87,7 @@ class SimulatedRun(Result):
     profile: Profile
     log: np.ndarray
     log_times: np.ndarray
+    log_results: np.ndarray
 
     @classmethod
     def from_state(cls, state: State, *, profile: Profile, settings: dict[str, Any], confidence: float) -> SimulatedRun:
@@ -129,6 +132,7 @@ class SimulatedRun(Result):
             profile=profile,
             log=log[by_end],
             log_times=log_times[by_end],
+            log_results=state.log_result[w, slot][by_end],
         )
 
     @property

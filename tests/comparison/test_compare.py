@@ -78,6 +78,15 @@ def test_steps_are_those_of_training_itself():
     np.testing.assert_array_equal(found.steps_to, 4 * alone.steps_to(0.5))
 
 
+def test_an_exact_gradient_is_charged_all_its_examples():
+    timing = Timing(SERVERS, 4, PROBLEM.dimension, {})
+    (found,) = compare(SERVERS, workers=4, strategies=["ordered-gradient"], **FEW).rows
+    more = 4 / found.steps_per_second - 4 / timing.together.steps_per_second
+    assert more == pytest.approx((200 / 4 - 1) * timing.computation[0], abs=timing.overlapped)  # gradients not sent
+    (job,) = compare(SERVERS, workers=4, strategies=["ordered-gradient"]).rows  # per step, of the job's batch
+    assert timing.computation[0] < 4 / job.steps_per_second < 4 / timing.together.steps_per_second
+
+
 def test_fewer_bytes_take_less_time_and_a_fast_network_none():
     timing = Timing(SERVERS, 8, 100, {})
     assert (np.diff(timing.on_server, prepend=0.0) >= 0).all()

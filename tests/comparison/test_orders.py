@@ -33,6 +33,22 @@ def test_rates_and_staleness_are_those_of_the_simulation(slowdown):
     assert done.staleness.mean() == pytest.approx(run.mean_staleness, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "rounds", [{"synchronization": "sync", "backup_workers": 2}, {"synchronization": "first", "results": 2}]
+)
+def test_results_that_a_round_does_not_use_are_not_in_the_order(rounds):
+    run = simulate(PROFILE, workers=4, steps=300, trace_steps=300, seed=1, **rounds)
+    assert run.dropped_share > 0.2
+    order = simulated_order(run)(4, 1000, np.random.default_rng(0))
+    assert 1000 / order.times[-1] == pytest.approx(run.throughput, rel=0.05)
+
+
+def test_a_step_that_the_end_of_the_run_cuts_is_not_in_the_order():
+    run = simulate(PROFILE, workers=3, steps=30, trace_steps=30, worker_bandwidth=[1e7, 1e7, 5e4])  # fetches to the end
+    assert 2 in run.log[:, 0]
+    assert 2 not in simulated_order(run)(3, 500, np.random.default_rng(0)).workers
+
+
 def test_other_workers_and_too_few_steps_are_refused():
     run = simulate(PROFILE, workers=2, steps=100, trace_steps=100)
     with pytest.raises(ModelError, match="2 workers were simulated"):

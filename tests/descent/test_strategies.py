@@ -14,6 +14,7 @@ from queuemodel.descent import (
     Clock,
     DoubleCompression,
     Identity,
+    LeastSquares,
     LocalSGD,
     OrderedGradient,
     OverlapLocalSGD,
@@ -76,7 +77,7 @@ def test_reaches_the_minimum_with_a_falling_rate(strategy):
 def test_a_seed_is_the_same_beside_others(strategy):
     both, alone = run(strategy, seeds=[3, 8]), run(strategy, seeds=[8])
     np.testing.assert_allclose(both.losses[1], alone.losses[0], rtol=1e-9)
-    assert not np.allclose(both.losses[0], both.losses[1], rtol=1e-6)
+    assert np.allclose(both.losses[0], both.losses[1], rtol=1e-6) == strategy.exact
 
 
 def test_special_cases_are_synchronous_sgd():
@@ -87,6 +88,25 @@ def test_special_cases_are_synchronous_sgd():
     np.testing.assert_allclose(run(AdaComm(1)).losses, truth.losses, rtol=1e-9)
     for other in (LocalSGD(2), DoubleCompression(TopK(0.5)), SquarmSGD("ring", mixing=0.5), SynchronousSGD(0.1)):
         assert not np.allclose(run(other).losses, truth.losses, rtol=1e-4)
+
+
+def test_momentum_is_of_gradients_whatever_the_rates():
+    """One example, x* = 1: v <- v / 2 + x - 1, x <- x - eta v."""
+    problem = LeastSquares(np.ones((1, 1)), np.ones(1))
+    x = v = 0.0
+    for k in range(20):
+        v = v / 2 + x - 1
+        x -= 0.5 / (1 + k) * v
+    done = run(SynchronousSGD(0.5), problem, steps=20, learning_rate=lambda k: 0.5 / (1 + k))
+    np.testing.assert_allclose(done.model, x, rtol=1e-9)
+
+
+def test_no_staleness_at_all_is_k_sync_of_all():
+    """Each of n gradients of the same parameters is applied by itself: n times as large a step as their mean."""
+    truth = run(ServerSGD("k-sync", 4), steps=80, learning_rate=0.04, record=21)
+    bounded = run(ServerSGD("bounded-staleness"), steps=80, learning_rate=0.01, record=21)
+    np.testing.assert_allclose(bounded.losses, truth.losses, rtol=1e-9)
+    assert not np.allclose(run(ServerSGD(), steps=80, learning_rate=0.01, record=21).losses, truth.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +209,8 @@ def test_ordered_gradient_stays_within_its_threshold(seed, workers, threshold):
         assert (workers - speaks.sum() + 1) * fewest > threshold
 
 
-def test_ordered_gradient_sends_less_and_arrives():
-    problem = split(SQUARES, 5, concentration=0.3)
+@pytest.mark.parametrize("problem", [SQUARES, split(SQUARES, 5, concentration=0.3)], ids=["whole", "split"])
+def test_ordered_gradient_sends_less_and_arrives(problem):
     exact = run(OrderedGradient(0.0, 0.0), problem, workers=5, steps=300)
     saving = run(OrderedGradient(0.0, 0.2), problem, workers=5, steps=300)
     assert (saving.up_bits[:, -1] < 0.8 * exact.up_bits[:, -1]).all()
@@ -239,6 +259,15 @@ def test_adacomm_averages_more_often_as_the_loss_falls():
     done = run(AdaComm(16, 120.0), steps=1000, record=501)
     rounds = np.diff(done.up_bits[0]) > 0
     assert rounds[:50].sum() < 0.4 * rounds[-50:].sum()
+
+
+@pytest.mark.parametrize(("local_steps", "transfer"), [(60, 0.0), (58, 2.0)])
+def test_adacomm_decides_when_an_averaging_ends_the_interval(local_steps, transfer):
+    clock = Clock(transfer=lambda up, down: np.full(len(up), transfer))
+    done = run(AdaComm(local_steps, 60.0), steps=150, record=151, clock=clock)
+    first, second, *_ = np.flatnonzero(np.diff(done.up_bits[0])) + 1
+    assert first == local_steps
+    assert second - first == np.ceil(np.sqrt(done.losses[0, first] / done.losses[0, 0]) * local_steps)
 
 
 def test_adacomm_local_steps_minimize_the_bound():
@@ -292,6 +321,9 @@ def test_senseless_arguments_are_refused():
         run(ServerSGD("k-sync", 9))
     with pytest.raises(ModelError, match="k must be 1"):
         ServerSGD("async", 2)
+    setting = {"loss_gap": 2.0, "delay": 3.0, "learning_rate": 0.01, "smoothness": 5.0, "variance": 0.0, "time": 500.0}
+    with pytest.raises(ModelError, match="variance must be finite and > 0"):
+        best_local_steps(**setting)
 
 
 def test_a_diverging_run_says_so():

@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from queuemodel import ModelError
 from queuemodel.descent import (
     Clock,
     LocalSGD,
     Order,
+    OrderedGradient,
     OverlapLocalSGD,
     ServerSGD,
+    SquarmSGD,
     SynchronousSGD,
     descend,
     make_problem,
+    split,
 )
 from queuemodel.strategies import order_statistic
 
@@ -67,6 +71,25 @@ def test_overlap_hides_the_transfer():
     assert seconds(OverlapLocalSGD(4), clock=clock)[0] == pytest.approx(1, rel=1e-2)
 
 
+def test_a_round_waits_for_the_anchor_that_was_sent_a_round_earlier():
+    """Two exponential workers: when the slower one is late by an Exp(1), the next round makes it late by an Exp(1).
+
+    With probability 1/2 it is still busy when the other may go on, and the round takes 3/2, else it takes 1.
+    """
+    assert seconds(OverlapLocalSGD(1), workers=2, seeds=16)[0] == pytest.approx(1.25, rel=0.03)
+    assert seconds(LocalSGD(1), workers=2, seeds=16)[0] == pytest.approx(1.5, rel=0.03)
+
+
+@pytest.mark.parametrize("workers", [4, 16])
+def test_gossip_waits_for_neighbours(workers):
+    rng, at = np.random.default_rng(0), np.zeros(workers)
+    for _ in range(20_000):
+        at += rng.exponential(size=workers)
+        at = np.maximum(at, np.maximum(np.roll(at, 1), np.roll(at, -1)))
+    assert seconds(SquarmSGD("ring"), workers=workers, seeds=8)[0] == pytest.approx(at.max() / 20_000, rel=0.03)
+    assert seconds(SquarmSGD("complete"), workers=workers, seeds=8)[0] == pytest.approx(harmonic(workers), rel=0.03)
+
+
 @pytest.mark.parametrize("cv", [0.0, 0.4, 1.0])
 def test_asynchronous_staleness_is_that_of_little(cv):
     """Each gradient sees the updates of the n - 1 others: mean staleness n - 1 whatever the law."""
@@ -79,6 +102,24 @@ def test_waiting_bounds_staleness():
     tight = seconds(ServerSGD("bounded-staleness"), workers=4)[1]
     assert wide.times[:, -1].mean() < tight.times[:, -1].mean()
     assert tight.times[:, -1].mean() / 625 == pytest.approx(harmonic(4), rel=0.05)  # a barrier after every step
+
+
+def test_blocked_workers_read_parameters_when_they_may_go_on():
+    """Two workers, the first of which is ever one step ahead: it begins each step with its slower peer's update."""
+
+    def order(workers, gradients, rng):
+        ahead = np.concatenate([[0, 0], np.arange(1, gradients - 1) % 2])
+        return Order(np.arange(1.0, gradients + 1), ahead)
+
+    one_ahead = ServerSGD("bounded-staleness", staleness_bound=1, order=order)
+    done = descend(PROBLEM, one_ahead, workers=2, steps=103, learning_rate=0.01, seeds=1)
+    assert done.staleness[0] == pytest.approx((0 + 0 + 2 + 50 * (0 + 1)) / 103)
+    means = [
+        seconds(ServerSGD("bounded-staleness", staleness_bound=s), steps=1600, seeds=8)[1].staleness.mean()
+        for s in (0, 1, 2, 100)
+    ]
+    assert means[0] == pytest.approx(3.5)  # a barrier of 8
+    assert (np.diff(means) > 0.3).all()
 
 
 @pytest.mark.parametrize("cv", [0.2, 0.5, 1.0])
@@ -99,3 +140,18 @@ def test_an_order_that_was_given_is_followed():
     assert done.times[0, -1] == 200
     alone = descend(PROBLEM, ServerSGD(order=turns), workers=1, steps=200, learning_rate=0.05, seeds=2)
     assert not np.allclose(alone.losses, done.losses, rtol=1e-3)
+
+
+def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
+    problem = make_problem("least-squares", examples=60, batch_size=4)
+    for own, batches in ((problem, 15), (split(problem, 3), 5)):
+        for clock in (Clock(2.0), Clock(2.0, 0.5)):
+            run = descend(own, OrderedGradient(), workers=3, steps=2, learning_rate=0.01, seeds=400, clock=clock)
+            each = stats.gamma(batches / clock.cv**2, scale=2.0 * clock.cv**2) if clock.cv else None
+            slowest = order_statistic(each.isf, 3, 3) if each else 2.0 * batches
+            assert run.times[:, -1].mean() / 2 == pytest.approx(slowest, rel=0.03)
+
+
+def test_paces_are_positive():
+    with pytest.raises(ModelError, match="paces must be finite and > 0"):
+        Clock(paces=(-5, -5))

@@ -169,6 +169,9 @@ def count_step(s, now, w):
     """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
     s.lags[min(s.count[DONE] - s.seen[w], len(s.lags) - 1)] += 1
     s.count[DONE] += 1
+    slots = s.log_step.shape[1]
+    if slots:
+        s.log_result[w, (s.taken[w] - 1) % slots] = s.count[DONE]
     s.totals[TIME], s.totals[STEPS] = now, s.count[DONE]
     s.totals[STEP_TIME] += now - s.begun[w]
     s.totals[FETCH_SPAN] += s.fetched[w] - s.begun[w]

@@ -27,7 +27,7 @@ State = namedtuple(
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
     "backlog estimate offered luck trip threshold calm silent untold idle_since held standing "
     "links load flows unsettled left_over wanted sending weight dirty tick same_since shared "
-    "server_free gathered applied totals snapshots lags log_step log_record log_times",
+    "server_free gathered applied totals snapshots lags log_step log_record log_result log_times",
 )
 #: Why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow.
 FLOWS, RATES = 1, 2
@@ -135,5 +135,6 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         lags=integers(max(64, 16 * W)),
         log_step=integers(W, slots),
         log_record=integers(W, slots),
+        log_result=integers(W, slots),
         log_times=np.full((W, slots, limit, 3), -1.0),
     )

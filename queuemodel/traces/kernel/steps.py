@@ -137,6 +137,7 @@ def open_log(s, w):
     if slots:
         slot = s.taken[w] % slots
         s.log_step[w, slot], s.log_record[w, slot] = s.taken[w], s.record[w]
+        s.log_result[w, slot] = 0
         for i in range(s.log_times.shape[2]):
             s.log_times[w, slot, i, END] = -1.0
 

@@ -82,13 +82,12 @@ class Averaging(Way):
         self.first = job.loss(self.vector()) if self.adaptive else 0.0
 
     def step(self) -> None:
-        clock = time.time() - self.began
         super().step()
         self.since += 1
         if self.since < self.local_steps:
             return
         ready = time.time()
-        both = torch.cat([self.vector(), torch.tensor([clock])])  # the mean clock, so that all decide alike
+        both = torch.cat([self.vector(), torch.tensor([ready - self.began])])  # the mean: all decide alike
         self.send(distributed.all_reduce, both)
         both /= self.job.ranks
         vector_to_parameters(both[:-1], self.net.parameters())
