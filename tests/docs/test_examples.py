@@ -39,6 +39,8 @@ def test_the_examples_of_a_page_print_what_it_says(path):
     [
         ("```python\n>>> 1 + 1\n3\n```\n", "expected\n3\ngot\n2"),
         ("```python\n>>> 1.02 * 1.0\n1.0\n```\n", "got\n1.02"),
+        ("```python\n>>> 1.23  # simulated\n1.20\n```\n", "got\n1.23"),
+        ("```python\n>>> print('7%')  # simulated\n4%\n```\n", "got\n7%"),
         ("```python\n>>> undefined\n```\n", "NameError"),
         ("```python\n>>> 1 + 1\n```\n", "got\n2"),
         ("```console\n$ queuemodel predict nowhere.json\n```\n", "cannot be read"),
@@ -50,6 +52,14 @@ def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     path.write_text(text)
     (failure,) = run_examples.run_page(path).failures
     assert problem in failure
+
+
+def test_simulated_numbers_agree_within_their_sampling_error(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text("```python\n>>> print('1.22 steps/s, 6%')  # simulated\n1.20 steps/s, 4%\n```\n")
+    page = run_examples.run_page(path)
+    assert not page.failures
+    assert page.text == path.read_text()  # and what is written stays
 
 
 def test_an_example_is_found_and_its_output_written(tmp_path):
