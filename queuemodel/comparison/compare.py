@@ -79,7 +79,8 @@ def compare(
     seed : int
     progress : bool
     **changes
-        What-ifs for `predict`; not ``accumulation``, and ``batch_size`` only without a problem.
+        What-ifs for `predict`, and ``congestion_control`` and ``buffer``; not ``accumulation``, and ``batch_size`` only
+        without a problem.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def _note(
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
-        said.append("the links' bandwidth or a step's bytes are not known, so fewer bytes are taken to save nothing")
+        said.append("the links' bandwidth or a step's bytes are not known: fewer bytes are taken to save nothing there")
     if late:
         said.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker")
     return "; ".join(said)
