@@ -201,13 +201,24 @@ def test_probability_of_being_the_best():
     np.testing.assert_array_equal(certain.probability_best, [1, 0])
     mixed = Comparison((known("a", [1.0, 3.0, 1.0, 3.0]), known("b", [2.0] * 4)), 4, 5)
     np.testing.assert_allclose(mixed.probability_best, 0.5, atol=0.03)
-    never = Comparison((known("a", [np.inf, 1.0]), known("b", [np.inf, np.inf])), 4, 5)
-    np.testing.assert_allclose(never.probability_best, [0.5, 0], atol=0.03)
+    mostly = Comparison((known("a", [np.inf, 1.0, 1.0]), known("b", [np.inf, 2.0, 2.0])), 4, 5)
+    np.testing.assert_allclose(mostly.probability_best, [2 / 3, 0], atol=0.03)
     common = Comparison((known("a", [1.0], 0.5), known("b", [1.01], 0.5)), 4, 5)
     assert common.probability_best[0] == 1  # both err together
     row = Comparison((known("a", [1.0], 0.1),), 4, 5, price_per_node_hour=7.2).to_rows()[0]
     assert row["seconds_high"] == pytest.approx(np.exp(0.1645), rel=0.02)
     assert row["cost"] == pytest.approx(5 * 7.2 / 3600, rel=0.02)
+
+
+def test_what_is_said_not_to_reach_the_target_is_not_the_best():
+    result = Comparison((known("a", [1.0] * 4 + [np.inf] * 4), known("b", [2.0] * 8)), 4, 5)
+    np.testing.assert_array_equal(result.probability_best, [0, 1])
+    assert result.best.name == "b"
+    first, last = result.to_rows()
+    assert (first["strategy"], first["seconds"]) == ("b", 2.0)
+    assert (last["seconds"], last["seconds_low"], last["seconds_high"]) == (None, 1.0, None)
+    half = Comparison((known("a", [1.0] * 4 + [np.inf] * 4),), 4, 5)
+    assert half.best is None
 
 
 def test_a_law_of_convergence_tells_synchronous_steps_only():
