@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
 from typing import Any
 
 from .checks import require_choice, require_count, require_seed, require_share
 from .errors import ModelError
-from .prediction import METHODS, SIMULATED, UNTRACED, Method, really_changed
+from .prediction import METHODS, SIMULATED, UNTRACED, Method, predict, really_changed
 from .results import Result
 from .strategies import AllReduceModel, fit_rounds
 from .training import Profile, Throughput, TrainingModel, fit
@@ -18,7 +21,7 @@ from .training.ensemble import Ensemble
 from .training.job import MOST_WORKERS, TOLD, require_bandwidth, require_network
 from .training.predictive import predictive
 from .training.throughputs import as_throughputs
-from .units import readable_rate
+from .units import parse_bandwidth, readable_rate
 
 #: To which share of its bandwidth a link is slowed down, where one run is on slower links.
 SLOWER = 0.5
@@ -26,6 +29,48 @@ SLOWER = 0.5
 
 def _short(bandwidth: float) -> str:
     return readable_rate(bandwidth).replace(" ", "")
+
+
+def _exact(bandwidth: float) -> str:
+    short = _short(bandwidth)
+    return short if math.isclose(parse_bandwidth(short), bandwidth) else f"{bandwidth:.12g}B/s"
+
+
+def _point(run: Run | Throughput, speed: str) -> str:
+    at = "" if run.bandwidth is None else f"@{_exact(run.bandwidth)}"
+    return f"{run.workers}{at}={speed}"
+
+
+#: How options that have a unit, or several values, are written.
+WRITTEN: dict[str, Callable[[Any], str]] = {
+    "bandwidth": _exact,
+    "worker_bandwidth": _exact,
+    "buffer": lambda seconds: f"{1e3 * seconds:.12g}ms",
+    "parameter_bytes": lambda size: f"{size:.12g}B",
+    "measured": lambda point: _point(point, f"{point.steps_per_second:.12g}"),
+}
+
+
+def options_of(asked: Mapping[str, Any]) -> str:
+    """Arguments of `predict`, and throughputs ``measured`` besides, as options of its command; nothing for defaults."""
+    usual = {name: one.default for name, one in inspect.signature(predict).parameters.items()}
+    words = []
+    for name, value in asked.items():
+        values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+        if values in ([], [None], [usual.get(name)]):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        texts = list(map(WRITTEN.get(name, _plain), values))
+        if name in ("measured", "throughputs"):
+            words += [f"{option} {text}" for text in texts]
+        else:
+            counts = [(text, len(list(same))) for text, same in groupby(texts)]
+            words.append(f"{option} {','.join(f'{text}*{n}' if n > 1 else text for text, n in counts)}")
+    return " ".join(words)
+
+
+def _plain(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else shlex.quote(str(value))
 
 
 @dataclass(frozen=True)
@@ -54,8 +99,7 @@ class Run:
     @property
     def option(self) -> str:
         """How to tell `queuemodel predict` what came out."""
-        slow = "" if self.bandwidth is None else f"@{_short(self.bandwidth)}"
-        return f"--measured {self.workers}{slow}=STEPS_PER_SECOND"
+        return f"--measured {_point(self, 'STEPS_PER_SECOND')}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +119,7 @@ class NextMeasurement(Result):
     parameter_servers : int
         Machines that every run needs besides its workers.
     source : str
-        The file that is predicted from.
+        The file that is predicted from, with the options of what is asked.
     recording : str
         The command that makes a profile of RANKS ranks; of data-parallel rounds, where throughputs would add nothing.
     """
@@ -200,7 +244,7 @@ def next_measurement(
         raise ModelError(f"{where}: {next(iter(told))} is told of a profile; throughputs alone have no use for it")
     if isinstance(model, Profile) and model.rounds and not model.steps:
         others = {"throughputs": throughputs, "method": method != "auto", **changes}
-        return _ranks(model, asked, runs, others, confidence=confidence, seed=seed, source=source)
+        return _ranks(model, asked, runs, others, told, confidence=confidence, seed=seed, source=source)
     if not isinstance(model, Profile | TrainingModel | Sequence) or (isinstance(model, Profile) and not _steps(model)):
         raise ModelError(
             f"{where}: model must be a profile with steps, throughputs, or a fit of an asynchronous job on parameter "
@@ -220,6 +264,15 @@ def next_measurement(
         raise ModelError(f"{where}: runs must be one or more to choose from, such as [Run(1), Run(4)], got {choice!r}")
     recorded = network.fitted.recorded
     own = recorded.bandwidth if recorded else None
+    said = {"method": method, **told, **changes}
+    if isinstance(model, TrainingModel):
+        now = model.what_if(**changes)
+        said = {name: getattr(now.changes, name) for name in now.changes.other_machines(now.fitted)}
+        said |= {"parameter_servers": now.servers.count} if now.servers.count != now.fitted.servers.count else {}
+        said |= {"method": "mva", "form": now.servers.form} if recorded else {}
+    plain = all((p.parameter_servers, p.standard_error) == (network.fitted.servers.count, None) for p in measured)
+    said |= {"measured": measured} if plain else {"throughputs": "THROUGHPUTS.csv"}
+    said |= {"confidence": confidence, "seed": seed}
     places = [(run.workers, None if run.bandwidth == own else run.bandwidth) for run in choice]
     if isinstance(model, Profile) and simulated and method != "mva":
         from .traces.calibration import calibrate
@@ -248,7 +301,7 @@ def next_measurement(
         tuple(expected[i] for i in order),
         confidence=confidence,
         parameter_servers=network.fitted.servers.count,
-        source=source,
+        source=" ".join(filter(None, [source, options_of(said)])),
     )
 
 
@@ -257,6 +310,7 @@ def _ranks(
     asked: Sequence[int],
     runs: Iterable[Run] | None,
     others: dict[str, Any],
+    told: dict[str, Any],
     *,
     confidence: float,
     seed: int,
@@ -282,10 +336,11 @@ def _ranks(
     choice.sort(key=lambda run: (round(expected[run], 4), run.workers))
     if profile.source.hosts:  # a live run
         framework = "torch" if profile.source.framework == "pytorch" else "tensorflow"
-        recording = f"queuemodel profile MODEL --framework {framework} --strategy all-reduce --ranks RANKS"
+        recording = f"queuemodel profile MODEL --framework {framework} --strategy all-reduce --ranks RANKS -o {source}"
     else:
         folders = " ".join(f"trace_n{n}" for n in sorted({one.ranks for one in profile.rounds}))
-        recording = f"queuemodel import-trace {folders} trace_nRANKS --batch-size {profile.job.batch_size}"
+        options = options_of({"batch_size": profile.job.batch_size, **told})
+        recording = f"queuemodel import-trace {folders} trace_nRANKS {options} -o {source}"
     return NextMeasurement(
         tuple(asked),
         width(now),
@@ -294,7 +349,7 @@ def _ranks(
         confidence=confidence,
         parameter_servers=0,
         source=source,
-        recording=f"{recording} -o {source}",
+        recording=recording,
     )
 
 

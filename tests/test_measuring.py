@@ -1,6 +1,8 @@
 """What to measure next: the run that narrows is the one that is recommended, with the command that uses it."""
 
 import json
+import re
+import shlex
 
 import msgspec
 import numpy as np
@@ -96,6 +98,72 @@ def test_slower_links_tell_of_links(run, examples):
     curve = predict(profile, throughputs=[measured], **asked)
     assert said["steps_per_second"] == pytest.approx(curve.steps_per_second)
     assert curve.at(4) != predict(profile, **asked).at(4)
+
+
+@pytest.fixture
+def answer(run):
+    """What a command of a row says once 0.9 steps/s came out of its run."""
+
+    def ask(row):
+        words = shlex.split(row["command"].replace("STEPS_PER_SECOND", "0.9"))
+        return json.loads(run(*words[1:], "--format", "json")[1])
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"method": "mva", "batch_size": 64, "bandwidth": 1.23456e7, "confidence": 0.5},
+        {"method": "mva", "worker_speeds": np.array([1.0, 1.0, 0.5, 0.25]), "accelerator_speed": 1 / 3},
+        {"method": "mva", "congestion_control": "cubic", "buffer": 0.0123,
+         "throughputs": [qm.Throughput(workers=2, steps_per_second=1.6, bandwidth=3.3333e6)]},
+        {"policy": "tic", "straggler_probability": 0.1, "straggler_slowdown": 3.0, "seed": 1},
+        {"worker_bandwidth": [5e6, 5e6, 5e6, 2.5e6]},
+    ],
+    ids=lambda asked: ", ".join(asked),
+)  # fmt: skip
+def test_the_command_asks_the_same_again(answer, examples, asked):
+    profile = example_profile("alexnet-60")
+    (row,) = next_measurement(profile, 4, runs=[Run(1)], source="alexnet-60.json", **asked).to_rows()
+    points = [*asked.pop("throughputs", []), qm.Throughput(workers=1, steps_per_second=0.9)]
+    curve = predict(profile, workers=[4], throughputs=points, **asked)
+    said = answer(row)
+    for name in ("steps_per_second", "lower", "upper", "examples_per_second"):
+        assert said[name] == pytest.approx(getattr(curve, name))
+
+
+def test_the_command_asks_the_same_of_a_fit(answer, examples):
+    profile, changes = example_profile("alexnet-60"), {"batch_size": 64, "worker_speeds": [1.0, 1.0, 1.0, 0.25]}
+    model = qm.fit(profile, form="single").what_if(**changes)
+    (row,) = next_measurement(model, 4, runs=[Run(1)], source="alexnet-60.json").to_rows()
+    curve = predict(
+        profile, workers=[4], throughputs=[qm.Throughput(workers=1, steps_per_second=0.9)],
+        method="mva", form="single", **changes,
+    )  # fmt: skip
+    assert answer(row)["steps_per_second"] == pytest.approx(curve.steps_per_second)
+    assert answer(row)["examples_per_second"] == pytest.approx(curve.examples_per_second)
+
+
+def test_a_report_asks_the_same_again(run, answer, examples):
+    asked = [
+        "alexnet-60.json",
+        "--method",
+        "mva",
+        "--form",
+        "single",
+        "--batch-size",
+        "64",
+        "--worker-speeds",
+        "1*3,0.5",
+    ]
+    measured = ["--throughputs", "more.csv", "--measured", "3=1.5"]
+    (examples / "more.csv").write_text("workers,steps_per_second,standard_error\n2,1.5,0.1\n")
+    assert run("predict", *asked, *measured, "--workers", "4", "--report", "page.html")[0] == 0
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (examples / "page.html").read_text())[1])
+    row = next(row for row in data["next"]["rows"] if row["run"] == "1 worker(s)")
+    truth = run("predict", *asked, *measured, "--workers", "4", "--measured", "1=0.9", "--format", "json")
+    assert answer(row) == json.loads(truth[1])
 
 
 def test_a_run_on_links_as_profiled_is_a_run_on_the_profiled_ones():

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import click
 
-from ..measuring import Run
+from ..measuring import Run, options_of
 from ..measuring import next_measurement as which_next
 from ..prediction import load, measured_besides
 from ..training import Profile, Throughput
-from ..units import readable_rate
 from .options import BANDWIDTH, COUNT, COUNTS, POSITIVE, Runs, format_option
 from .output import show, watched
-from .questions import INTERVALS, MEASUREMENTS, METHOD, NETWORK, PROFILE
+from .questions import INTERVALS, MEASUREMENTS, METHOD, NETWORK, PROFILE, asked
 
 
-def told(**options: Any) -> Iterator[str]:
-    """The options that `predict` has to be told as well."""
-    text: dict[str, Callable[[Any], str]] = {
-        "bandwidth": lambda rate: readable_rate(rate).replace(" ", ""),
-        "buffer": lambda seconds: f"{1e3 * seconds:g}ms",
-    }
-    for name in ("method", "congestion_control", "buffer", "bandwidth", "parameter_servers", "accelerator_speed"):
-        if options[name] not in (None, "auto"):
-            yield f"--{name.replace('_', '-')} {text.get(name, str)(options[name])}"
+def same_again(data: Any, profile: str, *, measured: Any, workers: Any, **options: Any) -> str:
+    """The file, and the options by which `predict` answers the same question."""
+    points = measured_besides(data, (), measured)
+    return " ".join(filter(None, [profile, options_of(asked(options, max(workers)) | {"measured": points})]))
 
 
 @click.command()
@@ -71,8 +65,9 @@ def next_measurement(
         cast("Profile | list[Throughput]", data),
         throughputs=measured_besides(data, throughputs, measured),
         runs=[Run(n, bandwidth) for n, bandwidth, _ in runs] or None,
-        source=" ".join([profile, *told(**options)]),
+        source=profile,
         progress=watched(),
         **options,
     )
-    show(found, output_format)
+    source = same_again(data, profile, throughputs=throughputs, measured=measured, **options)
+    show(replace(found, source=source), output_format)

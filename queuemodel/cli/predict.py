@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
 from ..training import Profile, Throughput, ThroughputCurve, TrainingModel
 from ..training import plan as plan_workers
-from .next_measurement import told
+from .next_measurement import same_again
 from .options import DATASET_SIZE, DURATION, FILE, PICTURES, POSITIVE, REPORT, format_option
 from .output import show, watched
 from .questions import PREDICTION, asked
@@ -39,8 +40,8 @@ def write_page(
     """Write the page of a curve, with what to measure next where that can be said."""
     model, following = curve.model, None
     if isinstance(model, TrainingModel) and model.waiting is None:
-        source = " ".join([options["profile"], *told(**options)])
-        following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"], source=source)
+        following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"])
+        following = replace(following, source=same_again(data, **options))
     profile = data.told(options["congestion_control"], options["buffer"]) if isinstance(data, Profile) else None
     curve.report(path, profile=profile, next_measurement=following, **questions)
 

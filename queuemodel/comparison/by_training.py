@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..descent import Clock, Descent, Problem, ServerSGD, descend
+from ..descent import Descent, Problem, ServerSGD, descend
 from .candidates import Candidate
 from .result import Compared
 from .timing import Timing
@@ -31,7 +31,7 @@ def by_training(
     """A strategy's run at its best learning rate, in predicted seconds."""
     pace = timing.pace(**one.asks) if one.asks else timing.together
     each = timing.workers if not isinstance(one.descent, ServerSGD) else 1
-    clock = Clock(1.0, timing.computation[1]) if one.asks else timing.clock(one.descent, one.compression)
+    clock = timing.alone if one.asks else timing.clock(one.descent, one.compression)
     length = steps if each > 1 or timing.workers == 1 else steps * timing.workers
 
     def run(rate: float, seeds: Sequence[int]) -> Descent:

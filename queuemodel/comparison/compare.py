@@ -79,7 +79,8 @@ def compare(
     seed : int
     progress : bool
     **changes
-        What-ifs for `predict`; not ``accumulation``, and ``batch_size`` only without a problem.
+        What-ifs for `predict`, and ``congestion_control`` and ``buffer``; not ``accumulation``, and ``batch_size`` only
+        without a problem.
 
     Raises
     ------
@@ -122,6 +123,7 @@ def compare(
         confidence=confidence,
         note=_note(timing, problem, convergence, noise, rows, rates, steps),
         relative=noise is not None,
+        problem=repr(problem) if problem is not None else "",
     )
 
 
@@ -166,13 +168,11 @@ def _note(
     ends = {min(rates), max(rates)} if len(rates) > 1 else set()  # the best of all is perhaps beyond them
     at_end = [one.name for one in rows if one.learning_rate in ends]
     silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
-    late = [one.name for one in rows if np.isinf(np.median(one.seconds_to))]
+    late = [one.name for one in rows if one.late]
     said = []
-    if problem is not None:
-        said.append(f"steps are those of a stand-in, {problem!r}")
-    elif noise is not None:
+    if noise is not None:
         said.append(f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone")
-    elif convergence is None:
+    elif problem is None and convergence is None:
         said.append(
             "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
             "step, not to a loss"
@@ -182,7 +182,7 @@ def _note(
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
-        said.append("the links' bandwidth or a step's bytes are not known, so fewer bytes are taken to save nothing")
+        said.append("the links' bandwidth or a step's bytes are not known: fewer bytes are taken to save nothing there")
     if late:
-        said.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker")
+        said.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker, in half of the runs or more")
     return "; ".join(said)

@@ -55,10 +55,13 @@ class StrategyPlan(Result):
         One for each question asked.
     confidence : float
         Of their intervals.
+    deadline : float or None
+        Seconds; what `StrategyChoice.probability` is of, in every row.
     """
 
     choices: tuple[StrategyChoice, ...]
     confidence: float
+    deadline: float | None = None
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -67,7 +70,15 @@ class StrategyPlan(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, and what their intervals are."""
-        return {"confidence": self.confidence, "choices": self.to_rows()}
+        return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The rows, with what the probability is of."""
+        of = "of arrival" if self.deadline is None else _within(self.deadline)
+        return [
+            {f"probability {of}" if name == "probability" else name: value for name, value in row.items()}
+            for row in self.to_rows()
+        ]
 
     def caption(self) -> str:
         return f"intervals of {self.confidence:.0%}"
@@ -133,8 +144,7 @@ def plan_strategies(
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if deadline is not None and way.probability(deadline) >= chance]
-    unit, seconds = next((u for u in (("h", 3600), ("min", 60)) if (deadline or 0) >= u[1]), ("s", 1))
-    within = f"within {(deadline or 0) / seconds:.4g} {unit}"
+    within = _within(deadline or 0)
     asked: list[tuple[str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
         ("fastest", ways, lambda way: (way.median, way.nodes))
     ]
@@ -148,7 +158,12 @@ def plan_strategies(
     for goal, among, merit in asked:
         best = min((way for way in among if np.isfinite(way.median)), key=merit, default=None)
         choices.append(best.choice(goal, deadline, price_per_node_hour) if best else StrategyChoice(goal))
-    return StrategyPlan(tuple(choices), given[0].confidence)
+    return StrategyPlan(tuple(choices), given[0].confidence, deadline)
+
+
+def _within(deadline: float) -> str:
+    unit, seconds = next((u for u in (("h", 3600), ("min", 60)) if deadline >= u[1]), ("s", 1))
+    return f"within {deadline / seconds:.4g} {unit}"
 
 
 class _Way:

@@ -16,7 +16,7 @@ POINTS = 100
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Plain values of everything that the page of a comparison shows."""
-    best = comparison.best
+    on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
     return {
         "title": f"Ways of training on {comparison.workers} workers",
         "caption": comparison.caption(),
@@ -26,7 +26,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "confidence": comparison.confidence,
         "relative": comparison.relative,
         "note": comparison.note,
-        "best": best.name if best is not None else None,
+        "headline": f"Most probably first{on}: {comparison.best.name}." if comparison.best is not None else "",
         "rows": comparison.to_rows(),
         "losses": [
             {"strategy": one.name, **_losses(one.descent)} for one in comparison.rows if one.descent is not None

@@ -54,6 +54,11 @@ class Compared:
     learning_rate: float = float("nan")
     descent: Descent | None = None
 
+    @property
+    def late(self) -> bool:
+        """Whether half of the runs or more do not reach the target."""
+        return bool(np.isinf(np.median(self.seconds_to)))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
@@ -72,6 +77,8 @@ class Comparison(Result):
         What to know before trusting it.
     relative : bool
         Steps and times to the target are in those of one worker alone.
+    problem : str
+        What was trained in the job's stead; empty for the job itself.
     """
 
     rows: tuple[Compared, ...]
@@ -82,6 +89,7 @@ class Comparison(Result):
     confidence: float = 0.9
     note: str = ""
     relative: bool = False
+    problem: str = ""
     digits = 3
 
     @cached_property
@@ -100,12 +108,14 @@ class Comparison(Result):
         """Seconds to the target, shape (3, strategies): their interval's lower end, median and upper end."""
         tail = (1 - self.confidence) / 2
         with np.errstate(invalid="ignore"):
-            return np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+            ends = np.quantile(self.seconds, [tail, 0.5, 1 - tail], axis=0, method="inverted_cdf")
+        ends[1:, [one.late for one in self.rows]] = np.inf
+        return ends
 
     @property
     def probability_best(self) -> np.ndarray:
-        """Of each strategy, shape (strategies,): share of the draws in which it arrives, and first."""
-        seconds = np.where(np.isnan(self.seconds), np.inf, self.seconds)
+        """Share of the draws in which each is the first, shape (strategies,), of those that are not `late`."""
+        seconds = np.where(np.isnan(self.seconds) | [one.late for one in self.rows], np.inf, self.seconds)
         arrives = np.isfinite(seconds).any(axis=1)
         return np.bincount(seconds[arrives].argmin(axis=1), minlength=len(self.rows)) / len(seconds)
 
@@ -151,12 +161,13 @@ class Comparison(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The rows, and what they are of."""
-        about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "confidence": self.confidence}
-        return about | {"note": self.note, "rows": self.to_rows()}
+        about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
+        return about | {"confidence": self.confidence, "note": self.note, "rows": self.to_rows()}
 
     def caption(self) -> str:
         to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
-        said = f"{self.workers} workers{to}, intervals of {self.confidence:.0%}"
+        of = f" of a stand-in, {self.problem}" if self.problem else ""
+        said = f"{self.workers} workers{to}{of}; intervals of {self.confidence:.0%}"
         return f"{said}; {self.note}" if self.note else said
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..descent.compressors import WORD, Compressor
 from ..descent.loop import Transfer
 from ..errors import ModelError
 from ..prediction import predict
+from ..results import Result
 from ..strategies import AllReduceModel, fit_rounds
 from ..training import Profile
 from ..training.bandwidth import nominal_bandwidth
@@ -31,10 +32,11 @@ DRAWS = 20_000
 
 
 class Pace(NamedTuple):
-    """Steps of all workers per second, and the standard error of its logarithm."""
+    """Steps of all workers per second, the standard error of its logarithm, and the model that says so."""
 
     steps_per_second: float
     spread: float
+    model: Result | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,25 +80,25 @@ class Timing:
         """What `predict` says."""
         curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(self.asked | asked))
         spread = math.log(curve.upper[0] / curve.lower[0]) / 2 / normal_quantile(0.9)
-        return Pace(float(curve.steps_per_second[0]), float(spread))
+        return Pace(float(curve.steps_per_second[0]), float(spread), curve.model)
 
     @cached_property
     def together(self) -> Pace:
         """Of rounds in which all exchange everything."""
         return self.pace(strategy="sync-ps" if self.on_servers else "all-reduce")
 
-    @cached_property
+    @property
     def rounds(self) -> AllReduceModel:
         """The model of the profiled rounds."""
-        return AllReduceModel(fit_rounds(self.profile)).what_if(**self.asked)
+        return cast("AllReduceModel", self.together.model)
 
     @cached_property
     def computation(self) -> tuple[float, float]:
-        """Mean seconds of a worker's step without transfers, and their coefficient of variation."""
+        """Mean seconds of a typical worker's step without transfers or stragglers, and their variation coefficient."""
         if self.on_servers:
             values = self.profile.values("compute")
-            speed = self.asked.get("accelerator_speed", 1.0) * self.asked.get("worker_speeds", (1.0,))[0]  # all alike
-            mean = float(values.mean()) * self.batch_size / self.profile.job.batch_size / speed
+            slowness = self.batch_size / self.profile.job.batch_size / self.asked.get("accelerator_speed", 1.0)
+            mean = float(values.mean()) * slowness
         else:
             fitted, loading = self.rounds.fitted, self.rounds.input / self.rounds.steps_per_round
             values = fitted.computed
@@ -106,15 +108,19 @@ class Timing:
         return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05
 
     @cached_property
+    def alone(self) -> Clock:
+        """Steps of every worker, without transfers: at its own pace, and now and then as a straggler."""
+        if not self.on_servers:
+            return Clock(*self.computation, paces=self.rounds.fitted.paces)
+        paces = tuple(1 / speed for speed in self.asked.get("worker_speeds", ()))
+        law = {name: self.asked[name] for name in ("straggler_probability", "straggler_slowdown") if name in self.asked}
+        return Clock(*self.computation, paces=paces, **law)
+
+    @cached_property
     def slowest(self) -> float:
         """Mean seconds of the slowest worker's step."""
-        each = Clock(*self.computation, paces=self.paces).steps(np.random.default_rng(0), (DRAWS, self.workers))
+        each = self.alone.steps(np.random.default_rng(0), (DRAWS, self.workers))
         return float(each.max(axis=1).mean())
-
-    @property
-    def paces(self) -> tuple[float, ...]:
-        """How many times as long each recorded rank computes as those that were not; empty where all are alike."""
-        return () if self.on_servers else self.rounds.fitted.paces
 
     @property
     def overlapped(self) -> float:
@@ -125,19 +131,28 @@ class Timing:
     def on_server(self) -> np.ndarray:
         """Seconds that a round on servers takes beyond the slowest worker's computation, by `SHARES` of the bytes."""
         seconds = np.full(len(SHARES), self.overlapped)
-        bandwidth = self.asked.get("bandwidth", nominal_bandwidth(self.profile))
-        if self.sized and bandwidth is not None:
-            for i, share in enumerate(SHARES[:-1]):
-                pace = self.pace(strategy="sync-ps", bandwidth=min(bandwidth / share, FASTEST))
-                seconds[i] = max(self.workers / pace.steps_per_second - self.slowest, 0.0)
+        for i, share in enumerate(SHARES[:-1] if self.links else ()):
+            faster = {name: np.minimum(np.divide(rate, share), FASTEST) for name, rate in self.links.items()}
+            pace = self.pace(strategy="sync-ps", **faster)
+            seconds[i] = max(self.workers / pace.steps_per_second - self.slowest, 0.0)
         return np.minimum.accumulate(seconds[::-1])[::-1]
+
+    @property
+    def nominal(self) -> float | None:
+        """Bytes per second of each host's link; None where nobody knows."""
+        return self.asked.get("bandwidth", nominal_bandwidth(self.profile))
+
+    @property
+    def links(self) -> dict[str, Any]:
+        """Rates of links, as far as they are known and finite, by the arguments of `predict`."""
+        rates = {"bandwidth": self.nominal, "worker_bandwidth": self.asked.get("worker_bandwidth")}
+        return {name: rate for name, rate in rates.items() if rate is not None and np.isfinite(rate).all()}
 
     @property
     def sized(self) -> bool:
         """Whether the profile says what fewer bytes would save: there are some, on links that are known and finite."""
-        nominal = self.asked.get("bandwidth", nominal_bandwidth(self.profile))
         told = any(step.fetched_bytes or step.pushed_bytes for step in self.profile.steps)
-        return not self.on_servers or (told and nominal is not None and math.isfinite(nominal))
+        return not self.on_servers or (told and self.nominal is not None and bool(self.links))
 
     def sizing(self, strategy: object) -> float:
         """Bits of a compressed message per parameter at the job's size, over those at the problem's."""
@@ -150,7 +165,7 @@ class Timing:
     def clock(self, strategy: object, compression: float = 0.0) -> Clock:
         """What a step of workers that meet costs, with so many seconds of computation at each meeting."""
         meeting = (self._meeting_on_servers if self.on_servers else self._meeting_of_ranks)(strategy)
-        return Clock(*self.computation, lambda up, down: compression + meeting(up, down), self.paces)
+        return replace(self.alone, transfer=lambda up, down: compression + meeting(up, down))
 
     def _meeting_on_servers(self, strategy: object) -> Transfer:
         """In proportion to what a synchronous step takes by so many bytes."""

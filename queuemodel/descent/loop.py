@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import require_count, require_number, require_seed
+from ..checks import require_count, require_number, require_seed, require_share
 from ..errors import ModelError
 from .descent import Descent
 from .problem import Problem, require_problem
@@ -37,26 +37,35 @@ class Clock:
         Bits up and down for each worker, arrays of shape (S,), to the seconds of a meeting.
     paces : tuple of float
         How many times as long the first workers take, of those that step together; the others take once as long.
+    straggler_probability, straggler_slowdown : float
+        A gradient takes `straggler_slowdown` times as long with this probability.
     """
 
     step: float = 1.0
     cv: float = 0.0
     transfer: Transfer = no_time
     paces: tuple[float, ...] = ()
+    straggler_probability: float = 0.0
+    straggler_slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
         require_number(self.cv, "Clock: cv")
         for pace in self.paces:
             require_number(pace, "Clock: paces", positive=True)
+        require_share(self.straggler_probability, "Clock: straggler_probability")
+        require_number(self.straggler_slowdown, "Clock: straggler_slowdown", positive=True)
 
     def durations(
         self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0
     ) -> np.ndarray:
         """Seconds of so many gradients, each of so many mini-batches."""
-        if not self.cv:
-            return np.full(shape, self.step * batches)
-        return self.step * self.cv**2 * rng.gamma(batches / self.cv**2, size=shape)
+        seconds = np.full(shape, self.step * batches)
+        if self.cv:
+            seconds = self.step * self.cv**2 * rng.gamma(batches / self.cv**2, size=shape)
+        if self.straggler_probability:
+            seconds[rng.random(shape) < self.straggler_probability] *= self.straggler_slowdown
+        return seconds
 
     def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0) -> np.ndarray:
         """Seconds of steps; workers along the last axis."""

@@ -131,8 +131,7 @@ function showTimes() {
 }
 
 function layOut() {
-  const best = data.best ? `Most probably first: ${data.best}. ` : "";
-  const parts = [h("header", {}, h("h1", {}, data.title), h("p", {}, data.caption), h("p", {}, best))];
+  const parts = [h("header", {}, h("h1", {}, data.title), h("p", {}, data.caption), h("p", {}, data.headline))];
   const fields = h("fieldset", { class: "controls" }, h("legend", {}, "What if"));
   if (timed.length && !data.relative) fields.append(...Object.values(controls));
   for (const { strategy } of data.losses) {

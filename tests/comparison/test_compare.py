@@ -6,7 +6,9 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
+from scipy import stats
 
+import queuemodel as qm
 from queuemodel import ModelError
 from queuemodel.collectives import Link, Ring
 from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
@@ -26,11 +28,26 @@ from queuemodel.descent import (
     make_problem,
 )
 from queuemodel.prediction import predict
+from queuemodel.training import Operation
 from queuemodel.training.gradient_norms import GradientNorms
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 #: Steps told by their phases alone.
 UNTRACED = msgspec.structs.replace(SERVERS, steps=[msgspec.structs.replace(s, operations=[]) for s in SERVERS.steps])
+#: Steps of half a second, all alike, that fetch and push 1 MB over links of 10 MB/s.
+ALIKE = qm.Step(
+    step_time=0.7, fetch=0.1, compute=0.5, push=0.1, update=0.0, fetched_bytes=1_000_000, pushed_bytes=1_000_000,
+    operations=[
+        Operation("fetch", "w", 0.0, 0.1, 1_000_000), Operation("compute", "gradient", 0.1, 0.6, after=[0]),
+        Operation("push", "g", 0.6, 0.7, 1_000_000, after=[1]), Operation("update", "sgd", 0.7, 0.7, after=[2]),
+    ],
+)  # fmt: skip
+BY_HAND = qm.Profile(
+    source=qm.Source(framework="by hand"),
+    cluster=qm.Cluster(bandwidth=1e7 / 0.95, congestion_control="cubic", buffer=0.0),
+    job=qm.Job(batch_size=1, parameter_bytes=1_000_000, tensors=1),
+    steps=[ALIKE] * 10,
+)
 PROBLEM = make_problem("least-squares", examples=200, features=10)
 FEW = {"problem": PROBLEM, "seeds": 3, "learning_rates": (0.05,), "steps": 300}
 
@@ -138,6 +155,43 @@ def test_a_slow_rank_is_slow_in_every_local_step():
     assert run.times[:, -1].mean() / 800 == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"worker_speeds": [0.1, 1.0, 1.0, 1.0]},
+        {"worker_speeds": [1.0, 1.0, 1.0, 0.1, 1.0]},  # the fifth is not asked about
+        {"worker_speeds": [0.1] * 4},
+        {"accelerator_speed": 0.2, "worker_speeds": [1.0, 2.0, 0.5, 4.0]},
+        {"accelerator_speed": 0.1},
+        {"straggler_probability": 1.0, "straggler_slowdown": 10.0},
+    ],
+    ids=str,
+)
+def test_a_barrier_waits_for_the_slowest_worker(changes):
+    """Nothing to transfer: each step takes the slowest of four 5 s."""
+    result = compare(BY_HAND, workers=4, strategies=["sync", "local-sgd", "top-k"], bandwidth=1e14, **changes)
+    for one in result.rows:
+        assert one.steps_per_second == pytest.approx(4 / 5.0, rel=1e-3)
+
+
+def test_a_barrier_after_local_steps_waits_for_the_most_stragglers():
+    """Of four workers, each with a binomial number of stragglers among eight steps of 0.5 s, which then take 5 s."""
+    changes = {"bandwidth": 1e14, "straggler_probability": 0.1, "straggler_slowdown": 10.0}
+    clock = Timing(BY_HAND, 4, PROBLEM.dimension, changes).clock(LocalSGD(8))
+    run = descend(PROBLEM, LocalSGD(8), workers=4, steps=8000, learning_rate=0.01, seeds=4, clock=clock)
+    most = (1 - stats.binom.cdf(np.arange(8), 8, 0.1) ** 4).sum()
+    rounds = run.times[:, -1].mean() / 1000
+    assert rounds == pytest.approx(8 * 0.5 + most * 4.5, rel=0.03)  # six standard errors
+
+
+def test_fewer_bytes_take_less_time_on_the_links_of_workers():
+    """Four links of 1 MB/s to a server whose own carries 10."""
+    result = compare(BY_HAND, workers=4, strategies=["sync", "block-sign", "top-k"], worker_bandwidth=[1e6] * 4)
+    for one in result.rows:
+        assert one.steps_per_second == pytest.approx(4 / (0.5 + one.bytes_per_step / 1e6), rel=0.02)
+    assert "save nothing" not in result.caption()
+
+
 def test_where_the_network_is_slow_compression_wins_and_where_it_is_fast_nothing_is_won():
     slow = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e6, **FEW)
     fast = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e12, **FEW)
@@ -156,13 +210,24 @@ def test_probability_of_being_the_best():
     np.testing.assert_array_equal(certain.probability_best, [1, 0])
     mixed = Comparison((known("a", [1.0, 3.0, 1.0, 3.0]), known("b", [2.0] * 4)), 4, 5)
     np.testing.assert_allclose(mixed.probability_best, 0.5, atol=0.03)
-    never = Comparison((known("a", [np.inf, 1.0]), known("b", [np.inf, np.inf])), 4, 5)
-    np.testing.assert_allclose(never.probability_best, [0.5, 0], atol=0.03)
+    mostly = Comparison((known("a", [np.inf, 1.0, 1.0]), known("b", [np.inf, 2.0, 2.0])), 4, 5)
+    np.testing.assert_allclose(mostly.probability_best, [2 / 3, 0], atol=0.03)
     common = Comparison((known("a", [1.0], 0.5), known("b", [1.01], 0.5)), 4, 5)
     assert common.probability_best[0] == 1  # both err together
     row = Comparison((known("a", [1.0], 0.1),), 4, 5, price_per_node_hour=7.2).to_rows()[0]
     assert row["seconds_high"] == pytest.approx(np.exp(0.1645), rel=0.02)
     assert row["cost"] == pytest.approx(5 * 7.2 / 3600, rel=0.02)
+
+
+def test_what_is_said_not_to_reach_the_target_is_not_the_best():
+    result = Comparison((known("a", [1.0] * 4 + [np.inf] * 4), known("b", [2.0] * 8)), 4, 5)
+    np.testing.assert_array_equal(result.probability_best, [0, 1])
+    assert result.best.name == "b"
+    first, last = result.to_rows()
+    assert (first["strategy"], first["seconds"]) == ("b", 2.0)
+    assert (last["seconds"], last["seconds_low"], last["seconds_high"]) == (None, 1.0, None)
+    half = Comparison((known("a", [1.0] * 4 + [np.inf] * 4),), 4, 5)
+    assert half.best is None
 
 
 def test_a_law_of_convergence_tells_synchronous_steps_only():

@@ -56,6 +56,17 @@ def test_each_question_has_a_row_and_a_deadline_its_unit(asked, goals):
     assert [one.goal for one in plan_strategies(compared(2, {"a": [1.0]}), **asked).choices] == goals
 
 
+def test_a_probability_is_named_after_what_it_is_of():
+    """The cheapest takes longer than the deadline, which the others meet."""
+    curve = [compared(n, {"sync": [10.0 + 10 / n]}) for n in (1, 2)]
+    found = plan_strategies(curve, deadline=16.0, price_per_node_hour=1.0)
+    assert {row["goal"]: row["probability within 16 s"] for row in found.shown_rows()} == {
+        "fastest": 1.0, "fewest nodes within 16 s": 1.0, "cheapest": 0.0, "cheapest within 16 s": 1.0,
+    }  # fmt: skip
+    assert found.to_dict()["deadline"] == 16.0
+    assert "probability of arrival" in plan_strategies(curve).shown_rows()[0]
+
+
 def test_a_margin_costs_nodes():
     curve = [compared(n, {"sync": [100 / n]}, spread=0.2) for n in (1, 2, 3, 4)]
     even, safe = (plan_strategies(curve, deadline=51, chance=chance).choices[1] for chance in (0.5, 0.95))

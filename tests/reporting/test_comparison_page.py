@@ -72,6 +72,8 @@ def test_who_arrives_by_the_deadline(browser, trained, tmp_path):
 
 def test_the_losses_are_those_of_the_runs(trained):
     data = json.loads(re.search(r'id="data">(.*?)</script>', trained.report())[1])
+    stand_in = "LeastSquares(1000 examples of 50 features, 50 parameters), which stands in for the job"
+    assert data["headline"] == f"Most probably first on {stand_in}: {trained.best.name}."
     assert [one["strategy"] for one in data["losses"]] == [one.name for one in trained.rows]
     for drawn, one in zip(data["losses"], trained.rows, strict=True):
         assert drawn["seconds"][-1] == pytest.approx(one.descent.times[:, -1].mean(), rel=1e-4)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuemodel.comparison import compare
 from queuemodel.errors import ModelError
 from queuemodel.measuring import next_measurement
 from queuemodel.prediction import predict
@@ -102,6 +103,7 @@ def test_a_network_may_be_told_when_asked_instead_of_when_imported():
         lambda profile, **told: predict(profile, workers=[2, 4, 8], **told).to_rows(),
         lambda profile, **told: simulate(profile, workers=4, steps=20, **told).to_rows(),
         lambda profile, **told: next_measurement(profile, [8], **told).expected,
+        lambda profile, **told: compare(profile, workers=4, strategies=["sync", "local-sgd"], **told).to_rows(),
     ):
         assert ask(untold, **BBR) == ask(known) != ask(untold)
         with pytest.raises(ModelError, match="congestion_control must be one of bbr"):
