@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LOOP = """
 from loops.constants import FACTOR
 from queuemodel.compiled import compiled

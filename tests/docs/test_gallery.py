@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot as plt
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 GALLERY = (DOCS / "gallery.md").read_text()
 

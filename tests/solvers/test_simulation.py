@@ -34,6 +34,7 @@ def case(kind):
     return qm.Network(KINDS[kind], think_time=0.5), 4
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     """Counted over every kind of station: 95 in 100, where intervals 20 % too narrow hold 90."""
     inside, seeds = [], range(100)

@@ -49,6 +49,7 @@ def accidents(workers: int, *, seconds: float, times: int = 4000, buffer: float 
     return silent / times, policed / times, np.array(lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "buffer"), [(2, 0.05), (4, 0.05), (8, 0.05), (4, 0.2), (4, 0.02)])
 def test_accidents_come_by_the_others_over_the_packets_that_the_buffer_holds(workers, buffer):
     rate = PER_PACKETS * (workers - 1) / (RATE * buffer / PACKET)

@@ -40,6 +40,7 @@ def calls(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_simulation_calls_the_loop_with_the_types_that_it_is_compiled_for(settings, calls):
     """Code compiled ahead does not look at types: another one's bits would be taken for numbers of this one."""
