@@ -321,13 +321,14 @@ def test_binary_is_not_a_csv(tmp_path):
         (parse_bandwidth, "1.25 GB/s", 1.25e9),
         (parse_bandwidth, "800Mbps", 1e8),
         (parse_bandwidth, "60 Mbit/s", 7.5e6),
-        (parse_bandwidth, "1000", 1000.0),
+        (parse_bandwidth, 1000, 1000.0),
         (parse_size, "25 MB", 25e6),
         (parse_size, "4MiB", 4 * 2**20),
         (parse_duration, "90min", 5400.0),
         (parse_duration, "2 h", 7200.0),
         (parse_duration, "250ms", 0.25),
-        (parse_duration, "1.5", 1.5),
+        (parse_size, 4e6, 4e6),
+        (parse_duration, 1.5, 1.5),
     ],
 )
 def test_human_units(parse, text, value):
@@ -348,7 +349,23 @@ def test_bad_units_are_refused(parse, text):
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", "1e300"])
+@pytest.mark.parametrize(
+    ("parse", "text", "readings"),
+    [
+        (parse_duration, "3", "3h or 3min"),
+        (parse_duration, " 1.5 ", "1.5h or 1.5min"),
+        (parse_size, "25", "25MB or 25B"),
+        (parse_bandwidth, "10", "10Gbit/s or 10MB/s"),
+    ],
+)
+def test_a_text_without_a_unit_is_refused_with_two_readings(parse, text, readings):
+    with pytest.raises(qm.DataError, match=f"'{text}' has no unit; write {readings}$"):
+        parse(text)
+    for reading in readings.split(" or "):
+        assert parse(reading) > 0
+
+
+@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", 1e300])
 def test_quantities_that_overflow_are_refused(text):
     with pytest.raises(qm.DataError, match="must be 1e-15 to"):
         parse_bandwidth(text)
