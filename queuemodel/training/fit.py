@@ -19,7 +19,7 @@ from .profile import Profile
 from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
-from .throughputs import on_profiled_links, require_measured
+from .throughputs import on_profiled_links, require_measured, warn_of_rounds
 
 #: What may be told of throughputs alone, and of which training.
 TOLD_OF: dict[str, tuple[Strategy, ...]] = {
@@ -94,6 +94,11 @@ def fit(  # type: ignore[misc]  # the settings are those below
     ModelError
         For what is neither profile nor throughputs, an unknown form, what a profile has of its own, or what such
         throughputs have no use for.
+
+    Warns
+    -----
+    QueueModelWarning
+        Where throughputs of synchronous training look like rounds per second.
     """
     require_choice(form, "fit: form", FORMS)
     require_seed(seed, "fit: seed")
@@ -152,4 +157,6 @@ def _from_throughputs(
     measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
     if strategy == "async-ps":
         return TrainingModel(fit_throughputs(measured, job=job, link=link))
-    return fit_rounds(measured, job=job, strategy=strategy, **told)
+    model = fit_rounds(measured, job=job, strategy=strategy, **told)
+    warn_of_rounds(measured)
+    return model

@@ -349,3 +349,17 @@ def test_synchronous_throughputs_are_rounds(run, throughputs):
     refused(
         run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s"), "needs a profile", status=1
     )
+
+
+@pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
+def test_rounds_that_are_called_steps_are_one_line(run, tmp_path):
+    path = tmp_path / "ddp.csv"
+    asked = ("predict", path, "--strategy", "all-reduce", "--workers", "2", "--format", "csv")
+    path.write_text("workers,steps_per_second\n1,4\n2,3.7\n")
+    code, _, err = run(*asked)
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("queuemodel: warning: 2 workers make 0.925 times")
+    path.write_text("workers,step_time\n1,0.25\n2,0.27\n")
+    code, told, err = run(*asked)
+    assert (code, err) == (0, "")
+    assert float(told.split("\n")[1].split(",")[1]) == pytest.approx(2 / 0.27, rel=0.05)
