@@ -157,7 +157,8 @@ class InstancePlan(Result):
     def caption(self) -> str:
         """The question, and what the intervals are."""
         first, none = self.offers[0], "" if self.cheapest else "; no type of machine will do"
-        return f"{first.choice.goal}, intervals of {first.curve.confidence:.0%}{none}"
+        goal = f"{first.choice.goal}, intervals of {first.curve.confidence:.0%}{none}"
+        return "; ".join(filter(None, [first.curve.assumption, goal]))
 
 
 def plan_instances(

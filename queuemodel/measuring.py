@@ -78,6 +78,8 @@ class NextMeasurement(Result):
         The file that is predicted from.
     recording : str
         The command that makes a profile of RANKS ranks; of data-parallel rounds, where throughputs would add nothing.
+    assumption : str
+        What nobody told of how the job trains.
     """
 
     workers: tuple[int, ...]
@@ -89,6 +91,7 @@ class NextMeasurement(Result):
     parameter_servers: int
     source: str
     recording: str = ""
+    assumption: str = ""
 
     @property
     def recommended(self) -> Run:
@@ -118,7 +121,8 @@ class NextMeasurement(Result):
             if self.recording
             else "after a minute of training, whose steps of all workers per second go into the command:"
         )
-        return f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected {after}"
+        now = f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected {after}"
+        return "; ".join(filter(None, [self.assumption, now]))
 
 
 def next_measurement(
@@ -249,6 +253,7 @@ def next_measurement(
         confidence=confidence,
         parameter_servers=network.fitted.servers.count,
         source=source,
+        assumption=network.fitted.assumption,
     )
 
 
