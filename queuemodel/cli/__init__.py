@@ -70,7 +70,7 @@ def cli() -> None:
 
     \b
     queuemodel demo                                  try it on this machine
-    queuemodel profile cnn -o cnn.json               profile a real training job
+    queuemodel profile cnn -o cnn.json               profile a job of yours
     queuemodel import-trace traces/ --batch-size 32 -o cnn.json
     queuemodel fit cnn.json                          what the profile tells
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
