@@ -16,7 +16,7 @@ from .results import Result
 from .rows import read_rows
 from .training import Choice, Profile, Throughput, ThroughputCurve, plan
 from .training.job import require_bandwidth
-from .units import parse_bandwidth, parse_duration
+from .units import parse_bandwidth, parse_latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
             price=row.number("price", positive=True),
             bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
-            latency=row.quantity("latency", parse_duration),
+            latency=row.quantity("latency", parse_latency),
         )
     return list(found.values())
 

@@ -10,7 +10,7 @@ from typing import Any
 from .errors import ModelError, QueueModelWarning
 from .prediction import load, predict
 from .training import Profile, ThroughputCurve
-from .units import parse_bandwidth, parse_duration, parse_size
+from .units import parse_bandwidth, parse_latency, parse_size
 
 #: How each setting of `predict` is written.
 SETTINGS: dict[str, Callable[[str], Any]] = {
@@ -19,7 +19,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("accumulation", "ranks_per_node", "nodes_per_rack", "gpus_per_node"), int),
     **dict.fromkeys(("accelerator_speed", "oversubscription"), float),
     **dict.fromkeys(("bandwidth", "inside_bandwidth"), parse_bandwidth),
-    **dict.fromkeys(("latency", "buffer"), parse_duration),
+    **dict.fromkeys(("latency", "buffer"), parse_latency),
     **dict.fromkeys(("bucket_bytes", "parameter_bytes"), parse_size),
 }
 

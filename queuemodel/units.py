@@ -5,6 +5,8 @@ A text has its unit, so that nobody's hours are read as seconds; a number is SI.
 
 import math
 import re
+from collections.abc import Sequence
+from functools import partial
 
 from .checks import SMALLEST_POSITIVE
 from .errors import DataError
@@ -34,7 +36,7 @@ def parse_size(text: str | float) -> float:
     raise DataError(f"size {text!r}: unknown unit; write it like 25MB or 4MiB")
 
 
-def parse_duration(text: str | float, *, likely: tuple[str, str] = ("h", "min")) -> float:
+def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s")) -> float:
     """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds; ``likely``: units of one without."""
     number, unit, per_second = _split(text, "duration", "90min or 2h", "s", likely)
     if per_second == "" and unit in _SECONDS:
@@ -42,7 +44,11 @@ def parse_duration(text: str | float, *, likely: tuple[str, str] = ("h", "min"))
     raise DataError(f"duration {text!r}: unknown unit; write it like 90min or 2h")
 
 
-def _split(text: str | float, what: str, example: str, own: str, likely: tuple[str, str]) -> tuple[float, str, str]:
+#: A short duration, of a message or a packet.
+parse_latency = partial(parse_duration, likely=("us", "ms"))
+
+
+def _split(text: str | float, what: str, example: str, own: str, likely: Sequence[str]) -> tuple[float, str, str]:
     """Number, unit and "per second"; ``own`` is the unit of what is no text, ``likely`` are those of one without."""
     match = _QUANTITY.fullmatch(text if isinstance(text, str) else f"{text}{own}")
     try:
@@ -53,8 +59,8 @@ def _split(text: str | float, what: str, example: str, own: str, likely: tuple[s
         raise DataError(f"{what} must be a number > 0 with its unit, like {example}, got {text!r}")
     unit, per_second = match[2], match[3] or ""
     if not unit and not per_second:
-        readings = " or ".join(f"{match[1]}{one}" for one in likely)
-        raise DataError(f"{what} {text!r} has no unit; write {readings}")
+        *others, last = (f"{match[1]}{one}" for one in likely)
+        raise DataError(f"{what} {text!r} has no unit; write {', '.join(others)} or {last}")
     if unit.endswith("ps") and len(unit) > 2:  # Mbps: the pattern's last part cannot see it
         unit, per_second = unit.removesuffix("ps"), "ps"
     return number, unit, per_second

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from ..checks import nearest, require_count, require_number, require_seed, require_share
 from ..errors import DataError, QueueModelError
 from ..training.job import CONGESTION_CONTROLS
-from ..units import parse_bandwidth, parse_duration, parse_size
+from ..units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 
 class Quantity(click.ParamType):
@@ -138,10 +137,9 @@ def _real(text: str) -> float | str:
 
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
-PAUSE = Quantity("duration", partial(parse_duration, likely=("s", "min")))
-PAUSE_OR_NONE = Quantity("duration", PAUSE.parse, zero=True)
-LATENCY = Quantity("duration", partial(parse_duration, likely=("us", "ms")))
-WAIT_OR_NONE = Quantity("duration", LATENCY.parse, zero=True)
+DURATION_OR_NONE = Quantity("duration", parse_duration, zero=True)
+LATENCY = Quantity("duration", parse_latency)
+LATENCY_OR_NONE = Quantity("duration", parse_latency, zero=True)
 SIZE = Quantity("size", parse_size)
 COUNTS = Counts()
 COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
@@ -194,6 +192,6 @@ REPORT = click.option("--report", type=FILE, help="Write a page that one can mai
 CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
 BUFFER = click.option(
     "--buffer",
-    type=WAIT_OR_NONE,
+    type=LATENCY_OR_NONE,
     help="How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
 )

@@ -12,9 +12,8 @@ from ..drawing import save_figure
 from .options import (
     COUNT,
     DURATION,
+    DURATION_OR_NONE,
     FILE,
-    PAUSE,
-    PAUSE_OR_NONE,
     PICTURES,
     POSITIVE,
     SEED,
@@ -49,14 +48,14 @@ class Scheduled(Protocol):
 def cluster_options(restart_seconds: str) -> Decorator:
     """What the cluster does to its jobs, with the time that a restart takes unless it is told."""
     return together(
-        click.option("--restart-seconds", type=PAUSE_OR_NONE, default=restart_seconds, show_default=True,
+        click.option("--restart-seconds", type=DURATION_OR_NONE, default=restart_seconds, show_default=True,
                      help="Like 30s: without progress after each change of an allocation."),
-        click.option("--start-seconds", type=PAUSE_OR_NONE, default="0", show_default=True,
+        click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
                      help="The same at a job's first start."),
-        click.option("--interval", "decision_interval", type=PAUSE,
+        click.option("--interval", "decision_interval", type=DURATION,
                      help="Between decisions; at every arrival and end unless given."),
         click.option("--mean-time-to-failure", type=DURATION, help="Of one node, like 30d; none fails unless given."),
-        click.option("--checkpoint-seconds", type=PAUSE,
+        click.option("--checkpoint-seconds", type=DURATION,
                      help="Between checkpoints: a failed job goes back to its last, or to its start."),
         click.option("--nodes-per-machine", type=COUNT, help="Nodes stand in machines of so many."),
         click.option("--spread-speed", type=POSITIVE,

@@ -110,18 +110,18 @@ def test_what_makes_no_sense(run, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "readings"),
     [
-        (["plan", "alexnet-60.json", "--epochs", "1", "--deadline", "3"], "3h or 3min"),
-        (["report", "alexnet-60.json", "-o", "r.html", "--deadline", "3"], "3h or 3min"),
+        (["plan", "alexnet-60.json", "--epochs", "1", "--deadline", "3"], "3h, 3min or 3s"),
+        (["report", "alexnet-60.json", "-o", "r.html", "--deadline", "3"], "3h, 3min or 3s"),
         (["predict", "alexnet-60.json", "--bandwidth", "10"], "10Gbit/s or 10MB/s"),
         (["predict", "alexnet-60.json", "--worker-bandwidth", "5*2,4MB/s"], "5Gbit/s or 5MB/s"),
         (["predict", "alexnet-60.json", "--measured", "4@5=1.1"], "5Gbit/s or 5MB/s"),
         (["predict", "alexnet-60.json", "--buffer", "12"], "12us or 12ms"),
         (["predict", "ddp-alexnet-40.json", "--latency", "50"], "50us or 50ms"),
         (["predict", "ddp-alexnet-40.json", "--bucket-bytes", "25"], "25MB or 25B"),
-        ([*STUDY, "--restart-seconds", "30"], "30s or 30min"),
+        ([*STUDY, "--restart-seconds", "30"], "30h, 30min or 30s"),
     ],
 )
-def test_quantities_without_a_unit_are_refused_with_two_readings(run, arguments, readings):
+def test_quantities_without_a_unit_are_refused_with_their_readings(run, arguments, readings):
     refused(run(*arguments), arguments[-2], f"has no unit; write {readings}")
 
 

@@ -11,7 +11,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.files import write_atomically
 from queuemodel.prediction import load, predict
-from queuemodel.units import parse_bandwidth, parse_duration, parse_size
+from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 STEP = {
     "step_time": 0.8, "fetch": 0.2, "compute": 0.5, "push": 0.1, "update": 0.01,
@@ -395,16 +395,17 @@ def test_bad_units_are_refused(parse, text):
 @pytest.mark.parametrize(
     ("parse", "text", "readings"),
     [
-        (parse_duration, "3", "3h or 3min"),
-        (parse_duration, " 1.5 ", "1.5h or 1.5min"),
+        (parse_duration, "3", "3h, 3min or 3s"),
+        (parse_duration, " 1.5 ", "1.5h, 1.5min or 1.5s"),
+        (parse_latency, "50", "50us or 50ms"),
         (parse_size, "25", "25MB or 25B"),
         (parse_bandwidth, "10", "10Gbit/s or 10MB/s"),
     ],
 )
-def test_a_text_without_a_unit_is_refused_with_two_readings(parse, text, readings):
+def test_a_text_without_a_unit_is_refused_with_its_readings(parse, text, readings):
     with pytest.raises(qm.DataError, match=f"'{text}' has no unit; write {readings}$"):
         parse(text)
-    for reading in readings.split(" or "):
+    for reading in readings.replace(" or ", ", ").split(", "):
         assert parse(reading) > 0
 
 
