@@ -41,7 +41,7 @@ STRATEGY = together(
         STRATEGIES,
         "How the job trains.",
         {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"},
-        show_default="as the profile was recorded",
+        show_default="as recorded; of throughputs alone async-ps",
     ),
     click.option("--k", type=COUNT, help="Results that a server waits for: k-sync and its relatives."),
     click.option("--backup-workers", type=COUNT_OR_NONE, help="Sync-ps: results of a round not waited for."),
