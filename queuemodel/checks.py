@@ -11,6 +11,7 @@ import json
 import math
 import numbers
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -122,14 +123,24 @@ def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[Que
 def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
     """The end of a refusal that suggests what was meant, or nothing; ``called``: other words for what is known.
 
+    What begins with the value comes first, then what has all of its words, then what is spelt almost like it.
+
     Examples
     --------
-    >>> nearest("asnyc-ps", ["async-ps", "sync-ps"])
+    >>> nearest("async", ["sync", "async-ps"])
     "; did you mean 'async-ps'?"
     """
-    words = {str(one): str(one) for one in known} | dict(called or {})
-    alike = difflib.get_close_matches(str(value).lower(), words, 1)
-    return f"; did you mean {words[alike[0]]!r}?" if alike else ""
+    words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
+    spelt = {"".join(parts): meant for parts, meant in words.items()}
+    typed = "".join(_words(value))
+    begun = [one for one in spelt if len(typed) > 1 and one.startswith(typed)]
+    among = ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
+    alike = difflib.get_close_matches(typed, begun or among or spelt, 1, 0.0 if begun or among else 0.6)
+    return f"; did you mean {spelt[alike[0]]!r}?" if alike else ""
+
+
+def _words(text: Any) -> tuple[str, ...]:
+    return tuple(re.findall("[a-z0-9]+", str(text).lower()))
 
 
 def require_name(name: Any, what: str) -> str:

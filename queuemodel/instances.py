@@ -16,7 +16,7 @@ from .results import Result
 from .rows import read_rows
 from .training import Choice, Profile, Throughput, ThroughputCurve, plan
 from .training.job import require_bandwidth
-from .units import parse_bandwidth, parse_duration
+from .units import parse_bandwidth, parse_latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
             price=row.number("price", positive=True),
             bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
-            latency=row.quantity("latency", parse_duration),
+            latency=row.quantity("latency", parse_latency),
         )
     return list(found.values())
 
@@ -157,7 +157,8 @@ class InstancePlan(Result):
     def caption(self) -> str:
         """The question, and what the intervals are."""
         first, none = self.offers[0], "" if self.cheapest else "; no type of machine will do"
-        return f"{first.choice.goal}, intervals of {first.curve.confidence:.0%}{none}"
+        goal = f"{first.choice.goal}, intervals of {first.curve.confidence:.0%}{none}"
+        return "; ".join(filter(None, [first.curve.assumption, goal]))
 
 
 def plan_instances(

@@ -122,6 +122,8 @@ class NextMeasurement(Result):
         The file that is predicted from, with the options of what is asked.
     recording : str
         The command that makes a profile of RANKS ranks; of data-parallel rounds, where throughputs would add nothing.
+    assumption : str
+        What nobody told of how the job trains.
     """
 
     workers: tuple[int, ...]
@@ -133,6 +135,7 @@ class NextMeasurement(Result):
     parameter_servers: int
     source: str
     recording: str = ""
+    assumption: str = ""
 
     @property
     def recommended(self) -> Run:
@@ -162,7 +165,8 @@ class NextMeasurement(Result):
             if self.recording
             else "after a minute of training, whose steps of all workers per second go into the command:"
         )
-        return f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected {after}"
+        now = f"{self.confidence:.0%} interval at {asked} worker(s): {self.width:.1%} wide; expected {after}"
+        return "; ".join(filter(None, [self.assumption, now]))
 
 
 def next_measurement(
@@ -302,6 +306,7 @@ def next_measurement(
         confidence=confidence,
         parameter_servers=network.fitted.servers.count,
         source=" ".join(filter(None, [source, options_of(said)])),
+        assumption=network.fitted.assumption,
     )
 
 

@@ -140,7 +140,7 @@ def predict(
     elif told:
         raise ModelError(f"predict: {next(iter(told))} is told of a profile; throughputs alone have no use for it")
     measured = as_throughputs(throughputs)
-    strategy = strategy or recorded_strategy(data)
+    given, strategy = strategy, strategy or recorded_strategy(data)
     require_choice(strategy, "predict: strategy", STRATEGIES)
     if isinstance(data, Profile) and data.rounds and not data.steps and strategy != "all-reduce":
         raise ModelError("predict: the profile has synchronous rounds only; ask with strategy 'all-reduce'")
@@ -175,7 +175,7 @@ def predict(
         raise ModelError(
             f"predict: {asked_too} is for the simulation only, got {changes[asked_too]!r}; use method 'trace'"
         )
-    fitted = fit(data, strategy=strategy, throughputs=measured, form=form, seed=seed, **had, **numbers)
+    fitted = fit(data, strategy=given, throughputs=measured, form=form, seed=seed, **had, **numbers)
     return fitted.what_if(**changes).throughput(**asked)
 
 

@@ -162,7 +162,7 @@ def read_rows(
             continue
         if columns is None:
             columns = [field.strip() for field in fields]
-            _require_delimiter(f"{file}: line {lines.line_num}", columns, required)
+            _require_delimiter(f"{file}: line {lines.line_num}", columns)
             _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others, meanings or {})
             continue
         if len(fields) != len(columns):
@@ -176,10 +176,10 @@ def read_rows(
         raise DataError(f"{file}: no {what} below the header")
 
 
-def _require_delimiter(where: str, columns: Sequence[str], required: Sequence[str]) -> None:
+def _require_delimiter(where: str, columns: Sequence[str]) -> None:
     """Refuse a table whose one column has all names in it, as spreadsheets save them in some languages."""
     for name, delimiter in (("semicolons", ";"), ("tabs", "\t")):
-        if len(columns) < len(required) and delimiter in columns[0]:
+        if len(columns) == 1 and delimiter in columns[0]:
             raise DataError(
                 f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
                 "points in numbers"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .errors import ModelError
+from .errors import ModelError, QueueModelWarning
 from .prediction import load, predict
 from .training import Profile, ThroughputCurve
-from .units import parse_bandwidth, parse_duration, parse_size
+from .units import parse_bandwidth, parse_latency, parse_size
 
 #: How each setting of `predict` is written.
 SETTINGS: dict[str, Callable[[str], Any]] = {
@@ -18,7 +19,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("accumulation", "ranks_per_node", "nodes_per_rack", "gpus_per_node"), int),
     **dict.fromkeys(("accelerator_speed", "oversubscription"), float),
     **dict.fromkeys(("bandwidth", "inside_bandwidth"), parse_bandwidth),
-    **dict.fromkeys(("latency", "buffer"), parse_duration),
+    **dict.fromkeys(("latency", "buffer"), parse_latency),
     **dict.fromkeys(("bucket_bytes", "parameter_bytes"), parse_size),
 }
 
@@ -39,6 +40,11 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     ------
     QueueModelError
         One line for what is unknown, cannot be read or makes no sense.
+
+    Warns
+    -----
+    QueueModelWarning
+        Of throughputs for which no strategy is given.
 
     Examples
     --------
@@ -63,4 +69,7 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
         asked.setdefault("method", "mva")
     k = asked.get("k", 1)
     least = {"k-sync": k, "k-async": k, "sync-ps": 1 + asked.get("backup_workers", 0)}.get(asked.get("strategy", ""), 1)
-    return predict(data, workers=range(least, most + 1), **asked)
+    curve = predict(data, workers=range(least, most + 1), **asked)
+    if curve.assumption:
+        warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
+    return curve

@@ -1,7 +1,12 @@
-"""Human units at the edges ("10 Gbit/s", "25 MB", "90 min"); SI seconds and bytes inside."""
+"""Human units at the edges ("10 Gbit/s", "25 MB", "90 min"); SI seconds and bytes inside.
+
+A text has its unit, so that nobody's hours are read as seconds; a number is SI.
+"""
 
 import math
 import re
+from collections.abc import Sequence
+from functools import partial
 
 from .checks import SMALLEST_POSITIVE
 from .errors import DataError
@@ -16,9 +21,7 @@ _QUANTITY = re.compile(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]*)\s*(/\s*s|ps)?\s*")
 
 def parse_bandwidth(text: str | float) -> float:
     """Bytes per second from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"800Mbps"`` or a number of bytes per second."""
-    number, unit, per_second = _split(text, "bandwidth", "10Gbit/s or 1.25GB/s")
-    if unit == "" and per_second == "":
-        return _bearable(number, "bandwidth", text)
+    number, unit, per_second = _split(text, "bandwidth", "10Gbit/s or 1.25GB/s", "B/s", ("Gbit/s", "MB/s"))
     for suffix, scale in (("bits", 1 / 8), ("bit", 1 / 8), ("b", 1 / 8), ("B", 1.0)):
         if per_second and unit.endswith(suffix) and unit.removesuffix(suffix) in _PREFIX:
             return _bearable(number * _PREFIX[unit.removesuffix(suffix)] * scale, "bandwidth", text)
@@ -27,22 +30,27 @@ def parse_bandwidth(text: str | float) -> float:
 
 def parse_size(text: str | float) -> float:
     """Bytes from ``"25 MB"``, ``"4MiB"`` or a number of bytes."""
-    number, unit, per_second = _split(text, "size", "25MB or 4MiB")
-    if per_second == "" and unit.removesuffix("B") in _PREFIX and (unit == "" or unit.endswith("B")):
+    number, unit, per_second = _split(text, "size", "25MB or 4MiB", "B", ("MB", "B"))
+    if per_second == "" and unit.endswith("B") and unit.removesuffix("B") in _PREFIX:
         return _bearable(number * _PREFIX[unit.removesuffix("B")], "size", text)
     raise DataError(f"size {text!r}: unknown unit; write it like 25MB or 4MiB")
 
 
-def parse_duration(text: str | float) -> float:
-    """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds."""
-    number, unit, per_second = _split(text, "duration", "90min or 2h")
-    if per_second == "" and (unit or "s") in _SECONDS:
-        return _bearable(number * _SECONDS[unit or "s"], "duration", text)
+def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s")) -> float:
+    """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds; ``likely``: units of one without."""
+    number, unit, per_second = _split(text, "duration", "90min or 2h", "s", likely)
+    if per_second == "" and unit in _SECONDS:
+        return _bearable(number * _SECONDS[unit], "duration", text)
     raise DataError(f"duration {text!r}: unknown unit; write it like 90min or 2h")
 
 
-def _split(text: str | float, what: str, example: str) -> tuple[float, str, str]:
-    match = _QUANTITY.fullmatch(str(text))
+#: A short duration, of a message or a packet.
+parse_latency = partial(parse_duration, likely=("us", "ms"))
+
+
+def _split(text: str | float, what: str, example: str, own: str, likely: Sequence[str]) -> tuple[float, str, str]:
+    """Number, unit and "per second"; ``own`` is the unit of what is no text, ``likely`` are those of one without."""
+    match = _QUANTITY.fullmatch(text if isinstance(text, str) else f"{text}{own}")
     try:
         number = float(match[1]) if match else math.nan
     except ValueError:
@@ -50,6 +58,9 @@ def _split(text: str | float, what: str, example: str) -> tuple[float, str, str]
     if match is None or not (0 < number < math.inf):
         raise DataError(f"{what} must be a number > 0 with its unit, like {example}, got {text!r}")
     unit, per_second = match[2], match[3] or ""
+    if not unit and not per_second:
+        *others, last = (f"{match[1]}{one}" for one in likely)
+        raise DataError(f"{what} {text!r} has no unit; write {', '.join(others)} or {last}")
     if unit.endswith("ps") and len(unit) > 2:  # Mbps: the pattern's last part cannot see it
         unit, per_second = unit.removesuffix("ps"), "ps"
     return number, unit, per_second

@@ -144,7 +144,7 @@ def test_units_and_what_is_left_out(tmp_path):
         ("name\na\n", "line 1: column 'price' is missing"),
         ("name,price,bandwith\na,1,1GB/s\n", "did you mean 'bandwidth'"),
         ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
-        ("name,price,bandwidth\na,1,10\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
+        ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
         ("name,price,bandwidth\na,1,0\n", "line 2: bandwidth: bandwidth must be a number > 0"),
         ("name,price,accelerator_speed\na,1,-2\n", "line 2: accelerator_speed must be finite and > 0"),
         ("name,price,latency\na,1,1GB\n", "line 2: latency: duration '1GB': unknown unit"),

@@ -32,6 +32,21 @@ def traced(*, bandwidth=None, servers=1):
     )
 
 
+def test_the_strategy_that_is_assumed_of_throughputs_stands_first():
+    points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 2.0), (2, 3.9), (4, 6.0))]
+    curve = predict(points, workers=[1, 8])
+    plans = [
+        qm.plan(curve, min_efficiency=0.5),
+        qm.plan_instances(points, [qm.Instance("small", price=1.0)], workers=[1, 8], throughput=1.0),
+    ]
+    said = [result.caption() for result in (curve, curve.faster(2), qm.fit(points).throughput([8]), *plans)]
+    for text in (*said, curve.to_dict()["note"]):
+        assert text.startswith("assuming asynchronous parameter servers (strategy async-ps); ")
+    given = predict(points, workers=[1, 8], strategy="async-ps")
+    assert "assuming" not in given.caption() + given.note + qm.fit(points, strategy="async-ps").caption()
+    np.testing.assert_array_equal(given.steps_per_second, curve.steps_per_second)
+
+
 def test_auto_simulates_what_was_recorded_operation_by_operation():
     assert "trace" in predict(traced(), workers=[1, 2]).method
     assert "mva" in predict(traced(), workers=[1, 2], method="mva").method

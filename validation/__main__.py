@@ -56,11 +56,12 @@ SOURCES = """
 What is predicted from what, told what, and learnt where (`validation/data/README.md` and
 `validation/testbed/README.md` say where the data come from):
 
-- **Testbed**: TensorFlow on parameter servers, from the traces of one worker alone, once by mean-value analysis of the
-  fitted network and once by simulation of the recorded operations, and judged on all measured numbers of workers. The
-  simulation is told TCP's congestion control and the buffers as recorded (BBR and 12 ms unless the name says
-  otherwise). We measured those marked *ours* with `python -m validation.testbed`; how connections share a link was
-  learnt on them, so that they are no blind test of the simulation.
+- **Testbed**: real TensorFlow with emulated accelerators and shaped links on one machine, on parameter servers, from
+  the traces of one worker alone, once by mean-value analysis of the fitted network and once by simulation of the
+  recorded operations, and judged on all measured numbers of workers. The simulation is told TCP's congestion control
+  and the buffers as recorded (BBR and 12 ms unless the name says otherwise). We measured those marked *ours* with
+  `python -m validation.testbed`; how connections share a link was learnt on them, so that they are no blind test of
+  the simulation.
 - **Barrier and unequal machines**: the same with a barrier (synchronous SGD), one slow worker, one slow link, or
   parameters fetched in the order of layers; simulated only, told which worker or link is slow.
 - **Data-parallel**: PyTorch over gloo, and TensorFlow's ring over gRPC (`mirrored`), from the traces of one and two

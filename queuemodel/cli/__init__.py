@@ -70,7 +70,7 @@ def cli() -> None:
 
     \b
     queuemodel demo                                  try it on this machine
-    queuemodel profile cnn -o cnn.json               profile a real training job
+    queuemodel profile cnn -o cnn.json               profile a job of yours
     queuemodel import-trace traces/ --batch-size 32 -o cnn.json
     queuemodel fit cnn.json                          what the profile tells
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
@@ -92,6 +92,12 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
         status = command.main(args=given or ["--help"], standalone_mode=False)
     except click.exceptions.Exit as request:
         status = request.exit_code
+    except click.NoSuchOption as error:
+        ctx = error.ctx or click.Context(command)
+        known = [name for one in ctx.command.get_params(ctx) for name in one.opts if name.startswith("--")]
+        near = nearest(error.option_name, known) or f"; see {ctx.command_path} --help"
+        _say(f"error: no such option {error.option_name!r}{near}")
+        status = error.exit_code
     except click.ClickException as error:
         _say(f"error: {error.format_message()}")
         status = error.exit_code

@@ -10,21 +10,21 @@ import click
 from ..checks import nearest, require_count, require_number, require_seed, require_share
 from ..errors import DataError, QueueModelError
 from ..training.job import CONGESTION_CONTROLS
-from ..units import parse_bandwidth, parse_duration, parse_size
+from ..units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 
 class Quantity(click.ParamType):
-    """A number with its unit, like 10Gbit/s or 90min."""
+    """A number with its unit, like 10Gbit/s or 90min; 0, where it may be that, needs none."""
 
-    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
-        self.name, self.parse = name, parse
+    def __init__(self, name: str, parse: Callable[[str], float], *, zero: bool = False) -> None:
+        self.name, self.parse, self.zero = name, parse, zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The value in SI units."""
         if not isinstance(value, str):
             return value
         try:
-            return self.parse(value)
+            return 0.0 if self.zero and value.strip() in ("0", "0s", "0ms") else self.parse(value)
         except QueueModelError as error:
             self.fail(str(error), param, ctx)
 
@@ -137,9 +137,9 @@ def _real(text: str) -> float | str:
 
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 DURATION = Quantity("duration", parse_duration)
-DURATION_OR_NONE = Quantity(
-    "duration", lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_duration(text)
-)
+DURATION_OR_NONE = Quantity("duration", parse_duration, zero=True)
+LATENCY = Quantity("duration", parse_latency)
+LATENCY_OR_NONE = Quantity("duration", parse_latency, zero=True)
 SIZE = Quantity("size", parse_size)
 COUNTS = Counts()
 COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
@@ -192,6 +192,6 @@ REPORT = click.option("--report", type=FILE, help="Write a page that one can mai
 CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
 BUFFER = click.option(
     "--buffer",
-    type=DURATION_OR_NONE,
+    type=LATENCY_OR_NONE,
     help="How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
 )

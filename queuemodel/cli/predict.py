@@ -60,8 +60,9 @@ def require_batch_size(data: object, batch_size: int | None) -> None:
 def predict(output_format: str, plot: str | None, report: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
-    PROFILE is a profile's JSON, or a CSV with the columns workers,steps_per_second[,parameter_servers], or with
-    nodes,gpus,batch_size,step_time[,gpus_per_node]; a worker is a GPU then.
+    PROFILE is a profile's JSON, or a CSV with the columns workers and steps_per_second (of all workers),
+    iterations_per_second (of the whole group) or step_time, or with nodes,gpus,batch_size,step_time[,gpus_per_node]; a
+    worker is a GPU then.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``queuemodel profile`` and ``queuemodel serve``: a real training run, and servers for it elsewhere."""
+"""``queuemodel profile`` and ``queuemodel serve``: a training run, and servers for it elsewhere."""
 
 from __future__ import annotations
 

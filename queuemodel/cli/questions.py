@@ -19,9 +19,9 @@ from .options import (
     COUNT,
     COUNT_OR_NONE,
     COUNTS,
-    DURATION,
     FILE,
     INNER_SHARE,
+    LATENCY,
     POSITIVE,
     SEED,
     SHARE,
@@ -41,7 +41,7 @@ STRATEGY = together(
         STRATEGIES,
         "How the job trains.",
         {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"},
-        show_default="as the profile was recorded",
+        show_default="as recorded; of throughputs alone async-ps",
     ),
     click.option("--k", type=COUNT, help="Results that a server waits for: k-sync and its relatives."),
     click.option("--backup-workers", type=COUNT_OR_NONE, help="Sync-ps: results of a round not waited for."),
@@ -104,7 +104,7 @@ RANKS_PER_NODE = click.option("--ranks-per-node", type=COUNT, help="All-reduce: 
 
 #: Data-parallel training on other networks, and sent in other ways.
 ROUNDS = together(
-    click.option("--latency", type=DURATION, help="All-reduce: another time per message, like 50us."),
+    click.option("--latency", type=LATENCY, help="All-reduce: another time per message, like 50us."),
     click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
     one_of("--scheme", list(SCHEMES), "All-reduce: how gradients are sent."),
     one_of("--collective", list(COLLECTIVES), "All-reduce: another algorithm."),

@@ -70,4 +70,5 @@ def report(
     )
     if output_format != "table":
         show(curve, output_format)
-    click.echo(f"{output}: open it in a browser", err=output_format != "table")
+    said = "; ".join(filter(None, [curve.assumption, f"{output}: open it in a browser"]))
+    click.echo(said, err=output_format != "table")

@@ -49,7 +49,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
     """What the cluster does to its jobs, with the time that a restart takes unless it is told."""
     return together(
         click.option("--restart-seconds", type=DURATION_OR_NONE, default=restart_seconds, show_default=True,
-                     help="Without progress after each change of an allocation."),
+                     help="Like 30s: without progress after each change of an allocation."),
         click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
                      help="The same at a job's first start."),
         click.option("--interval", "decision_interval", type=DURATION,
@@ -142,7 +142,7 @@ def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_fo
 @click.option("--jobs", "length", type=COUNT, default=500, show_default=True, help="Per replication.")
 @click.option("--replications", type=COUNT, default=5, show_default=True)
 @one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
-@cluster_options(restart_seconds="30")
+@cluster_options(restart_seconds="30s")
 @click.option("--warmup", type=SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes; -1: all cores.")

@@ -20,7 +20,7 @@ def examples() -> list[str]:
 
 
 def example_profile(name: str = "alexnet-60") -> Profile:
-    """A profile recorded on a real TensorFlow or PyTorch cluster.
+    """A profile of real TensorFlow with emulated accelerators and shaped links on one machine, or of PyTorch.
 
     Parameters
     ----------

@@ -83,9 +83,9 @@ def read_placements(path: str | os.PathLike[str]) -> list[PlacedStep]:
 
 
 def holds_placements(path: str | os.PathLike[str]) -> bool:
-    """Whether a table's header names step times."""
+    """Whether a table's header names step times, and not of numbers of workers."""
     header, *_ = read_bytes(path).splitlines()
-    return b"step_time" in header
+    return b"step_time" in header and b"workers" not in header
 
 
 def _placed(row: Row) -> PlacedStep:

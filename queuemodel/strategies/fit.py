@@ -111,7 +111,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
         For what is neither profile nor throughputs, an unknown strategy or form, a number that the strategy has not, or
         measurements that it cannot be told from.
     """
-    strategy = strategy or recorded_strategy(data)
+    given, strategy = strategy, strategy or recorded_strategy(data)
     require_choice(strategy, "fit: strategy", STRATEGIES)
     numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     require_numbers(strategy, numbers, "fit")
@@ -128,7 +128,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     measured: dict[str, Any] = {"throughputs": throughputs, "form": form, "seed": seed}
     measured |= {"batch_size": batch_size, "parameter_bytes": parameter_bytes}
     if strategy == "async-ps":
-        return fit_workers(data, **measured)
+        return fit_workers(data, strategy="async-ps" if given else None, **measured)
     if not stepped and (strategy == "all-reduce" or (strategy == "sync-ps" and not backup_workers)):
         return fit_workers(data, strategy=strategy, **told, **measured)
     if strategy == "all-reduce" and profile:

@@ -66,8 +66,8 @@ class ThroughputCurve(Result):
     prior_share : ndarray
         How much of the answer is prior: the squared spread of log throughput over what it would be from the measurement
         on the fewest workers alone; 1 where the others tell nothing. Empty when the method has no prior of that kind.
-    method, note : str
-        How it was predicted, and what to know before trusting it.
+    method, assumption, note : str
+        How it was predicted, what nobody told of how the job trains, and what to know before trusting it.
     synchronous : bool
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
@@ -102,6 +102,7 @@ class ThroughputCurve(Result):
     measured: tuple[tuple[int, float], ...] = ()
     prior_share: np.ndarray = field(default_factory=lambda: np.empty(0))
     method: str = ""
+    assumption: str = ""
     note: str = ""
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -222,7 +223,7 @@ class ThroughputCurve(Result):
             "batch_size": self.batch_size,
             "profiled_workers": self.profiled_workers,
             "prior_share": self.prior_share.tolist(),
-            "note": self.note,
+            "note": "; ".join(filter(None, [self.assumption, self.note])),
         }
 
     def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
@@ -281,11 +282,9 @@ class ThroughputCurve(Result):
         most = self.profiled_workers
         profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
         servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
-        return (
-            f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}; "
-            f"intervals of {self.confidence:.0%}; "
-            f"{profiled}" + (f"; {self.note}" if self.note else "")
-        )
+        how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
+        said = [self.assumption, how, f"intervals of {self.confidence:.0%}", profiled, self.note]
+        return "; ".join(filter(None, said))
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

@@ -19,8 +19,10 @@ from .profile import Profile
 from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
 from .throughput_fit import fit_throughputs
-from .throughputs import on_profiled_links, require_measured
+from .throughputs import on_profiled_links, require_measured, warn_of_rounds
 
+#: What is assumed of throughputs alone where no strategy is given.
+ASSUMED = "assuming asynchronous parameter servers (strategy async-ps)"
 #: What may be told of throughputs alone, and of which training.
 TOLD_OF: dict[str, tuple[Strategy, ...]] = {
     "sparse_gradients": ("sync-ps", "all-reduce"),
@@ -30,7 +32,7 @@ TOLD_OF: dict[str, tuple[Strategy, ...]] = {
 
 @overload
 def fit(
-    data: Profile | Sequence[Throughput], *, strategy: Literal["async-ps"] = ..., **settings: Any
+    data: Profile | Sequence[Throughput], *, strategy: Literal["async-ps"] | None = ..., **settings: Any
 ) -> TrainingModel: ...
 
 
@@ -45,7 +47,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
     form: Form = "links",
     batch_size: int | None = None,
     parameter_bytes: float | None = None,
-    strategy: Strategy = "async-ps",
+    strategy: Strategy | None = None,
     sparse_gradients: bool = False,
     ranks_per_node: int | None = None,
     seed: int = 0,
@@ -72,8 +74,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
         say about where servers of asynchronous training saturate, and more with the bandwidth of their links, which all
         throughputs may have; of rounds they do not tell it, which the note says.
     strategy : {"async-ps", "sync-ps", "all-reduce"}
-        How the workers of a fit from throughputs alone wait for each other: not at all, or in rounds that end at the
-        parameter servers or in an all-reduce.
+        How the workers of a fit from throughputs alone wait for each other: not at all, which is assumed unless it is
+        given, or in rounds that end at the parameter servers or in an all-reduce.
     sparse_gradients : bool
         That most parameters are embeddings, of which a step touches few rows: rounds gather these rows instead of
         adding gradients up, and grow with the group. False: not known. For throughputs of synchronous training alone.
@@ -94,15 +96,20 @@ def fit(  # type: ignore[misc]  # the settings are those below
     ModelError
         For what is neither profile nor throughputs, an unknown form, what a profile has of its own, or what such
         throughputs have no use for.
+
+    Warns
+    -----
+    QueueModelWarning
+        Where throughputs of synchronous training look like rounds per second.
     """
     require_choice(form, "fit: form", FORMS)
     require_seed(seed, "fit: seed")
-    require_choice(strategy, "fit: strategy", STRATEGIES)
+    require_choice(strategy or "async-ps", "fit: strategy", STRATEGIES)
     if isinstance(data, Profile) and (batch_size is not None or parameter_bytes is not None):
         raise ModelError("fit: batch_size and parameter_bytes are for throughputs alone; a profile has its own")
     require_measured(data, "fit")
     told = {"sparse_gradients": sparse_gradients, "ranks_per_node": ranks_per_node}
-    require_told_of(data, told, strategy, "fit")
+    require_told_of(data, told, strategy or "async-ps", "fit")
     measured = [*(data.throughputs if isinstance(data, Profile) else data), *throughputs]
     for point in measured:
         if not isinstance(point, Throughput):
@@ -122,7 +129,7 @@ def fit(  # type: ignore[misc]  # the settings are those below
         raise FitError("fit: the profile has synchronous rounds only; ask `predict`, or `strategies.fit_rounds`")
     if not data.steps:
         return _from_throughputs(measured, data.job, strategy, told, data.cluster.bandwidth)
-    if strategy != "async-ps":
+    if strategy not in (None, "async-ps"):
         raise ModelError(
             f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
         )
@@ -143,13 +150,16 @@ def require_told_of(data: object, told: dict[str, Any], strategy: str, where: st
 
 
 def _from_throughputs(
-    measured: list[Throughput], job: Job, strategy: Strategy, told: dict[str, Any], profiled: float | None
+    measured: list[Throughput], job: Job, strategy: Strategy | None, told: dict[str, Any], profiled: float | None
 ) -> TrainingModel | RoundModel:
     links = {point.bandwidth for point in measured}
     if len(links) > 1 or (profiled is not None and links != {None}):
         raise FitError("fit: throughputs alone cannot tell what another bandwidth does; give those of one bandwidth")
     link = next(iter(links), None) or profiled
     measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
-    if strategy == "async-ps":
-        return TrainingModel(fit_throughputs(measured, job=job, link=link))
-    return fit_rounds(measured, job=job, strategy=strategy, **told)
+    if strategy is None or strategy == "async-ps":
+        fitted = fit_throughputs(measured, job=job, link=link)
+        return TrainingModel(fitted if strategy else replace(fitted, assumption=ASSUMED))
+    model = fit_rounds(measured, job=job, strategy=strategy, **told)
+    warn_of_rounds(measured)
+    return model

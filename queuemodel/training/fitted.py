@@ -83,6 +83,8 @@ class Fitted:
         Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
     others : tuple of Parameter
         Parameters that do not follow from the demands.
+    assumption : str
+        What nobody told of how the job trains.
     note : str
         What this fit cannot know.
     """
@@ -105,6 +107,7 @@ class Fitted:
     misfit: float = 0.0
     average: bool = False
     others: tuple[Parameter, ...] = ()
+    assumption: str = ""
     note: str = ""
 
 

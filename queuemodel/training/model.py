@@ -239,6 +239,7 @@ class TrainingModel(Result):
             measured=self.measured,
             prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
+            assumption=self.fitted.assumption,
             note="; ".join(filter(None, notes)),
             model=self,
         )
@@ -386,10 +387,8 @@ class TrainingModel(Result):
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""
-        note = f"; {self.fitted.note}" if self.fitted.note else ""
-        return (
-            f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}{note}"
-        )
+        what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}"
+        return "; ".join(filter(None, [self.fitted.assumption, what, self.note]))
 
 
 def _rungs(most: int) -> np.ndarray:

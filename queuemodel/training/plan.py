@@ -83,8 +83,8 @@ class Plan(Result):
         return {"confidence": self.curve.confidence, "choices": rows}
 
     def caption(self) -> str:
-        """What the intervals are."""
-        return f"intervals of {self.curve.confidence:.0%}"
+        """The curve's."""
+        return self.curve.caption()
 
 
 def plan(

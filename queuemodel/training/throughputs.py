@@ -1,14 +1,16 @@
-"""Measured throughputs: as a plain CSV, ``workers,steps_per_second`` and more, or seen in several workers' traces."""
+"""Measured throughputs: as a plain CSV, ``workers,steps_per_second`` or alike, or seen in several workers' traces."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from ..errors import DataError, ModelError, QueueModelError
+from ..checks import FASTEST_LINK
+from ..errors import DataError, ModelError, QueueModelError, QueueModelWarning
 from ..rows import Row, read_rows
 from ..units import parse_bandwidth
 from .job import Throughput
@@ -18,12 +20,28 @@ from .profile import Profile
 #: n: 0.36 over the testbed's traces among 2, 4 and 8 workers, since consecutive steps share their phase.
 STEP_ERROR = 0.36
 
-OPTIONAL = ("parameter_servers", "standard_error", "bandwidth")
-MEANINGS = {"steps_per_second": "of all workers: examples per second over one worker's batch size"}
+#: Steps of synchronous training that grow less, while the workers double or more, are taken for rounds.
+LEAST_GROWTH = 1.1
+
+#: Steps of all workers per second from the value of each column that may hold a row's speed, and the workers. In
+#: ``step_time`` every worker makes a step: in a round, or on its own.
+SPEEDS: dict[str, Callable[[float, int], float]] = {
+    "steps_per_second": lambda steps, workers: steps,
+    "rounds_per_second": lambda rounds, workers: rounds * workers,
+    "iterations_per_second": lambda rounds, workers: rounds * workers,
+    "step_time": lambda seconds, workers: workers / seconds,
+}
+OPTIONAL = (*SPEEDS, "parameter_servers", "standard_error", "bandwidth")
+MEANINGS = {
+    "steps_per_second": "of all workers: examples per second over one worker's batch size",
+    "rounds_per_second": "of the whole group",
+    "iterations_per_second": "of the whole group",
+    "step_time": "seconds of a round, or of one worker's step",
+}
 
 
 def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
-    """Read measured throughputs from a CSV with a header.
+    """Read measured throughputs from a CSV with a header (docs/reference/throughput-csv).
 
     Returns
     -------
@@ -35,25 +53,30 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    rows = read_rows(
-        path, required=("workers", "steps_per_second"), optional=OPTIONAL, what="measurements", meanings=MEANINGS
-    )
+    rows = read_rows(path, required=("workers",), optional=OPTIONAL, what="measurements", meanings=MEANINGS)
     return [_throughput(row) for row in rows]
 
 
 def _throughput(row: Row) -> Throughput:
     workers, servers = row.count("workers"), row.count("parameter_servers", 1)
-    speed = row.number("steps_per_second")
+    given = [column for column in SPEEDS if row.given(column)]
+    if len(given) != 1:
+        columns = ", ".join(f"{column} ({meaning})" for column, meaning in MEANINGS.items())
+        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(given) or 'none'}")
+    value = row.number(given[0], positive=True)
+    speed = SPEEDS[given[0]](value, workers)
+    error = row.number("standard_error") * (speed / value) if row.given("standard_error") else None
+    bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
     try:
         return Throughput(
             workers=workers,
             steps_per_second=speed,
             parameter_servers=servers,
-            standard_error=row.number("standard_error") if row.given("standard_error") else None,
-            bandwidth=parse_bandwidth(row.text("bandwidth")) if row.given("bandwidth") else None,
+            standard_error=error,
+            bandwidth=bandwidth,
         )
-    except QueueModelError as error:
-        raise DataError(f"{row.where}: {error}") from None
+    except QueueModelError as refusal:
+        raise DataError(f"{row.where}: {refusal}") from None
 
 
 def require_measured(data: Any, where: str) -> None:
@@ -94,6 +117,23 @@ def traced_throughput(profile: Profile) -> Throughput:
 def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]:
     """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
     return [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
+
+
+def warn_of_rounds(measured: Sequence[Throughput]) -> None:
+    """Warn where steps of synchronous training look like rounds, whose rate hardly grows with the workers.
+
+    Of 191 published series 6 grow as little in steps, and all do in rounds.
+    """
+    few, many = (pick(measured, key=lambda p: p.workers) for pick in (min, max))
+    growth = many.steps_per_second / few.steps_per_second
+    if many.workers >= 2 * few.workers and growth < LEAST_GROWTH:
+        warnings.warn(
+            f"{many.workers} workers make {growth:.3g} times the steps per second of {few.workers} "
+            f"({many.steps_per_second:.4g} and {few.steps_per_second:.4g}); if these are iterations of the whole "
+            "group, call the column rounds_per_second, or multiply them by the workers",
+            QueueModelWarning,
+            stacklevel=2,
+        )
 
 
 def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:

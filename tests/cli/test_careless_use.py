@@ -33,8 +33,11 @@ pytestmark = pytest.mark.usefixtures("examples")
         (["predit", "alexnet-60.json"], "did you mean 'predict'"),
         (["next-measurment"], "did you mean 'next-measurement'"),
         (["frobnicate"], "see queuemodel --help"),
-        (["predict", "alexnet-60.json", "--strateg", "sync-ps"], "Did you mean '--strategy'"),
-        (["simulate", "alexnet-60.json", "--workers", "2", "--trace", "t.json"], "'--chrome-trace'"),
+        (["predict", "alexnet-60.json", "--strateg", "sync-ps"], "did you mean '--strategy'"),
+        (["plan", "alexnet-60.json", "--budget", "100"], "no such option '--budget'; see "),
+        (["plan", "alexnet-60.json", "--node-price", "2"], "did you mean '--price'"),
+        (["plan", "alexnet-60.json", "--marginal-speedup", "0.2"], "did you mean '--min-marginal-speedup'"),
+        (["simulate", "alexnet-60.json", "--workers", "2", "--trace", "t.json"], "did you mean '--chrome-trace'"),
         (["predict", "alexnet-60.json", "--method", "simulaton"], "did you mean 'trace'"),
         (["predict", "alexnet-60.json", "--strategy", "synch-ps"], "did you mean 'sync-ps'"),
         (["predict", "alexnet-60.json", "--strategy", "async"], "did you mean 'async-ps'"),
@@ -46,6 +49,8 @@ pytestmark = pytest.mark.usefixtures("examples")
         (["simulate", "alexnet-60.json", "--workers", "2", "--policy", "inorder"], "did you mean 'in-order'"),
         (["simulate", "ddp-alexnet-40.json", "--workers", "2", "--scheme", "hovorod"], "did you mean 'horovod'"),
         (["compare", "ddp-alexnet-40.json", "--strategy", "localsgd"], "did you mean 'local-sgd'"),
+        (["compare", "alexnet-60.json", "--strategy", "async"], "did you mean 'async-ps'"),
+        (["predict", "alexnet-60.json", "--strategy", "hogwild"], "k-batch-async, all-reduce\n"),
         (["schedule", "--workload", "jobs.csv", "--nodes", "4", "--policy", "fiffo"], "did you mean 'fifo'"),
         (["schedule", "--workload", "jobs.csv", "--nodes", "4", "--policy", "greedy:flor=1"], "did you mean 'floor'"),
     ],
@@ -71,7 +76,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (["plan", "alexnet-60.json", "--instances", "nowhere.csv", "--throughput", "1"], "nowhere.csv"),
         (["plan", "alexnet-60.json", "--instances", "alexnet-60.json", "--throughput", "1"], "alexnet-60.json: line 1"),
         (["plan", "alexnet-60.json", "--instances", "a.csv", "--price", "1"], "goes with --deadline"),
-        (["plan", "alexnet-60.json", "--method", "mva", "--deadline", "12", "--epochs", "0"], "epochs"),
+        (["plan", "alexnet-60.json", "--method", "mva", "--deadline", "12s", "--epochs", "0"], "epochs"),
         (["plan", "shakesmall-p100-throughputs.csv", "--throughput", "9"], "--batch-size: throughputs alone"),
         (["report", "shakesmall-p100-throughputs.csv", "-o", "r.html", "--dataset-size", "9"], "--batch-size"),
         (["plan", "alexnet-60.json", "--deadline", "12 parsecs", "--epochs", "1"], "unknown unit"),
@@ -80,7 +85,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (["predict", "alexnet-60.json", "--bandwidth", "10MB"], "write it like 10Gbit/s"),
         (["predict", "alexnet-60.json", "--worker-speeds", "1,0"], "> 0"),
         (["predict", "alexnet-60.json", "--worker-speeds", "1*0"], "count must be a whole number of at least 1"),
-        (["predict", "alexnet-60.json", "--method", "mva", "--worker-bandwidth", "5"], "method 'trace'"),
+        (["predict", "alexnet-60.json", "--method", "mva", "--worker-bandwidth", "5MB/s"], "method 'trace'"),
         (["predict", "alexnet-60.json", "--method", "mva", "--policy", "tic"], "policy is for the simulation only"),
         (["predict", "ddp-alexnet-40.json", "--policy", "tic"], "policy is a question for strategy 'async-ps'"),
         (["simulate", "alexnet-60.json", "--workers", "0"], "at least 1"),
@@ -100,6 +105,29 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
 )
 def test_what_makes_no_sense(run, arguments, message):
     refused(run(*arguments), message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "readings"),
+    [
+        (["plan", "alexnet-60.json", "--epochs", "1", "--deadline", "3"], "3h, 3min or 3s"),
+        (["report", "alexnet-60.json", "-o", "r.html", "--deadline", "3"], "3h, 3min or 3s"),
+        (["predict", "alexnet-60.json", "--bandwidth", "10"], "10Gbit/s or 10MB/s"),
+        (["predict", "alexnet-60.json", "--worker-bandwidth", "5*2,4MB/s"], "5Gbit/s or 5MB/s"),
+        (["predict", "alexnet-60.json", "--measured", "4@5=1.1"], "5Gbit/s or 5MB/s"),
+        (["predict", "alexnet-60.json", "--buffer", "12"], "12us or 12ms"),
+        (["predict", "ddp-alexnet-40.json", "--latency", "50"], "50us or 50ms"),
+        (["predict", "ddp-alexnet-40.json", "--bucket-bytes", "25"], "25MB or 25B"),
+        ([*STUDY, "--restart-seconds", "30"], "30h, 30min or 30s"),
+    ],
+)
+def test_quantities_without_a_unit_are_refused_with_their_readings(run, arguments, readings):
+    refused(run(*arguments), arguments[-2], f"has no unit; write {readings}")
+
+
+def test_nothing_needs_no_unit(run):
+    asked = ["predict", "alexnet-60.json", "--workers", "4", "--format", "json"]
+    assert run(*asked, "--buffer", "0")[:2] == run(*asked, "--buffer", "0ms")[:2]
 
 
 def test_an_interruption_is_one_line_and_its_own_status(run, monkeypatch):

@@ -349,3 +349,53 @@ def test_synchronous_throughputs_are_rounds(run, throughputs):
     refused(
         run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s"), "needs a profile", status=1
     )
+
+
+@pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
+def test_rounds_that_are_called_steps_are_one_line(run, tmp_path):
+    path = tmp_path / "ddp.csv"
+    asked = ("predict", path, "--strategy", "all-reduce", "--workers", "2", "--format", "csv")
+    path.write_text("workers,steps_per_second\n1,4\n2,3.7\n")
+    code, _, err = run(*asked)
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("queuemodel: warning: 2 workers make 0.925 times")
+    path.write_text("workers,step_time\n1,0.25\n2,0.27\n")
+    code, told, err = run(*asked)
+    assert (code, err) == (0, "")
+    assert float(told.split("\n")[1].split(",")[1]) == pytest.approx(2 / 0.27, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("predict",), ("plan", "--min-efficiency", "0.5"), ("fit",), ("next-measurement",), ("report", "-o", "page.html")],
+)
+def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, throughputs, monkeypatch, command):
+    monkeypatch.chdir(throughputs.parent)
+    name, *options = command
+    assumed = "assuming asynchronous parameter servers (strategy async-ps)"
+    code, out, _ = run(name, throughputs, *options)
+    assert code == 0
+    assert out.startswith(f"{assumed}; ")
+    if name == "report":
+        assert assumed in Path("page.html").read_text()
+    if name != "next-measurement":
+        code, out, _ = run(name, throughputs, *options, "--strategy", "async-ps")
+        assert (code, "assuming" in out) == (0, False)
+
+
+def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
+    for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
+        curve, plan = (run(*asked, path, *options)[1] for asked in (["predict"], ["plan", "--min-efficiency", 1]))
+        assert curve.split("\n")[:2] == plan.split("\n")[:2]
+
+
+@pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
+def test_jobs_of_throughputs_are_scheduled_by_the_strategy_that_is_assumed(run, throughputs):
+    jobs = throughputs.parent / "jobs.csv"
+    asked = ("schedule", "--workload", jobs, "--nodes", 4, "--policy", "fifo")
+    jobs.write_text("name,arrival_time,steps,speeds\na,0,100,profile throughputs.csv\n")
+    code, out, err = run(*asked)
+    assert (code, err.count("\n")) == (0, 1)
+    assert "throughputs.csv: assuming asynchronous parameter servers (strategy async-ps)" in err
+    jobs.write_text("name,arrival_time,steps,speeds\na,0,100,profile throughputs.csv strategy=async-ps\n")
+    assert run(*asked) == (0, out, "")

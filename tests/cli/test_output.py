@@ -79,8 +79,9 @@ def test_every_format_holds_the_same(command, capsys):
 
 def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
     (tmp_path / "many.csv").write_text(JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)))
-    options = ["--restart-seconds", "20s", "--start-seconds", "5", "--interval", "1min", "--mean-time-to-failure", "2h",
-               "--checkpoint-seconds", "5min", "--nodes-per-machine", "4", "--spread-speed", "0.7"]  # fmt: skip
+    options = ["--restart-seconds", "20s", "--start-seconds", "5s", "--interval", "1min",
+               "--mean-time-to-failure", "2h", "--checkpoint-seconds", "5min", "--nodes-per-machine", "4",
+               "--spread-speed", "0.7"]  # fmt: skip
     text = printed(capsys, "schedule", "--workload", "many.csv", "--nodes", "8", "--policy", "equi", "--format", "json",
                    *options, "--records", "--seed", "3")  # fmt: skip
     cluster = Cluster(8, restart_seconds=20.0, start_seconds=5.0, decision_interval=60.0, mean_time_to_failure=7200.0,
@@ -96,7 +97,7 @@ def test_failures_and_machines_reach_the_cluster(capsys, tmp_path):
     [
         (["schedule-study", *WORK["schedule-study"]], rb"1/1 .*(run/s|s/run)"),
         (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
-        (["import-trace", DATA / "xplane-1ps", *READ, "--parameter-bytes", "788992"],
+        (["import-trace", DATA / "xplane-1ps", *READ, "--parameter-bytes", "788992B"],
          rb"reading: .*0/2 .*file/s.*deriving phases: .*step/s"),
         *((["import-trace", DATA / job / "trace_n1", DATA / job / "trace_n2", *READ, *more],
            rb"reading trace_n1: .*0/1 .*file/s.*reading trace_n2: .*0/2 .*file/s")

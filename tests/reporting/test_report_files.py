@@ -133,7 +133,8 @@ def test_the_command(tmp_path, monkeypatch, capsys, arguments, status):
         assert (written, told.out, told.err.count("\n")) == (set(), "", 1)
     else:
         assert written == {arguments[2]}
-        assert told.out == f"{arguments[2]}: open it in a browser\n"
+        assert told.out.endswith(f"{arguments[2]}: open it in a browser\n")
+        assert ("assuming" in told.out) == ("throughputs" in arguments[0])
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_the_command_of_the_reproduction(pollux):
         (["--policy", "fifo", "--warmup", "1"], "warmup must be below 1"),
         (["--policy", "fifo", "--interval", "0"], "must be a number > 0"),
         (["--policy", "fifo", "--restart-seconds", "nan"], "must be a number > 0"),
-        (["--policy", "fifo", "--curves", "predicted"], "No such option"),
+        (["--policy", "fifo", "--curves", "predicted"], "no such option"),
         (["--policy", "fifo", "--records"], "--records goes with --format json or csv"),
         (["--policy", "fifo", "--plot", "no/such/folder.png"], "cannot be written"),
         (["--policy", "fifo", "--plot", "jobs.xyz"], "must end in one of"),

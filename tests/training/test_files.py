@@ -10,7 +10,8 @@ import pytest
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.files import write_atomically
-from queuemodel.units import parse_bandwidth, parse_duration, parse_size
+from queuemodel.prediction import load, predict
+from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 STEP = {
     "step_time": 0.8, "fetch": 0.2, "compute": 0.5, "push": 0.1, "update": 0.01,
@@ -272,15 +273,21 @@ def test_throughputs_csv(tmp_path):
         ("workers,steps_per_second\n", "no measurements"),
         (
             "workers\n1\n",
-            "column 'steps_per_second' (of all workers: examples per second over one worker's batch size) is missing",
+            "line 2: give one of steps_per_second (of all workers: examples per second over one worker's batch size), ",
         ),
+        ("workers,step_time\n1,\n", "step_time (seconds of a round, or of one worker's step); got none"),
+        ("workers,step_time,steps_per_second\n1,2,0.5\n", "got steps_per_second and step_time"),
+        ("workers,step_time\n1,0\n", "line 2: step_time must be finite and > 0, got 0.0"),
+        ("workers,steps_per_second,standard_error\n1,2,x\n", "line 2: standard_error must be"),
+        ("workers,steps_per_second,bandwidth\n1,2,10Gbit\n", "line 2: bandwidth: bandwidth '10Gbit': unknown unit"),
+        ("workers;step_time\n1;2\n", "got semicolons"),
         (
             "workers,examples_per_second\n1,64\n",
             "did you mean 'steps_per_second' (of all workers: examples per second over one worker's batch size)?",
         ),
         ("workers,steps_per_second,extra\n1,2,3\n", "unknown column 'extra'"),
         ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
-        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and >= 0, got 'fast'"),
+        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and > 0, got 'fast'"),
         ("workers,steps_per_second\n1,nan\n", "got 'nan'"),
         ("workers,steps_per_second\n1,inf\n", "got 'inf'"),
         ("workers,steps_per_second\n1,-2\n", "got -2"),
@@ -308,6 +315,42 @@ def test_line_ends_of_any_kind_and_columns_given_twice(tmp_path):
         qm.read_throughputs(file)
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("steps_per_second", lambda workers, T: workers / T),
+        ("rounds_per_second", lambda workers, T: 1 / T),
+        ("iterations_per_second", lambda workers, T: 1 / T),
+        ("step_time", lambda workers, T: T),
+    ],
+)
+def test_every_way_to_write_a_speed_is_the_steps_of_all_workers(tmp_path, column, value):
+    """n workers that each end a step every T seconds, in rounds or on their own, make n / T steps per second."""
+    times, relative = {1: 0.25, 2: 0.27, 8: 0.4}, 0.03
+    lines = [f"{n},{value(n, T)!r},{relative * value(n, T)!r}" for n, T in times.items()]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join([f"workers,{column},standard_error", *lines]))
+    for read in (qm.read_throughputs, load):
+        points = read(file)
+        assert {p.workers: p.steps_per_second for p in points} == pytest.approx({n: n / T for n, T in times.items()})
+        assert [p.standard_error / p.steps_per_second for p in points] == pytest.approx([relative] * 3)
+
+
+@pytest.mark.parametrize("strategy", ["sync-ps", "all-reduce"])
+def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
+    """Rounds slow down by a few percent where steps of all workers nearly double; asynchronous steps are no rounds."""
+    file = tmp_path / "ddp.csv"
+    file.write_text("workers,steps_per_second\n2,3.7\n1,4\n")
+    points = qm.read_throughputs(file)
+    with pytest.warns(qm.QueueModelWarning, match="2 workers make 0.925 times .* call the column rounds_per_second"):
+        predict(points, strategy=strategy, workers=2)
+    assert predict(points, strategy="async-ps", workers=2).at(2) > 0  # a warning would be an error
+    file.write_text("workers,rounds_per_second\n2,3.7\n1,4\n")
+    curve = predict(qm.read_throughputs(file), strategy=strategy, workers=[1, 2])
+    assert curve.rounds_per_second[1] == pytest.approx(3.7, rel=0.05)
+    assert curve.speedup[1] == pytest.approx(2 * 3.7 / 4, rel=0.05)
+
+
 def test_binary_is_not_a_csv(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(qm.DataError, match="not UTF-8 text"):
@@ -321,13 +364,14 @@ def test_binary_is_not_a_csv(tmp_path):
         (parse_bandwidth, "1.25 GB/s", 1.25e9),
         (parse_bandwidth, "800Mbps", 1e8),
         (parse_bandwidth, "60 Mbit/s", 7.5e6),
-        (parse_bandwidth, "1000", 1000.0),
+        (parse_bandwidth, 1000, 1000.0),
         (parse_size, "25 MB", 25e6),
         (parse_size, "4MiB", 4 * 2**20),
         (parse_duration, "90min", 5400.0),
         (parse_duration, "2 h", 7200.0),
         (parse_duration, "250ms", 0.25),
-        (parse_duration, "1.5", 1.5),
+        (parse_size, 4e6, 4e6),
+        (parse_duration, 1.5, 1.5),
     ],
 )
 def test_human_units(parse, text, value):
@@ -348,7 +392,24 @@ def test_bad_units_are_refused(parse, text):
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", "1e300"])
+@pytest.mark.parametrize(
+    ("parse", "text", "readings"),
+    [
+        (parse_duration, "3", "3h, 3min or 3s"),
+        (parse_duration, " 1.5 ", "1.5h, 1.5min or 1.5s"),
+        (parse_latency, "50", "50us or 50ms"),
+        (parse_size, "25", "25MB or 25B"),
+        (parse_bandwidth, "10", "10Gbit/s or 10MB/s"),
+    ],
+)
+def test_a_text_without_a_unit_is_refused_with_its_readings(parse, text, readings):
+    with pytest.raises(qm.DataError, match=f"'{text}' has no unit; write {readings}$"):
+        parse(text)
+    for reading in readings.replace(" or ", ", ").split(", "):
+        assert parse(reading) > 0
+
+
+@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", 1e300])
 def test_quantities_that_overflow_are_refused(text):
     with pytest.raises(qm.DataError, match="must be 1e-15 to"):
         parse_bandwidth(text)

@@ -274,7 +274,8 @@ def test_throughputs_without_a_knee_say_so():
     demand = parameter(model, "server demand")
     assert not demand.identified
     assert "no saturation" in model.note
-    assert repr(model).startswith(f"job with 1 parameter server(s), form 'single'; {model.note}\n")
+    assert repr(model).startswith(f"{model.caption()}\n")
+    assert model.caption().endswith(f"; job with 1 parameter server(s), form 'single'; {model.note}")
     curve = model.throughput([4, 64])
     assert curve.upper[1] / curve.lower[1] > 3 * curve.upper[0] / curve.lower[0]
     links = [p for p in model.parameters if "link" in p.name]

@@ -26,6 +26,9 @@ from queuemodel.training.round_law import (
     round_time,
 )
 
+#: Some jobs here do gain nothing from a second node.
+pytestmark = pytest.mark.filterwarnings("ignore:.*call the column rounds_per_second:queuemodel.QueueModelWarning")
+
 KINDS = ("sync-ps", "all-reduce")
 
 

@@ -1,4 +1,4 @@
-"""Measure a workload on a real TensorFlow cluster: for each number of workers, steps per second; then traces."""
+"""Measure a workload on the testbed: for each number of workers, steps per second; then traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live profiling: a real parameter server and a real worker train for a short while, traced.
+"""Live profiling: a parameter server and a worker train for a short while, traced.
 
 `profiling.profile_live` is the way in. `plan` checks what is asked; `run` starts the `children` with what
 `adapters.live` shares, follows what they say and ends them; Ctrl-C and its like are noted, so that what is recorded is
