@@ -128,6 +128,7 @@ class InstancePlan(Result):
     """Types of machine with how many of each, the cheapest first and those that will not do last."""
 
     offers: tuple[Offer, ...]
+    digits = 3
 
     @property
     def cheapest(self) -> Offer | None:

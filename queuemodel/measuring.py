@@ -136,6 +136,7 @@ class NextMeasurement(Result):
     source: str
     recording: str = ""
     assumption: str = ""
+    digits = 2
 
     @property
     def recommended(self) -> Run:

@@ -15,11 +15,17 @@ Rows = Sequence[dict[str, Any]]
 
 
 def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
-    """Rows in a format of the tabulate library, as wide as they are; what is not known (None, NaN) is a dash."""
+    """Rows in a format of the tabulate library, as wide as they are; what is not known (None, NaN) is a dash.
+
+    Numbers have so many significant digits; from a million on they are written with an exponent.
+    """
     import tabulate as library  # a quarter of the package's import time, and only needed to print
 
-    readable = [{_readable(name): None if value != value else value for name, value in row.items()} for row in rows]
-    return library.tabulate(readable, headers="keys", floatfmt=f".{digits}g", missingval="-", tablefmt=form)
+    def shown(value: Any) -> Any:
+        return None if value != value else float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+    readable = [{_readable(name): shown(value) for name, value in row.items()} for row in rows]
+    return library.tabulate(readable, headers="keys", floatfmt=".6g", missingval="-", tablefmt=form)
 
 
 def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:

@@ -69,6 +69,7 @@ class SimulatedRounds(Result):
     times: np.ndarray
     waited: np.ndarray
     confidence: float
+    digits = 3
 
     @property
     def throughput(self) -> float:

@@ -88,6 +88,7 @@ class SimulatedRun(Result):
     log: np.ndarray
     log_times: np.ndarray
     log_results: np.ndarray
+    digits = 3
 
     @classmethod
     def from_state(cls, state: State, *, profile: Profile, settings: dict[str, Any], confidence: float) -> SimulatedRun:

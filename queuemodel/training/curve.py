@@ -108,6 +108,7 @@ class ThroughputCurve(Result):
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Result | None = None
     beyond_model: str = ""
+    digits = 3
 
     @property
     def nodes(self) -> np.ndarray:

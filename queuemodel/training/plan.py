@@ -69,6 +69,7 @@ class Plan(Result):
 
     choices: tuple[Choice, ...]
     curve: ThroughputCurve
+    digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
