@@ -318,8 +318,8 @@ def test_other_ways_to_send_and_other_places(job):
     assert added == pytest.approx(alone, rel=0.01)
     assert at(scheme="p3") > at(scheme="horovod")  # what overtakes hides behind the next forward pass
     assert at(scheme="horovod") > at(scheme=Fusion(cycle=2.0))
-    assert at(nodes_per_rack=8, oversubscription=64.0) == at()  # one rack
-    assert at(nodes_per_rack=4, oversubscription=4.0) == at()  # a ring crosses the core once
+    assert at(nodes_per_rack=8, oversubscription=64.0) == pytest.approx(at())  # one rack
+    assert at(nodes_per_rack=4, oversubscription=4.0) == pytest.approx(at())  # a ring crosses the core once
     assert at(nodes_per_rack=4, oversubscription=8.0) == pytest.approx(at(nodes_per_rack=2, oversubscription=4.0))
     slow = {"nodes_per_rack": 4, "oversubscription": 4.0, "collective": "halving-doubling"}
     assert at(**slow) < 0.8 * at(collective="halving-doubling")
