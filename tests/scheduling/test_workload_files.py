@@ -327,12 +327,13 @@ def test_the_command_of_the_reproduction(pollux):
         (["--policy", "fifo", "--records"], "--records goes with --format json or csv"),
         (["--policy", "fifo", "--plot", "no/such/folder.png"], "cannot be written"),
         (["--policy", "fifo", "--plot", "jobs.xyz"], "must end in one of"),
-        (["--policy", "tiresias", "--nodes", "2"], "line 2: least_nodes must be at most 2"),
+        (["--policy", "tiresias", "--nodes", "2"], "line 2: least_nodes must be at most the cluster's 2 nodes, got 3"),
+        (["--policy", "tiresias", "--nodes", "3"], "line 2: requested_nodes must be at most the cluster's 3 nodes"),
     ],
 )
 def test_a_users_mistake_is_one_line(run, workload, arguments, message):
-    if "2" in arguments:
-        workload.write_text(GOOD.replace(",1,4,2,", ",3,4,3,"))
+    if arguments[-1] in ("2", "3"):
+        workload.write_text(GOOD.replace(",1,4,2,", ",3,4,4,"))
     refused(run("schedule", "--workload", workload, "--nodes", "8", *arguments), message)
 
 
