@@ -73,8 +73,8 @@ class SplitServers:
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """2 n (n-1) / (n² + k n - 2 k) V/B, with latency for a push and a fetch; what small blocks tend to.
 
-        For more extra servers than workers the workers' own links limit: V/B. Its schedule takes 1/(2 blocks) longer at
-        most, and a latency for each of its rounds.
+        For more extra servers than workers the workers' own links limit: V/B. Its schedule takes 1/(2 blocks) longer
+        (with almost as many extra servers as workers 2 % more), and a latency for each of its rounds.
         """
         n, k = nodes, min(self.extra, nodes)
         if n == 1:
@@ -88,12 +88,12 @@ class SplitServers:
         """Workers, each with a server, are the first ``nodes`` nodes, the extra servers those after them.
 
         A worker exchanges with n - k others at a time, and always with all extra servers: n flows, which share its link
-        as n workers share those of an extra server.
+        as n workers share those of an extra server. (With n/16 others where that is more, so that turns stay few.)
         """
         n, k, m = require_count(nodes, "split servers: nodes"), self.extra, self.blocks
         if n == 1:
             return Schedule(1 + k, 1, (1.0,), ())
-        at_once, own = (n - k, n * m) if k < n else (n, 0)  # own: pieces on servers beside workers
+        at_once, own = (max(n - k, n // 16), n * m) if k < n else (n, 0)  # own: pieces on servers beside workers
         turns = [range(first, min(first + at_once, n)) for first in range(1, n, at_once)]  # whose server: so far ahead
         x, later, parts = self.extra_share(n), len(turns), 2 * m * len(turns)
         sizes = [(1 - x) / n / m] * own

@@ -31,7 +31,7 @@ class DoubleBinaryTree:
         """2 (h + k - 1) (α + V/(k B)) + V γ with k blocks and trees of height h = ⌊lg n⌋; n V/B on two and three nodes.
 
         With the best k that is 2 (α h + V/B + O(√(α h V/B))). Approximate: its schedule, in which one block comes down
-        while the next goes up, takes 97 to 103 % of it with 24 blocks on 2 to 32 nodes.
+        while the next goes up, takes 96 to 104 % of it with 24 blocks on 2 to 32 nodes.
         """
         if nodes == 1:
             return 0.0 * message_bytes
