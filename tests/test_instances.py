@@ -86,7 +86,7 @@ def test_two_percent_of_the_price_change_the_choice():
 def test_servers_are_paid_for_and_the_profiled_machine_is_the_profile():
     found = qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0, parameter_servers=2)
     assert found.offers[0].hourly == pytest.approx(6 * 0.2)
-    np.testing.assert_array_equal(
+    np.testing.assert_allclose(
         qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0).offers[0].curve.steps_per_second,
         qm.fit(PROFILE).throughput([4]).steps_per_second,
     )

@@ -119,7 +119,7 @@ def test_a_factor_of_the_accelerators_speed_undoes_its_inverse(profile, strategy
     assert (
         faster.what_if(accelerator_speed=1 / speed).throughput([1, 4]).to_dict() == model.throughput([1, 4]).to_dict()
     )
-    twice, squared = faster.what_if(accelerator_speed=speed), model.what_if(accelerator_speed=speed**2)
+    twice, squared = faster.what_if(accelerator_speed=speed), model.what_if(accelerator_speed=speed * speed)
     assert twice.throughput([1, 4]).to_dict() == squared.throughput([1, 4]).to_dict()
 
 
@@ -146,7 +146,8 @@ def test_a_comparison_without_changes_may_name_them(comparison, profile):
 
 def test_workers_that_are_all_faster_are_faster_accelerators():
     both = [TIMED(SERVERS, **asked) for asked in ({"accelerator_speed": 2}, {"worker_speeds": [2.0] * 4})]
-    assert both[0].to_rows() == both[1].to_rows()
+    for one, other in zip(*(comparison.to_rows() for comparison in both), strict=True):
+        assert one == pytest.approx(other, nan_ok=True)
     assert both[0].rows[1].steps_per_second > 1.2 * TIMED(SERVERS).rows[1].steps_per_second
 
 

@@ -108,7 +108,9 @@ def test_import_is_light():
 
 def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
     assert set(queuemodel.__all__) <= set(dir(queuemodel))
+    assert not {"importlib", "TYPE_CHECKING"} & set(dir(queuemodel))
     assert queuemodel.units is units
+    assert queuemodel.solve is vars(queuemodel)["solve"]  # nothing is looked up twice
     with pytest.raises(AttributeError, match="module 'queuemodel' has no attribute 'slove'"):
         queuemodel.slove  # noqa: B018
 

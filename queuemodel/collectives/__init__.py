@@ -8,10 +8,10 @@ a topology that share their bandwidth max-min fairly (`execute`), so that formul
     link      the three costs
     topology  nodes and directed links: full bisection, ring, mesh, torus, fat tree
     schedule  transfers as data, what an algorithm offers; execution: their time on a topology
-    exchange  algorithms by which equal nodes exchange pieces: rings and recursive ones
+    exchange  algorithms by which equal nodes exchange pieces: rings, recursive ones, several ranks on a node
     trees     algorithms along trees: the double binary tree; multitree and hoplite beside it
     servers   algorithms through servers: parameter servers, BytePS' split
-    placement several ranks on a node, racks under a core that carries less than all of them
+    placement racks under a core that carries less than all of them
 """
 
 from .exchange import HalvingDoubling, Hierarchical, RecursiveDoubling, Ring
@@ -19,7 +19,7 @@ from .execution import execute
 from .hoplite import Hoplite
 from .link import Link
 from .multitree import MultiTree
-from .placement import InRacks, OnNodes
+from .placement import InRacks
 from .schedule import Algorithm, Schedule, Transfer
 from .servers import ParameterServers, SplitServers
 from .topology import Topology, complete, fat_tree, full_bisection, mesh, ring, torus
@@ -34,7 +34,6 @@ __all__ = [
     "InRacks",
     "Link",
     "MultiTree",
-    "OnNodes",
     "ParameterServers",
     "RecursiveDoubling",
     "Ring",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..checks import require_count
-from ..errors import ModelError
 from .link import Link, Size
 from .schedule import Algorithm, Schedule, Transfer
 
@@ -92,49 +91,71 @@ class HalvingDoubling:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchical:
-    """Rings inside the nodes, rings between them on what each rank then holds (as Horovod's hierarchical all-reduce).
+    """Ranks on nodes: rings inside the nodes, an algorithm between them on the share that each rank then holds.
+
+    With rings between the nodes, it is Horovod's hierarchical all-reduce. A last node that is not full is treated like
+    a full one, in the schedule too.
 
     Parameters
     ----------
     ranks_per_node : int
     inside : Link
         Costs between two ranks of a node.
-    cards : int, default 1
-        Network cards of a node; its ranks' rings share them.
     between : Algorithm, default Ring()
-        Between the nodes.
+        Between the nodes; their ranks' shares go through it at the same time.
+    cards : int, default 1
+        Network cards of a node, shared by its ranks.
     """
 
     ranks_per_node: int
     inside: Link
+    between: Algorithm = field(default_factory=Ring)
     cards: int = field(default=1, kw_only=True)
-    between: Algorithm = field(default_factory=Ring, kw_only=True)
 
     def __post_init__(self) -> None:
         require_count(self.ranks_per_node, "hierarchical: ranks_per_node")
         require_count(self.cards, "hierarchical: cards", most=self.ranks_per_node)
 
+    @property
+    def servers(self) -> int:
+        """Nodes beside those of the ranks."""
+        return getattr(self.between, "servers", 0)
+
+    def machines(self, ranks: int) -> int:
+        """Nodes of so many ranks."""
+        return -(-ranks // self.ranks_per_node)
+
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """A ring inside a node of V bytes, and rings between ``nodes`` nodes of V/g bytes that share the cards."""
-        g = self.ranks_per_node
+        """Of ``nodes`` ranks: a ring of V bytes inside a node, and ``between`` of V/g bytes for each of its g ranks."""
+        g = min(nodes, self.ranks_per_node)
         shared = Link(link.bandwidth * self.cards / g, latency=link.latency, reduction_time=link.reduction_time)
-        return Ring().time(message_bytes, g, self.inside) + self.between.time(message_bytes / g, nodes, shared)
+        between = self.between.time(message_bytes / g, self.machines(nodes), shared)
+        return Ring().time(message_bytes, g, self.inside) + between
 
     def schedule(self, nodes: int) -> Schedule:
-        """Ranks are numbered node by node; N g pieces; of rings only."""
-        if not isinstance(self.between, Ring):
-            raise ModelError("hierarchical: the schedule is that of rings between nodes; ask for its time only")
-        N, g = require_count(nodes, "hierarchical: nodes"), self.ranks_per_node
-        local = [range(i * N, (i + 1) * N) for i in range(g)]
+        """Ranks are numbered node by node, servers come after all of them."""
+        g = min(require_count(nodes, "hierarchical: nodes"), self.ranks_per_node)
+        N = self.machines(nodes)
+        between = self.between.schedule(N)
+        R, own = between.result, range(len(between.sizes))
+
+        def moved(t: Transfer, rank: int) -> Transfer:
+            """A transfer of the share of which this rank of each node holds the sum."""
+            share = (rank + 1) % g
+            places = [share * R + piece if piece < R else (g - 1) * R + share * (len(own) - R) + piece for piece in own]
+            first = places[t.pieces.start]
+            pieces, into = range(first, first + len(t.pieces)), tuple(places[piece] for piece in t.into)
+            start, end = (node * g + rank if node < N else N * (g - 1) + node for node in (t.source, t.destination))
+            return Transfer(start, end, pieces, t.reduce, into)
+
+        shares = [range(i * R, (i + 1) * R) for i in range(g)]
         inside = [range(node * g, (node + 1) * g) for node in range(N)]
-        scatter = _together([_around(ranks, local, reduce=True) for ranks in inside])
-        gather = _together([_around(ranks, local) for ranks in inside])
-        between: list[Rounds] = []
-        for i in range(g):
-            held = local[(i + 1) % g]  # what rank i of each node has the sum of
-            ranks, pieces = range(i, N * g, g), [range(piece, piece + 1) for piece in held]
-            between.append(_around(ranks, pieces, reduce=True) + _around(ranks, pieces))
-        return Schedule(N * g, N * g, (1 / (N * g),) * (N * g), scatter + _together(between) + gather)
+        scatter = _together([_around(ranks, shares, reduce=True) for ranks in inside])
+        gather = _together([_around(ranks, shares) for ranks in inside])
+        rings = tuple(tuple(moved(t, rank) for rank in range(g) for t in one) for one in between.rounds)
+        sizes = tuple(size / g for of in (between.sizes[:R] * g, between.sizes[R:] * g) for size in of)
+        servers = between.nodes - N
+        return Schedule(N * g + servers, N * g, sizes, scatter + rings + gather, R * g, between.blocking)
 
 
 def _around(ranks: Sequence[int], pieces: Sequence[range], *, reduce: bool = False) -> Rounds:

@@ -34,13 +34,16 @@ class Hoplite:
         return max(0, min(math.ceil(math.log2((m + 1) / (k + 1))), math.floor(math.log2(m + 1))))
 
     def reduce_time(self, message_bytes: float, nodes: int, link: Link) -> float:
-        """(d + c - 1) α + V/B (2 V/B if d > 0) + V γ, with chains of c objects below a tree of depth d; approximate."""
+        """(d + c - 1) α + V/B + V γ, with chains of c objects below a tree of depth d; approximate.
+
+        2 V/B for d > 0 and more than two nodes: inside the tree two objects come through one link.
+        """
         if nodes == 1:
             return 0.0
         d = self.depth(message_bytes, nodes - 1, link)
         chain = math.ceil((nodes - (2**d - 1)) / 2**d)
         hops = d + chain - 1
-        transit = (2 if d else 1) * message_bytes / link.bandwidth
+        transit = min(2 if d else 1, nodes - 1) * message_bytes / link.bandwidth
         return hops * link.latency + transit + message_bytes * link.reduction_time
 
     def broadcast_time(self, message_bytes: float, nodes: int, link: Link) -> float:
@@ -50,10 +53,11 @@ class Hoplite:
         return (nodes - 1).bit_length() * link.latency + message_bytes / link.bandwidth
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """A reduce, then a broadcast; approximate."""
+        """A reduce, then a broadcast, which two nodes do at once, on links of two directions; approximate."""
         if isinstance(message_bytes, np.ndarray):
             return np.array([self.time(float(size), nodes, link) for size in message_bytes])
-        return self.reduce_time(message_bytes, nodes, link) + self.broadcast_time(message_bytes, nodes, link)
+        sent = message_bytes if nodes > 2 else 0.0
+        return self.reduce_time(message_bytes, nodes, link) + self.broadcast_time(sent, nodes, link)
 
     def schedule(self, nodes: int, *, depth: int = 0, blocks: int = 64) -> Schedule:
         """A tree of ``depth`` with chains below up to node 0, and down a chain; ``blocks`` follow each other."""

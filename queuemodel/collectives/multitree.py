@@ -41,30 +41,30 @@ class MultiTree:
         object.__setattr__(self, "steps", max((join[0] for join in joins), default=0))
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology.
+        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing.
 
         Raises
         ------
         ModelError
             When the topology has another number of nodes.
         """
-        self._require(nodes)
+        steps = self._steps(nodes)
         part = message_bytes / nodes
         adding = (nodes - 1) * part * link.reduction_time
-        return 2 * self.steps * (link.latency + part / link.bandwidth) + adding
+        return 2 * steps * (link.latency + part / link.bandwidth) + adding
 
     def schedule(self, nodes: int) -> Schedule:
         """Piece i goes up tree i, whose joins run backwards, and down again."""
-        self._require(nodes)
-        up: list[list[Transfer]] = [[] for _ in range(self.steps)]
-        for step, tree, parent, child in self.joins:
+        up: list[list[Transfer]] = [[] for _ in range(self._steps(nodes))]
+        for step, tree, parent, child in self.joins if up else ():
             up[-step].append(Transfer(child, parent, range(tree, tree + 1), True))
         down = [tuple(t.back for t in one) for one in reversed(up)]
         return Schedule(nodes, nodes, (1 / nodes,) * nodes, (*map(tuple, up), *down))
 
-    def _require(self, nodes: int) -> None:
-        if nodes != self.topology.nodes:
+    def _steps(self, nodes: int) -> int:
+        if nodes not in (1, self.topology.nodes):
             raise ModelError(f"MultiTree: its topology has {self.topology.nodes} nodes, not {nodes}")
+        return self.steps if nodes > 1 else 0
 
 
 def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:

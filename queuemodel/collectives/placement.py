@@ -1,53 +1,22 @@
-"""Where ranks stand: several on a node, nodes in racks under a core that carries less than all of them send."""
+"""Nodes in racks under a core that carries less than all of them send."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..checks import require_count, require_number
+from ..errors import ModelError
 from .exchange import Hierarchical, Ring
 from .link import Link, Size
+from .multitree import MultiTree
 from .schedule import Algorithm, Schedule, Transfer
 from .servers import SplitServers
 from .trees import DoubleBinaryTree
-
-
-@dataclass(frozen=True, slots=True)
-class OnNodes:
-    """Any number of ranks, so many on each node: rings inside, an algorithm between the nodes (`Hierarchical`).
-
-    A last node that is not full is timed like a full one.
-
-    Parameters
-    ----------
-    ranks_per_node : int
-    inside : Link
-        Costs between two ranks of a node.
-    between : Algorithm, default Ring()
-    """
-
-    ranks_per_node: int
-    inside: Link
-    between: Algorithm = field(default_factory=Ring)
-
-    def __post_init__(self) -> None:
-        require_count(self.ranks_per_node, "on nodes: ranks_per_node")
-
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """Of ``nodes`` ranks; ``link`` is that of a node."""
-        return self._groups(nodes).time(message_bytes, -(-nodes // self.ranks_per_node), link)
-
-    def schedule(self, nodes: int) -> Schedule:
-        """As `Hierarchical.schedule`, on full nodes."""
-        return self._groups(nodes).schedule(-(-nodes // self.ranks_per_node))
-
-    def _groups(self, ranks: int) -> Hierarchical:
-        return Hierarchical(min(ranks, self.ranks_per_node), self.inside, between=self.between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +29,11 @@ class InRacks:
     nodes_per_rack : int
     oversubscription : float, default 1
         Bandwidth of a rack's nodes over that of its link up.
+
+    Raises
+    ------
+    ModelError
+        When a number makes no sense, or the algorithm says already how nodes are linked.
     """
 
     algorithm: Algorithm
@@ -69,13 +43,29 @@ class InRacks:
     def __post_init__(self) -> None:
         require_count(self.nodes_per_rack, "in racks: nodes_per_rack")
         require_number(self.oversubscription, "in racks: oversubscription", positive=True)
+        if isinstance(self.algorithm, MultiTree | InRacks):
+            name = type(self.algorithm).__name__
+            raise ModelError(f"in racks: {name} says already how nodes are linked; leave one of both out")
+
+    @property
+    def servers(self) -> int:
+        """Nodes beside those of the ranks."""
+        return getattr(self.algorithm, "servers", 0)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each node."""
+        return getattr(self.algorithm, "ranks_per_node", 1)
 
     def slowdown(self, nodes: int) -> float:
         """How much longer the busiest links need for the bytes than without racks.
 
         A ring crosses each rack's link once in each direction, whatever the rack's size. Others: by the bytes of their
-        schedule on each link; algorithms that wait for each other's messages, in each round.
+        schedule on each link; algorithms that wait for each other's messages, in each round. Ranks on nodes: as the
+        algorithm between these.
         """
+        if isinstance(self.algorithm, Hierarchical):
+            return replace(self, algorithm=self.algorithm.between).slowdown(self.algorithm.machines(nodes))
         if isinstance(self.algorithm, Ring):
             return max(1.0, self.oversubscription / self.nodes_per_rack) if nodes > self.nodes_per_rack else 1.0
         algorithm: Any = self.algorithm  # a frozen value
@@ -98,7 +88,10 @@ class InRacks:
 def _slowdown(algorithm: Algorithm, nodes: int, nodes_per_rack: int, oversubscription: float) -> float:
     schedule = algorithm.schedule(nodes)
     with_core, without = 0.0, 0.0
-    rounds = schedule.rounds if schedule.blocking else (schedule.transfers,)
+    in_rounds = schedule.blocking and not isinstance(
+        algorithm, SplitServers
+    )  # whose rounds have all kinds of transfers
+    rounds = schedule.rounds if in_rounds else (schedule.transfers,)
     for one in rounds:
         if one:
             busiest, rack = _busiest(one, schedule, nodes_per_rack)

@@ -28,14 +28,15 @@ class DoubleBinaryTree:
             require_count(self.blocks, "double binary tree: blocks")
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 (h + k - 1) (α + V/(k B)) + V γ with k blocks and trees of height h = ⌊lg n⌋.
+        """2 (h + k - 1) (α + V/(k B)) + V γ with k blocks and trees of height h = ⌊lg n⌋; n V/B on two and three nodes.
 
         With the best k that is 2 (α h + V/B + O(√(α h V/B))). Approximate: its schedule, in which one block comes down
-        while the next goes up, takes 97 to 101 % of it with 24 blocks on 4 to 32 nodes, less on fewer.
+        while the next goes up, takes 96 to 104 % of it with 24 blocks on 2 to 32 nodes.
         """
         if nodes == 1:
             return 0.0 * message_bytes
-        h, transit = nodes.bit_length() - 1, message_bytes / link.bandwidth
+        h = nodes.bit_length() - 1
+        transit = min(nodes / 4, 1.0) * message_bytes / link.bandwidth  # no node of few has two children and a parent
         adding = message_bytes * link.reduction_time
         if link.latency == 0 and not self.blocks:
             return 2 * transit + adding

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
 
-from ..checks import require_distinct_keys
+from ..checks import nearest, require_distinct_keys
 from ..errors import DataError, ModelError
 from .forkjoin import ForkJoin
 from .jobclass import JobClass
@@ -83,7 +84,10 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 def from_document(text: str | bytes) -> dict[str, Any]:
     """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
     msgspec.json.decode(text, type=_Header)
-    document = msgspec.json.decode(text, type=_NetworkDocument)
+    try:
+        document = msgspec.json.decode(text, type=_NetworkDocument)
+    except msgspec.ValidationError as error:
+        raise DataError(_explained(str(error))) from None
     require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
         raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
@@ -97,6 +101,18 @@ def from_document(text: str | bytes) -> dict[str, Any]:
         "reference": document.reference,
         "name": document.name,
     }
+
+
+def _explained(message: str) -> str:
+    """What the decoder says; of a key that is not known, which ones are, and which was meant."""
+    unknown = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.((\w+)\[.*\])`)?", message, re.DOTALL)
+    if unknown is None:
+        return message
+    key, member, kind = unknown.groups()
+    kinds = {"stations": _StationDocument, "classes": _ClassDocument, "routing": _RouteDocument}
+    known = kinds.get(kind, _NetworkDocument).__struct_encode_fields__
+    meant = nearest(key, known, called={"visits": "visit_ratio"} if kind == "stations" else None)
+    return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
 
 
 def _require_version_1(document: _NetworkDocument) -> None:

@@ -61,13 +61,8 @@ class Engine:
         self.failures = Failures(cluster, jobs, seed) if cluster.mean_time_to_failure < math.inf else None
 
     def _require_room(self) -> None:
-        tight = np.flatnonzero(self.least > self.cluster.nodes)
-        if tight.size:
-            job = self.jobs[int(tight[0])]
-            raise ModelError(
-                f"job {job.name!r}: least_nodes must be at most the cluster's {self.cluster.nodes} nodes, got "
-                f"{job.least_nodes}; it could never run"
-            )
+        for job in self.jobs:
+            job.require_room(self.cluster.nodes, where=f"job {job.name!r}")
         if self.cluster.mean_time_to_failure < math.inf and self.work.changes():
             raise ModelError(
                 f"policy {self.policy.name}: nodes cannot fail yet where jobs' speeds change as they train; leave out "

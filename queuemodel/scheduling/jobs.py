@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import MOST_EXAMPLES, require_choice, require_count, require_name, require_number, require_seed
-from ..errors import ModelError
+from ..errors import ModelError, QueueModelError
 from .batch_sizes import BatchSizes
 from .curves import DistortedCurve, as_curve, distorted
 from .ends import Completes, EndLaw
@@ -123,6 +123,17 @@ class Job:
     def requested(self) -> int:
         """The nodes asked for, ``least_nodes`` when nothing was."""
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
+
+    def require_room(self, nodes: int, *, where: str, error: type[QueueModelError] = ModelError) -> None:
+        """Raise an ``error`` when a cluster of so many nodes has fewer than the job needs or requests."""
+        name, wanted = "least_nodes", self.least_nodes
+        if wanted <= nodes:
+            name, wanted = "requested_nodes", self.requested
+        if wanted > nodes:
+            raise error(
+                f"{where}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or take a larger "
+                "cluster"
+            )
 
 
 def training_steps(epochs: float, dataset_size: float, batch_size: float, what: str) -> float:

@@ -52,8 +52,8 @@ def simulate(
     Raises
     ------
     ModelError
-        When a job could never run, a curve is not a number > 0 where it is needed, or the policy grants what it must
-        not or starves everybody.
+        When a job needs or requests more nodes than there are, a curve is not a number > 0 where it is needed, or the
+        policy grants what it must not or starves everybody.
 
     Examples
     --------

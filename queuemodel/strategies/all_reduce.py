@@ -178,8 +178,8 @@ class AllReduceModel(Result):
             upper=(X * np.exp(z * np.hypot(high, error)))[at],
             single=float(X[0]),
             batch_size=self.job.batch_size,
-            parameter_servers=0,
-            workers_per_node=self.changes.ranks_per_node or 1,
+            parameter_servers=getattr(self.collective, "servers", 0),
+            workers_per_node=getattr(self.collective, "ranks_per_node", 1),
             dataset_size=self.job.dataset_size,
             confidence=confidence,
             stations=PLACES,
@@ -294,7 +294,7 @@ class AllReduceModel(Result):
         if other := sorted(set(changes) - known):
             raise ModelError(f"what_if: {other[0]} is no change of all-reduce; ask for {', '.join(sorted(known))}")
         changed = replace(self, changes=self.changes.and_also(**changes))
-        _ = changed.scheme  # refuses what the profile does not tell
+        _ = changed.scheme, changed.collective  # refuse what the profile does not tell, and what does not fit together
         return changed
 
     def explore(self, *, workers: int = 32) -> Explorer:

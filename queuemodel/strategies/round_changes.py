@@ -13,10 +13,10 @@ from ..collectives import (
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
+    Hierarchical,
     Hoplite,
     InRacks,
     Link,
-    OnNodes,
     ParameterServers,
     RecursiveDoubling,
     Ring,
@@ -104,6 +104,8 @@ class RoundChanges:
             )
         if both.inside_bandwidth is not None and both.ranks_per_node is None:
             raise ModelError("what_if: inside_bandwidth needs ranks_per_node; give both")
+        if both.ranks_per_node is not None and getattr(both.collective, "ranks_per_node", 1) > 1:
+            raise ModelError("what_if: collective says already how many ranks a node has; leave ranks_per_node out")
         if (both.nodes_per_rack is None) != (both.oversubscription is None):
             raise ModelError("what_if: a core needs both nodes_per_rack and oversubscription; give both")
         return both
@@ -134,10 +136,10 @@ class RoundChanges:
     def algorithm(self) -> Algorithm:
         """The collective, where the ranks stand."""
         algorithm: Algorithm = self.collective or Ring()
+        if self.ranks_per_node is not None and self.inside_bandwidth is not None:
+            algorithm = Hierarchical(self.ranks_per_node, Link(self.inside_bandwidth), algorithm)
         if self.nodes_per_rack is not None:
             algorithm = InRacks(algorithm, self.nodes_per_rack, self.oversubscription or 1.0)
-        if self.ranks_per_node is not None and self.inside_bandwidth is not None:
-            algorithm = OnNodes(self.ranks_per_node, Link(self.inside_bandwidth), algorithm)
         return algorithm
 
     def way(self, fitted: FittedRounds) -> Scheme:
@@ -176,7 +178,7 @@ def _collective(value: Any) -> Algorithm:
     """An algorithm, or one by its name."""
     if isinstance(value, str):
         return COLLECTIVES[require_choice(value, "what_if: collective", COLLECTIVES)]
-    if not callable(getattr(value, "time", None)):
+    if isinstance(value, type) or not callable(getattr(value, "time", None)):
         raise ModelError(f"what_if: collective must be one of {', '.join(COLLECTIVES)} or an algorithm, got {value!r}")
     algorithm: Algorithm = value
     return algorithm

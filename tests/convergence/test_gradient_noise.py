@@ -21,8 +21,8 @@ def norms(scale, *, steps=50, workers=2, seed=0):
 def test_norms_as_they_are_on_average_give_the_scale_exactly(workers):
     own = np.full((3, workers), 1 + 300 / BATCH)
     assert qm.noise_scale(own, np.full(3, 1 + 300 / BATCH / workers), batch_size=BATCH).value == pytest.approx(300)
-    assert qm.noise_scale(own, own[:, 0], batch_size=BATCH).value == 0  # all workers have the same gradient
-    assert qm.noise_scale(own, own[:, 0] / workers, batch_size=BATCH).value == np.inf  # nothing but noise
+    assert qm.noise_scale(own, own[:, 0], batch_size=BATCH).value == pytest.approx(0)  # all have the same gradient
+    assert qm.noise_scale(own, own[:, 0] / workers, batch_size=BATCH).value > 1e12  # nothing but noise
 
 
 def test_intervals_hold_the_scale():

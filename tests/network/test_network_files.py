@@ -94,6 +94,26 @@ def test_version_1_refuses_what_only_version_2_says():
             qm.Network.from_json(json.dumps(document | {"version": 1}))
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: d["stations"][1].update(visits=2.0), r"stations\[1\]: .*got 'visits'; did you mean 'visit_ratio'"),
+        (
+            lambda d: d["stations"][0].update(service=2.0),
+            r"stations\[0\]: .*got 'service'; did you mean 'service_time'",
+        ),
+        (lambda d: d["classes"][1].update(populaton=2), r"classes\[1\]: .*got 'populaton'; did you mean 'population'"),
+        (lambda d: d.update(think=1.0), "network JSON: a key must be one of format, .*; did you mean 'think_time'"),
+    ],
+)
+def test_a_key_that_is_not_known_is_refused_with_the_one_that_was_meant(damage, message):
+    document = copy.deepcopy(RICH)
+    damage(document)
+    with pytest.raises(qm.DataError, match=message) as error:
+        qm.Network.from_json(json.dumps(document))
+    assert "\n" not in str(error.value)
+
+
 def places(value, path=()):
     """Every place in a document."""
     yield path

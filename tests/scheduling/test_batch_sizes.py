@@ -91,9 +91,9 @@ def test_brute_force_notices_a_noise_scale_that_is_two_per_cent_off():
 
 @given(st.floats(1, 1e5), st.floats(1, 1e5))
 def test_efficiency_is_one_without_bounds_on_the_noise_and_the_ratio_of_batches_without_noise(first, size):
-    assert statistical_efficiency(size, math.inf, first=first) == 1
+    assert statistical_efficiency(size, math.inf, first=first) == pytest.approx(1)
     assert statistical_efficiency(size, 0.0, first=first) == pytest.approx(first / size)
-    assert statistical_efficiency(first, 123.0, first=first) == 1
+    assert statistical_efficiency(first, 123.0, first=first) == pytest.approx(1)
     both = sorted([statistical_efficiency(size, scale, first=first) for scale in (10.0, 1000.0)], reverse=size < first)
     assert both == [statistical_efficiency(size, scale, first=first) for scale in (10.0, 1000.0)]
 
@@ -146,7 +146,7 @@ def test_a_single_batch_size_leaves_everything_as_it_was(parts):
     first, *others = schedules
     for other in others:
         for name in ("end", "attained_service", "useful_service", "best_time", "shared_time"):
-            assert getattr(other, name) == pytest.approx(getattr(first, name), rel=0 if parts == 1 else 1e-6)
+            assert getattr(other, name) == pytest.approx(getattr(first, name), rel=1e-9 if parts == 1 else 1e-6)
         assert other.restarts.tolist() == first.restarts.tolist()
 
 
@@ -160,16 +160,16 @@ def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
 def test_noise_scales_may_differ_by_batch_size():
     curves = {10: {1: 1.0}, 40: {1: 0.5}}
     same = alone(BatchSizes(curves, [(100, NoiseScale(100.0, np.array([90.0, 110.0])))])).end[0]
-    assert alone(BatchSizes(curves, [(100, 100.0)])).end[0] == same
-    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == same
-    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == 100
+    assert alone(BatchSizes(curves, [(100, 100.0)])).end[0] == pytest.approx(same)
+    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == pytest.approx(same)
+    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == pytest.approx(100)
 
 
 def test_the_choice_follows_predictions_and_the_truth_runs():
     true = {10: {1: 1.0}, 40: {1: 0.5}}
     believed = BatchSizes(true, [(100, math.inf)], predicted={10: {1: 1.0}, 40: {1: 0.2}})
     assert believed.chosen(nodes=1, done=0) == 10
-    assert alone(believed).end[0] == 100
+    assert alone(believed).end[0] == pytest.approx(100)
     workload = Workload([Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
     wrong = workload.with_prediction_error(level=1.0, seed=3)  # the same factor for every batch size
     assert simulate(wrong, Goodput(), nodes=4).end == pytest.approx(simulate(workload, Goodput(), nodes=4).end)

@@ -24,14 +24,18 @@ def test_every_published_completion_time_is_reproduced(pollux, policy):
     published = json.loads((pollux / "expected" / f"{policy}-1.0.json").read_text())
     for workload in WORKLOADS:
         result = outcome(pollux, workload, policy)
-        assert {row["name"]: row["response_time"] for row in result.to_rows()} == published["jcts"][workload]
-        assert result.mean_response_time == published["avgs"][workload]
+        assert {row["name"]: row["response_time"] for row in result.to_rows()} == pytest.approx(
+            published["jcts"][workload]
+        )
+        assert result.mean_response_time == pytest.approx(published["avgs"][workload])
 
 
 def test_the_comparison_notices_another_convention(pollux, monkeypatch):
     published = json.loads((pollux / "expected" / "tiresias-1.0.json").read_text())
     monkeypatch.setattr(state, "RESTART", 31)  # one second more per restart
-    assert outcome(pollux, "workload-6", "tiresias").mean_response_time != published["avgs"]["workload-6"]
+    assert outcome(pollux, "workload-6", "tiresias").mean_response_time != pytest.approx(
+        published["avgs"]["workload-6"]
+    )
 
 
 @pytest.mark.parametrize("folder", ["workloads-0.5", "workloads-2.0"])
@@ -60,7 +64,7 @@ def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
         errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
         near = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
         blind = replace(application, placements=near, _memo={})
-        assert dict(predicted_curve(blind, batch).points) == predicted  # nothing beyond two GPUs is looked at
+        assert dict(predicted_curve(blind, batch).points) == pytest.approx(predicted)  # from no more than two GPUs
     assert np.median(np.abs(errors)) < 0.15
 
 

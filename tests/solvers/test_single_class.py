@@ -93,7 +93,7 @@ def test_symbolic_oracle_agrees():
         X = n / (Z + sum(R))
         Q = [X * r for r in R]
     solved = qm.solve(network_of([float(d) for d in D], float(Z)), population=30)
-    assert solved.throughput == pytest.approx(float(X), rel=1e-13)
+    assert solved.throughput == pytest.approx(float(X), rel=1e-12)
 
 
 def test_saturation_population_is_where_the_asymptotes_cross():
@@ -176,7 +176,7 @@ def test_bad_populations_are_refused(population):
         ("{", "truncated"),
         ('{"format": "other", "version": 1, "stations": []}', "format must be"),
         ('{"format": "queuemodel-network", "version": 99, "stations": []}', "newer queuemodel"),
-        ('{"format": "queuemodel-network", "version": 1, "stations": [], "extra": 1}', "unknown field `extra`"),
+        ('{"format": "queuemodel-network", "version": 1, "stations": [], "extra": 1}', "got 'extra'"),
         ('{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": -1}]}', "got -1"),
         ('{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": "1"}]}', "float"),
         ('{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a"}]}', "service_time"),

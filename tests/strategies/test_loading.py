@@ -101,7 +101,7 @@ def test_neither_a_shortest_round_nor_late_computation_would_tell_them(law):
 def test_loaders_that_keep_up_and_rounds_without_waits():
     assert loading_times([Round(number=0, round_time=1.0, computed=0.5)]) == ()
     (one,) = loading_times([Round(number=0, round_time=1.0, waited=0.4, computed=0.5)])
-    assert one.tolist() == [1.0]
+    assert one.tolist() == pytest.approx([1.0])
     late = {3: 0.5, 4: 0.1}
     rounds = [
         Round(number=k, round_time=0.2 + late.get(k, 0.0), waited=late.get(k, 0.0), computed=0.2) for k in range(6)

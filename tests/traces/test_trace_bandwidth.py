@@ -76,8 +76,8 @@ def test_transfers_are_never_faster_than_the_link_nor_than_what_it_does_not_expl
 
 
 def test_the_profiled_bandwidth_changes_nothing():
-    assert transfer_time(3.0, 1.0, nominal=1e6, bandwidth=1e6) == 3.0
-    assert np.array_equal(transfer_time(np.array([1.0, 2.0]), 5.0, nominal=1e6, bandwidth=1e6), [1.0, 2.0])
+    assert transfer_time(3.0, 1.0, nominal=1e6, bandwidth=1e6) == pytest.approx(3.0)
+    assert transfer_time(np.array([1.0, 2.0]), 5.0, nominal=1e6, bandwidth=1e6) == pytest.approx([1.0, 2.0])
     profile = profile_at(1.25e8, 1.1e8, 1e-3)
     same, plain = ({"bandwidth": b, **IDEAL} for b in (1.25e8, None))
     runs = [simulate(profile, workers=2, steps=20, **settings).throughput for settings in (same, plain)]

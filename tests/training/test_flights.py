@@ -89,9 +89,9 @@ def test_where_nobody_told_who_controls_congestion_intervals_reach_down_to_bbr()
     """The point is fair sharing's, as under control by losses; the lower end the lower one's of both, not below."""
     workers, profile = [1, 2, 4, 8], example_profile("alexnet-60")
     untold, fair, bbr = (qm.fit(profile.told(control)).throughput(workers) for control in ("unknown", "cubic", "bbr"))
-    assert np.array_equal(untold.steps_per_second, fair.steps_per_second)
-    assert np.array_equal(untold.upper, fair.upper)
-    assert np.array_equal(untold.lower, np.minimum(fair.lower, bbr.lower))
+    np.testing.assert_allclose(untold.steps_per_second, fair.steps_per_second)
+    np.testing.assert_allclose(untold.upper, fair.upper)
+    np.testing.assert_allclose(untold.lower, np.minimum(fair.lower, bbr.lower))
     assert untold.lower[2] < 0.95 * fair.lower[2]
     assert "--congestion-control" in untold.note
     assert "--congestion-control" not in fair.note + bbr.note

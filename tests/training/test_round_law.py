@@ -61,11 +61,11 @@ def test_a_ring_of_all_ranks_sends_between_nodes_what_its_schedule_says(nodes, r
     assert growth(1, 1.0, ranks) == 0
     assert growth(2, law, ranks) == pytest.approx(1)
     assert growth(nodes, law, ranks) <= growth(nodes, law) * (1 + 1e-9)
-    assert growth(nodes, law, 1) == growth(nodes, law)
+    assert growth(nodes, law, 1) == pytest.approx(growth(nodes, law))
     if law < ENDING or ranks == 1:
-        assert round_time(nodes, cost, law, ranks) == round_time(nodes, cost, law)
+        assert round_time(nodes, cost, law, ranks) == pytest.approx(round_time(nodes, cost, law))
     elif cost > 0.1:
-        assert round_time(0.5, cost, law, ranks) == 1, "inside a node nothing is paid for the network"
+        assert round_time(0.5, cost, law, ranks) == pytest.approx(1), "inside a node nothing is paid for the network"
 
 
 def test_what_costs_whole_nodes_much_at_once_costs_little_more():
@@ -79,13 +79,13 @@ def test_what_costs_whole_nodes_much_at_once_costs_little_more():
     np.testing.assert_allclose(curves[1].steps_per_second, ring, rtol=0.15)
     for other in curves[::2]:
         assert np.all(other.steps_per_second < 0.95 * curves[1].steps_per_second)
-    np.testing.assert_array_equal(curves[0].steps_per_second, curves[2].steps_per_second)
+    np.testing.assert_allclose(curves[0].steps_per_second, curves[2].steps_per_second)
     assert "ranks_per_node" in untold.note
     assert "ranks_per_node" not in eight.note + one.note
     assert curves[1].workers_per_node == 8
     several = [qm.fit(points([16, 32], [8.0, 9.0]), strategy="all-reduce", ranks_per_node=m) for m in (1, 8)]
     several = [model.throughput([128]).at(128) for model in several]
-    assert several[0] == several[1], "two nodes use the network as four do"
+    assert several[0] == pytest.approx(several[1]), "two nodes use the network as four do"
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.1])
@@ -307,7 +307,7 @@ def test_refused_in_one_line():
 def test_bytes_of_the_parameters_change_nothing_and_the_note_says_so(kind):
     two = points([1, 2], [1.0, 1.9])
     told, untold = (predict(two, workers=[4, 16], strategy=kind, parameter_bytes=size) for size in (1e8, None))
-    np.testing.assert_array_equal(told.steps_per_second, untold.steps_per_second)
+    np.testing.assert_allclose(told.steps_per_second, untold.steps_per_second)
     assert "bytes are not used" in told.note
     assert "bytes" not in untold.note
 
@@ -357,9 +357,11 @@ def test_what_would_not_be_used_is_refused():
         predict(two, strategy="sync-ps", ranks_per_node=2)
     eight = points([8, 16], [1.0, 1.9])
     curve = predict(eight, workers=[64], strategy="all-reduce", ranks_per_node=8)
-    assert curve.at(64) == qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64)
+    model = qm.fit(eight, strategy="all-reduce", ranks_per_node=8)
+    assert curve.at(64) == pytest.approx(model.throughput([64]).at(64))
     curve = predict(two, workers=[8], strategy="all-reduce", sparse_gradients=True)
-    assert curve.at(8) == qm.fit(two, strategy="all-reduce", sparse_gradients=True).throughput([8]).at(8)
+    model = qm.fit(two, strategy="all-reduce", sparse_gradients=True)
+    assert curve.at(8) == pytest.approx(model.throughput([8]).at(8))
     hints = {"sparse_gradients", "ranks_per_node"}
     for told, left in (({}, hints), ({"ranks_per_node": 1}, {"sparse_gradients"}), ({"sparse_gradients": True}, set())):
         note = qm.fit(two, strategy="all-reduce", **told).note

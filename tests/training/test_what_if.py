@@ -28,7 +28,7 @@ def test_bandwidth_replaces_the_links_part_only():
     wire = 2_000_000 / (0.95 * nominal)
     faster = model.what_if(bandwidth=10 * nominal)
     assert faster.demands.fetch == pytest.approx(0.2 - wire + wire / 10)
-    assert model.what_if(bandwidth=nominal).demands.fetch == model.demands.fetch
+    assert model.what_if(bandwidth=nominal).demands.fetch == pytest.approx(model.demands.fetch)
     slower = model.what_if(bandwidth=nominal / 10).throughput([8]).steps_per_second
     assert slower < model.throughput([8]).steps_per_second < faster.throughput([8]).steps_per_second
 
@@ -122,7 +122,7 @@ def test_asking_again_replaces():
         changed = model.what_if(**{name: first}).what_if(**{name: second})
         same(changed.throughput([1, 2]), model.what_if(**{name: second}).throughput([1, 2]))
     even = model.what_if(shards=[3, 1]).what_if(parameter_servers=2)
-    assert even.shards == model.what_if(parameter_servers=2).shards
+    assert even.shards == pytest.approx(model.what_if(parameter_servers=2).shards)
 
 
 @pytest.mark.parametrize("servers", [1, 2])
@@ -209,9 +209,9 @@ def test_a_changed_job_leaves_what_was_measured_behind(change):
 def test_parameters_are_those_of_the_changed_job():
     model = qm.fit(profile(bandwidth=20e6)).what_if(bandwidth=200e6, accelerator_speed=2, batch_size=64)
     values = {p.name: p.value for p in model.parameters}
-    assert values["transmit link demand"] == model.demands.fetch
+    assert values["transmit link demand"] == pytest.approx(model.demands.fetch)
     assert values["effective bandwidth down"] == pytest.approx(2_000_000 / model.demands.fetch)
-    assert values["worker time"] == model.demands.worker
+    assert values["worker time"] == pytest.approx(model.demands.worker)
     assert model.job.batch_size == 64
 
 
@@ -254,7 +254,7 @@ def test_tensors_of_unknown_sizes_are_dealt_unevenly(servers):
     shards = qm.fit(profile()).what_if(parameter_servers=servers).shards
     assert sum(shards) == pytest.approx(1)
     assert shards[0] == pytest.approx(servers**-0.8)
-    assert set(shards[1:]) == {shards[1]}
+    assert shards[1:] == pytest.approx([shards[1]] * (servers - 1))
 
 
 @pytest.mark.parametrize("known", [True, False])

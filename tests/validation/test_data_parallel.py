@@ -83,5 +83,5 @@ def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():
     cubic = msgspec.structs.replace(two, cluster=msgspec.structs.replace(two.cluster, congestion_control="cubic"))
     known = next_measurement(cubic, 8)
     assert known.width < 0.5 * found.width
-    assert known.expected[0] == known.width
+    assert known.expected[0] == pytest.approx(known.width)
     assert "record three ranks" not in predict(cubic, workers=[8]).note

@@ -51,11 +51,8 @@ def read_workload(
     rows: dict[str, int] = {}
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
         job = _job(row, Path(path).parent, nodes, predicted)
-        if nodes is not None and job.least_nodes > nodes:
-            raise DataError(
-                f"{row.where}: least_nodes must be at most {nodes}, the cluster's nodes, got {job.least_nodes}; it "
-                "could never run"
-            )
+        if nodes is not None:
+            job.require_room(nodes, where=row.where, error=DataError)
         if job.name in rows:
             raise DataError(f"{row.where}: the name {job.name!r} is already that of line {rows[job.name]}; rename one")
         if jobs and job.arrival_time < jobs[-1].arrival_time:
