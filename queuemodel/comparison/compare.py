@@ -117,7 +117,7 @@ def compare(
     return Comparison(
         rows=tuple(rows),
         workers=n,
-        nodes=timing.nodes,
+        nodes=timing.together.nodes,
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,

@@ -32,10 +32,11 @@ DRAWS = 20_000
 
 
 class Pace(NamedTuple):
-    """Steps of all workers per second, the standard error of its logarithm, and the model that says so."""
+    """Steps of all workers per second, the standard error of its logarithm, machines, and the model that says so."""
 
     steps_per_second: float
     spread: float
+    nodes: int
     model: Result | None
 
 
@@ -68,19 +69,11 @@ class Timing:
         """Examples of a worker's step."""
         return int(self.asked.get("batch_size") or self.profile.job.batch_size)
 
-    @property
-    def nodes(self) -> int:
-        """Machines: those of the workers, and the parameter servers."""
-        if not self.on_servers:
-            return -(-self.workers // (self.asked.get("ranks_per_node") or 1))
-        servers = len(self.asked.get("shards", ())) or self.profile.cluster.parameter_servers
-        return self.workers + int(self.asked.get("parameter_servers") or servers)
-
     def pace(self, **asked: Any) -> Pace:
         """What `predict` says."""
         curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(self.asked | asked))
         spread = math.log(curve.upper[0] / curve.lower[0]) / 2 / normal_quantile(0.9)
-        return Pace(float(curve.steps_per_second[0]), float(spread), curve.model)
+        return Pace(float(curve.steps_per_second[0]), float(spread), int(curve.nodes[0]), curve.model)
 
     @cached_property
     def together(self) -> Pace:

@@ -10,7 +10,7 @@ from scipy import stats
 
 import queuemodel as qm
 from queuemodel import ModelError
-from queuemodel.collectives import Link, Ring
+from queuemodel.collectives import Link, ParameterServers, Ring
 from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
 from queuemodel.comparison.timing import Timing
 from queuemodel.convergence import fit_convergence
@@ -257,6 +257,7 @@ def test_larger_batches_take_longer_to_compute():
         (SERVERS, {"parameter_servers": 3}),
         (SERVERS, {"shards": np.array([2.0, 1.0])}),
         (RANKS, {"ranks_per_node": 4, "inside_bandwidth": 1e9}),
+        (RANKS, {"collective": ParameterServers(3)}),
     ],
 )
 def test_machines_are_those_of_the_prediction(profile, changes):
