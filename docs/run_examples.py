@@ -33,7 +33,7 @@ LIVE = {"demo", "import-trace", "profile", "serve"}
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?(?![\w.])|(?=%))")
 #: What says that an example's numbers are a simulation's.
 SIMULATED = re.compile(r"# simulated|trace-driven\s+simulation")
-#: Largest relative difference of two simulations with one seed on two machines, in throughputs and their intervals' ends.
+#: Largest relative difference of two simulations with one seed on two machines, of throughputs and their intervals.
 SAMPLING = 0.03
 FENCE = re.compile(r"```(?P<language>\w*)$")
 
