@@ -39,7 +39,7 @@ def test_every_line_fits_and_every_value_is_there(rows, width):
             words = (
                 value.split()
                 if isinstance(value, str)
-                else [f"{value:.4g}" if isinstance(value, float) else str(value)]
+                else [f"{float(f'{value:.4g}'):.6g}" if isinstance(value, float) else str(value)]
             )
             assert set(words) <= set(shown)
             assert set(name.split("_")) <= set(shown)

@@ -137,15 +137,16 @@ class Timing:
 
     @property
     def links(self) -> dict[str, Any]:
-        """Rates of links, as far as they are known and finite, by the arguments of `predict`."""
+        """Rates of links over which known bytes go, as far as they are known and finite, by arguments of `predict`."""
+        if not any(step.fetched_bytes or step.pushed_bytes for step in self.profile.steps):
+            return {}
         rates = {"bandwidth": self.nominal, "worker_bandwidth": self.asked.get("worker_bandwidth")}
         return {name: rate for name, rate in rates.items() if rate is not None and np.isfinite(rate).all()}
 
     @property
     def sized(self) -> bool:
-        """Whether the profile says what fewer bytes would save: there are some, on links that are known and finite."""
-        told = any(step.fetched_bytes or step.pushed_bytes for step in self.profile.steps)
-        return not self.on_servers or (told and self.nominal is not None and bool(self.links))
+        """Whether the profile says what fewer bytes would save on servers: links that are known and finite."""
+        return not self.on_servers or (self.nominal is not None and bool(self.links))
 
     def sizing(self, strategy: object) -> float:
         """Bits of a compressed message per parameter at the job's size, over those at the problem's."""

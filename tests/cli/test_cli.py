@@ -76,7 +76,7 @@ def test_predict_table_and_csv_agree(run, profile):
     assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "4"]
     for line, printed in zip(lines[1:], table.splitlines()[-3:], strict=True):
         np.testing.assert_allclose(
-            [float(x) for x in printed.split()[:4]], [float(x) for x in line.split(",")[:4]], 1e-3
+            [float(x) for x in printed.split()[:4]], [float(x) for x in line.split(",")[:4]], 5e-3
         )
 
 
