@@ -105,7 +105,7 @@ class CriticalBatch:
         for (column, case), most in np.ndenumerate(weights.max(axis=0)):
             if most <= NEGLIGIBLE * weights.max():
                 continue
-            deviation, weight = self.deviations[column], weights[:, column, case]
+            deviation, weight = float(self.deviations[column]), weights[:, column, case]
             kept = weight > NEGLIGIBLE * weights.max()
             precision = self._precision(deviation, self.error[case])
             total = precision.sum(axis=0)
