@@ -117,14 +117,14 @@ class Changes:
             demands = with_bandwidth(demands, bandwidth, recorded)
         worker = demands.worker[..., None] if self.unequal else demands.worker
         speed = np.array(self.worker_speeds) if self.unequal else (*self.worker_speeds, 1.0)[0]
-        return demands.with_worker(worker + recorded.compute * (self._compute_factor(fitted) / speed - 1.0))
+        return demands.with_worker(worker + recorded.compute * (self.compute_factor(fitted) / speed - 1.0))
 
     def _bandwidth(self, fitted: Fitted) -> float | None:
         """Bytes per second of each host's link, where they are not the profile's."""
         profiled = fitted.recorded.bandwidth if fitted.recorded else None
         return None if self.bandwidth == profiled else self.bandwidth
 
-    def _compute_factor(self, fitted: Fitted) -> float:
+    def compute_factor(self, fitted: Fitted) -> float:
         """How much longer computation takes than with the profile's batch size and accelerator."""
         return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 

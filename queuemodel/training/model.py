@@ -160,7 +160,21 @@ class TrainingModel(Result):
 
     def pace(self, populations: np.ndarray) -> Pace:
         """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
-        return self.rule.solve(self.service_demand, self.demands.worker, populations)
+        pace = self.rule.solve(self.service_demand, self.demands.worker, populations)
+        X = np.minimum(pace.X, self._computed(populations))
+        return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
+
+    def _computed(self, populations: np.ndarray) -> np.ndarray:
+        """Steps per second (n,) of workers who only compute: what waiting saves of transfers, it saves of no computation.
+
+        The network's own time of a worker is shorter by what transfers hide; without waiting a step has these, too.
+        """
+        if self.waiting is None or self.fitted.recorded is None or self.changes.unequal:
+            return np.full(len(populations), math.inf)
+        compute = self.fitted.recorded.compute * self.changes.compute_factor(self.fitted)
+        compute /= (*self.changes.worker_speeds, 1.0)[0]
+        most = self.waiting.bounds(self.rule, 0 * self.service_demand, np.array(compute), populations)[1]
+        return np.where(np.isnan(most), math.inf, most)  # of no round
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
         """Predict throughput against the number of workers.
@@ -250,7 +264,8 @@ class TrainingModel(Result):
         alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         if self.waiting and not self.changes.unequal:
-            return *self.waiting.bounds(self.rule, D, Z, counts), saturation
+            lower, upper = self.waiting.bounds(self.rule, D, Z, counts)
+            return np.minimum(lower, self._computed(counts)), np.minimum(upper, self._computed(counts)), saturation
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
@@ -326,6 +341,7 @@ class TrainingModel(Result):
     ) -> np.ndarray:
         rule = self._rule(self.fitted.width if widths is None else widths)
         X = rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+        X = np.minimum(X, self._computed(populations)[:, None])
         return X if costs is None else X / costs.slowdown(populations)
 
     def _prior_share(self, drawn: np.ndarray, populations: np.ndarray) -> np.ndarray:
