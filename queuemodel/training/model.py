@@ -160,14 +160,32 @@ class TrainingModel(Result):
 
     def pace(self, populations: np.ndarray) -> Pace:
         """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
-        pace = self.rule.solve(self.service_demand, self.demands.worker, populations)
+        pace = self._solved(self.rule, self.fitted.demands, populations)
         X = np.minimum(pace.X, self._computed(populations))
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
 
-    def _computed(self, populations: np.ndarray) -> np.ndarray:
-        """Steps per second (n,) of workers who only compute: what waiting saves of transfers, it saves of no computation.
+    def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
+        """Paces of demands of the fit, or of draws of them; what their transfers hide depends on who shares a link."""
+        found = []
+        for block in self._alike(populations):
+            changed = self._demands(demands, block)
+            found.append(rule.solve(self.servers.service_demand(changed), changed.worker, block))
+        return Pace(*map(np.concatenate, zip(*found, strict=True)))
 
-        The network's own time of a worker is shorter by what transfers hide; without waiting a step has these, too.
+    def _alike(self, populations: np.ndarray) -> list[np.ndarray]:
+        """Populations (n,) in blocks whose workers have the same demands."""
+        together = self.waiting is not None and self.waiting.together and self.changes.bandwidth is not None
+        return np.split(populations, len(populations)) if together else [populations]
+
+    def _demands(self, demands: Demands, block: np.ndarray) -> Demands:
+        """Demands of the fit as the workers of such a block have them."""
+        together = int(block[0]) if self.waiting is not None and self.waiting.together else 1
+        return self.changes.demands(self.fitted, demands, together=together)
+
+    def _computed(self, populations: np.ndarray) -> np.ndarray:
+        """Most steps per second (n,) of workers who wait by rule: as many as if they only computed.
+
+        The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
         """
         if self.waiting is None or self.fitted.recorded is None or self.changes.unequal:
             return np.full(len(populations), math.inf)
@@ -264,7 +282,9 @@ class TrainingModel(Result):
         alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         if self.waiting and not self.changes.unequal:
-            lower, upper = self.waiting.bounds(self.rule, D, Z, counts)
+            own = [(block, self._demands(self.fitted.demands, block).worker) for block in self._alike(counts)]
+            each = (self.waiting.bounds(self.rule, D, Z, block) for block, Z in own)
+            lower, upper = map(np.concatenate, zip(*each, strict=True))
             return np.minimum(lower, self._computed(counts)), np.minimum(upper, self._computed(counts)), saturation
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
@@ -334,13 +354,13 @@ class TrainingModel(Result):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        return self._paces(self.draws, self.fitted.draw_widths, self.fitted.costs, populations)
+        return self._paces(self.fitted.draws, self.fitted.draw_widths, self.fitted.costs, populations)
 
     def _paces(
         self, draws: Demands, widths: np.ndarray | None, costs: Costs | None, populations: np.ndarray
     ) -> np.ndarray:
         rule = self._rule(self.fitted.width if widths is None else widths)
-        X = rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+        X = self._solved(rule, draws, populations).X
         X = np.minimum(X, self._computed(populations)[:, None])
         return X if costs is None else X / costs.slowdown(populations)
 

@@ -380,3 +380,15 @@ def test_nobody_makes_steps_faster_than_it_computes(strategy, number, changes):
     if strategy == "k-batch-sync":
         alone = predict(profile, workers=1, **asked)
         assert np.all(alone.steps_per_second <= (1 + 1e-9) / computed)
+
+
+@pytest.mark.parametrize("job", ["alexnet-60", "resnet50-60"])
+def test_workers_in_lockstep_on_as_many_times_faster_links_take_the_profiled_step(job):
+    """Each has its share of the link, the profiled bandwidth, and as much computation behind its transfers."""
+    profile = example_profile(job)
+    alone = float(predict(profile, method="mva", strategy="sync-ps", workers=1).steps_per_second[0])
+    for n in (2, 4, 8):
+        faster = n * profile.cluster.bandwidth
+        curve = predict(profile, method="mva", strategy="sync-ps", workers=n, bandwidth=faster)
+        assert curve.lower[0] < n * alone < curve.upper[0]
+        assert curve.steps_per_second[0] == pytest.approx(n * alone, rel=0.13)
