@@ -85,6 +85,8 @@ class Fitted:
         Parameters that do not follow from the demands.
     note : str
         What this fit cannot know.
+    contradiction : str
+        Which throughputs contradict the profile; empty for none.
     """
 
     demands: Demands
@@ -106,6 +108,7 @@ class Fitted:
     average: bool = False
     others: tuple[Parameter, ...] = ()
     note: str = ""
+    contradiction: str = ""
 
 
 def step_parameters(

@@ -82,8 +82,8 @@ class TrainingModel(Result):
 
     @property
     def note(self) -> str:
-        """What this fit cannot know."""
-        return self.fitted.note
+        """What this fit cannot know, and what contradicts it."""
+        return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
 
     @property
     def job(self) -> Job:
@@ -422,7 +422,7 @@ class TrainingModel(Result):
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""
-        note = f"; {self.fitted.note}" if self.fitted.note else ""
+        note = f"; {self.note}" if self.note else ""
         return (
             f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}{note}"
         )
