@@ -237,8 +237,10 @@ class TrainingModel(Result):
         D = self.service_demand
         bound_lower, bound_upper, saturation = self._asymptotes(counts)
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
+        most = self._most(populations, tail) * np.exp(error[0])  # as far as one worker's step is known
         at = np.searchsorted(populations, counts)
         lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        upper = np.maximum(np.minimum(upper, most), X)
         notes = [self.note]
         if self.fitted.doubted:
             under_bbr = self._under_bbr.throughput(counts, confidence=confidence).lower
@@ -289,6 +291,18 @@ class TrainingModel(Result):
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
+
+    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
+        """What the upper bounds of workers who wait by rule exceed with probability ``tail``, by the draws, (n,)."""
+        if self.waiting is None or self.changes.unequal:
+            return np.full(len(populations), math.inf)
+        blocks = [(block, self._demands(self.fitted.draws, block)) for block in self._alike(populations)]
+        each = [
+            self.waiting.bounds(self.rule, self.servers.service_demand(one), one.worker, block)[1]
+            for block, one in blocks
+        ]
+        most = np.quantile(np.concatenate(each), 1 - tail, axis=-1)
+        return np.where(np.isnan(most), math.inf, most)  # of no round
 
     def what_if(
         self,

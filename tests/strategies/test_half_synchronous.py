@@ -392,3 +392,11 @@ def test_workers_in_lockstep_on_as_many_times_faster_links_take_the_profiled_ste
         curve = predict(profile, method="mva", strategy="sync-ps", workers=n, bandwidth=faster)
         assert curve.lower[0] < n * alone < curve.upper[0]
         assert curve.steps_per_second[0] == pytest.approx(n * alone, rel=0.13)
+
+
+def test_intervals_exceed_the_upper_bound_by_no_more_than_one_workers_step_is_unsure():
+    profile = example_profile("resnet50-60")
+    asked = {"method": "mva", "strategy": "bounded-staleness", "staleness_bound": 2}
+    curve = predict(profile, workers=[1, 4, 8, 32], **asked)
+    unsure = curve.upper[0] / curve.steps_per_second[0]
+    assert curve.upper[1:] == pytest.approx(np.minimum(curve.upper, 1.02 * unsure * curve.bound_upper)[1:])
