@@ -32,7 +32,7 @@ class Choice:
     workers_low, workers_high : int or None
         Least and largest of the answers on the curve and on both ends of its interval. None where that side is open,
         because the slower end has no answer: a deadline then needs more workers than the curve has, if any number will
-        do; an efficiency is then met by fewer than the curve has, if by any.
+        do; an efficiency is then met by fewer than the curve begins with.
     time, time_low, time_high : float
         Seconds of training with `workers`, and its interval; NaN without epochs.
     cost, cost_low, cost_high : float
