@@ -52,7 +52,7 @@ def benchmarks() -> dict[str, Points]:
 
 def learn(jobs: Sequence[Points]) -> ConvergencePrior:
     """The prior by expectation maximization around `START` (maximum a posteriori)."""
-    tables = [_posterior(points).log_evidence() for points in jobs]
+    tables = [np.logaddexp.reduce(_posterior(points).log_evidence(), axis=-1) for points in jobs]
     m, s, shares = START.centre, START.spread, np.array(list(START.deviations.values()))
     first = shares
     for _ in range(100):

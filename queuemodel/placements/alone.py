@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import FitError
-from .measured import PlacedStep
-
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """Steps on one GPU, shape (n,), by increasing batch size; linear between them."""
+    """Steps on one GPU, by increasing batch size; linear between them.
+
+    Attributes
+    ----------
+    batch_size : ndarray of int, shape (n,)
+    step_time : ndarray, shape (n,)
+        Seconds.
+    draws : ndarray, shape (B, n)
+        Seconds, drawn with the other parameters.
+    """
 
     batch_size: np.ndarray
     step_time: np.ndarray
+    draws: np.ndarray
 
     @property
     def span(self) -> str:
         """The batch sizes, for messages."""
-        first, last = self.batch_size[[0, -1]]
-        return f"{first}" if first == last else f"{first} to {last}"
+        return span(self.batch_size)
 
     def covers(self, batch_size: int) -> bool:
         """Whether it lies among those measured."""
@@ -32,14 +37,17 @@ class Alone:
         """Seconds."""
         return np.asarray(np.interp(batch_size, self.batch_size, self.step_time))
 
+    def drawn(self, batch_size: int) -> np.ndarray:
+        """Seconds of the draws, shape (B, 1)."""
+        return self.draws @ shares(np.array([batch_size]), self.batch_size).T
 
-def steps_alone(points: Sequence[PlacedStep]) -> Alone:
-    """What was measured on one GPU; repeated measurements count by their geometric mean (raises FitError)."""
-    times: dict[int, list[float]] = {}
-    for point in points:
-        if point.gpus == 1:
-            times.setdefault(point.batch_size, []).append(point.step_time)
-    if not times:
-        raise FitError("fit_placements: at least one step on one GPU must be measured, got none")
-    sizes = sorted(times)
-    return Alone(np.array(sizes), np.array([np.exp(np.log(times[size]).mean()) for size in sizes]))
+
+def shares(batch_size: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """Weights (n, sizes) of steps at the measured batch sizes in those at others (n,)."""
+    return np.column_stack([np.interp(batch_size, measured, unit) for unit in np.eye(len(measured))])
+
+
+def span(batch_size: np.ndarray) -> str:
+    """The smallest and the largest, for messages."""
+    first, last = batch_size[[0, -1]]
+    return f"{first}" if first == last else f"{first} to {last}"

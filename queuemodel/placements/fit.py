@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..errors import FitError, ModelError
-from .alone import Alone, steps_alone
-from .law import PARAMETERS, step_time
+from .alone import Alone, shares, span
+from .law import PARAMETERS, TAILS, step_time
 from .measured import PlacedStep
 from .model import PlacementModel
 
@@ -39,7 +39,10 @@ ACROSS, GROWTH = PARAMETERS.index("across"), PARAMETERS.index("growth")
 DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
 
 #: Relative error of a measurement, and how many measurements that assumption is worth.
-ERROR, ASSUMED = 0.05, 5
+ERROR, ASSUMED = 0.05, 3
+
+#: Fits of the parameters, each with the error that the one before left.
+ROUNDS = 4
 
 
 def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
@@ -61,53 +64,65 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
     for point in points:
         if not isinstance(point, PlacedStep):
             raise ModelError(f"fit_placements: expected PlacedSteps, got {type(point).__name__}")
-    alone = steps_alone(points)
-    many = [point for point in points if point.gpus > 1]
-    for point in many:
-        if not alone.covers(point.batch_size):
+    once = [point for point in points if point.gpus == 1]
+    if not once:
+        raise FitError("fit_placements: at least one step on one GPU must be measured, got none")
+    sizes = np.unique([point.batch_size for point in once])
+    for point in points:
+        if not sizes[0] <= point.batch_size <= sizes[-1]:
             raise FitError(
                 f"fit_placements: {point.gpus} GPUs were measured with a batch of {point.batch_size}, one GPU with "
-                f"{alone.span}; measure one GPU with that batch too"
+                f"{span(sizes)}; measure one GPU with that batch too"
             )
+    first = [np.mean([np.log(point.step_time) for point in once if point.batch_size == size]) for size in sizes]
     mean, spread = np.array([PRIOR[name] for name in PARAMETERS]).T  # the growth is that of a short all-reduce
-    mean = mean + np.log(alone.step_time.min()) * np.isin(PARAMETERS, ("across", "inside"))
-    mode, draws, error = _posterior(many, alone, mean, spread)
-    return PlacementModel(points, alone, mode, draws, spread, error)
+    mean = mean + min(first) * np.isin(PARAMETERS, ("across", "inside"))
+    mode, draws, error = _posterior(points, sizes, np.append(first, mean), mean, spread)
+    alone, law = np.split(mode, [len(sizes)])
+    drawn, draws = np.split(draws, [len(sizes)], axis=1)
+    return PlacementModel(points, Alone(sizes, np.exp(alone), np.exp(drawn)), law, draws, spread, error)
 
 
 def _posterior(
-    many: Sequence[PlacedStep], alone: Alone, mean: np.ndarray, spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """The posterior's mode, draws from it, shape (DRAWS, 6), and the relative error of a measurement."""
+    points: Sequence[PlacedStep], sizes: np.ndarray, start: np.ndarray, mean: np.ndarray, spread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The posterior's mode, shape (sizes + 6,), draws from it, and the error of a measurement in each, shape (DRAWS,).
+
+    Parameters are the logarithms of steps on one GPU with these batch sizes, which the measurements alone tell, and
+    those of the law.
+    """
     from scipy.optimize import least_squares
 
-    nodes, gpus, fullest, batch = np.array(
-        [(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in many], dtype=int
-    ).reshape(-1, 4).T  # fmt: skip
-    compute = alone.at(batch)
-    logs = np.log([p.step_time for p in many])
+    nodes, gpus, fullest, batch = np.array([(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in points]).T
+    logs, share, own, n = np.log([p.step_time for p in points]), shares(batch, sizes), len(sizes), len(points)
 
-    def off(parameters: np.ndarray) -> np.ndarray:
-        return logs - np.log(step_time(parameters, compute, nodes, gpus, fullest))
+    def residuals(parameters: np.ndarray, error: np.ndarray | float) -> np.ndarray:
+        law = parameters[..., own:]
+        compute = np.exp(parameters[..., :own]) @ share.T
+        x = (logs - np.log(step_time(law, compute, nodes, gpus, fullest))) / error
+        robust = np.sign(x) * np.sqrt((TAILS + 1) * np.log1p(x**2 / TAILS))
+        expected = np.broadcast_to(mean, law.shape).copy()
+        expected[..., GROWTH] /= 1.0 + np.exp(law[..., ACROSS]) / LONG
+        return np.concatenate([robust, (law - expected) / spread], axis=-1)
 
-    def residuals(parameters: np.ndarray, error: float) -> np.ndarray:
-        x = off(parameters) / error
-        robust = np.sign(x) * np.sqrt(2.0 * (np.sqrt(1.0 + x**2) - 1.0))
-        expected = np.broadcast_to(mean, parameters.shape).copy()
-        expected[..., GROWTH] /= 1.0 + np.exp(parameters[..., ACROSS]) / LONG
-        return np.concatenate([robust, (parameters - expected) / spread], axis=-1)
-
-    start, error = mean, ERROR
-    for _ in range(2):
+    error = ERROR
+    for _ in range(ROUNDS):
         found = least_squares(residuals, start, args=(error,))
-        start = found.x
-        x2 = off(start) ** 2
-        weight = 1.0 / np.sqrt(1.0 + x2 / error**2)
-        error = float(np.sqrt((ASSUMED * ERROR**2 + weight @ x2) / (ASSUMED + len(x2))))
+        start, data = found.x, found.jac[:n]
+        squares = TAILS * np.expm1(found.fun[:n] ** 2 / (TAILS + 1)) * error**2
+        weight = (TAILS + 1) / (TAILS + squares / error**2)
+        identified = np.trace(np.linalg.solve(found.jac.T @ found.jac, data.T @ data))  # parameters, by the data
+        freedom = ASSUMED + n - identified
+        error = float(np.sqrt((ASSUMED * ERROR**2 + weight @ squares) / freedom))
+    # Proposed: errors by their chi-square law, the law's parameters wider than normal, the others normal given both.
     rng = np.random.default_rng(0)
-    root = WIDER * np.linalg.inv(np.linalg.cholesky(found.jac.T @ found.jac)).T
-    normal = rng.standard_normal((PROPOSED, len(mean)))
-    proposed = found.x + normal @ root.T
-    log_weight = 0.5 * ((normal**2).sum(axis=1) - (residuals(proposed, error) ** 2).sum(axis=1))
+    errors = error * np.sqrt(freedom / rng.chisquare(freedom, (PROPOSED, 1)))
+    normal = rng.standard_normal((PROPOSED, len(start)))
+    scale = np.where(np.arange(len(start)) < own, errors / error, WIDER)
+    proposed = start + (scale * normal) @ np.linalg.inv(np.linalg.cholesky(found.jac.T @ found.jac))
+    log_weight = 0.5 * ((normal**2).sum(axis=1) - (residuals(proposed, errors) ** 2).sum(axis=1))
+    squares = (freedom * error**2 - ASSUMED * ERROR**2) / errors**2
+    log_weight += ((own - identified) * np.log(errors) + 0.5 * squares)[:, 0]
     chance = np.exp(log_weight - log_weight.max())
-    return found.x, proposed[rng.choice(PROPOSED, DRAWS, p=chance / chance.sum())], error
+    drawn = rng.choice(PROPOSED, DRAWS, p=chance / chance.sum())
+    return start, proposed[drawn], errors[drawn, 0]

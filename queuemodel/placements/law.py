@@ -28,6 +28,9 @@ from ..strategies import order_statistic
 #: How sharply the longer of backward pass and all-reduce decides; from 3 to 6 hardly any difference.
 SHARPNESS = 4.0
 
+#: Degrees of freedom of the law of measurements' errors (Student's).
+TAILS = 6
+
 #: Forward share (logit), straggling, all-reduce on two nodes and in one (logarithms), sharing of a link, growth.
 PARAMETERS = ("forward", "straggling", "across", "inside", "sharing", "growth")
 

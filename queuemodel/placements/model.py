@@ -16,7 +16,7 @@ from ..training import Parameter, ThroughputCurve
 from ..training.curve import require_workers
 from ..training.parameters import standard_errors
 from .alone import Alone
-from .law import PARAMETERS, step_time
+from .law import PARAMETERS, TAILS, step_time
 from .measured import MOST_EXAMPLES, MOST_GPUS, PlacedStep
 
 #: A measurement that is off by so many times the error of one is doubted.
@@ -41,8 +41,8 @@ class PlacementModel(Result):
         The parameters of `queuemodel.placements.law`: the likeliest, and draws from the posterior.
     prior_spread : ndarray, shape (6,)
         Standard deviations before anything was measured.
-    error : float
-        Relative error of a measurement, what the law misses included.
+    error : ndarray, shape (B,)
+        Relative error of a measurement in each draw, what the law misses included: the scale of Student's law.
     """
 
     measured: tuple[PlacedStep, ...]
@@ -50,7 +50,7 @@ class PlacementModel(Result):
     mode: np.ndarray
     draws: np.ndarray
     prior_spread: np.ndarray
-    error: float
+    error: np.ndarray
 
     @property
     def profiled_nodes(self) -> int:
@@ -72,7 +72,7 @@ class PlacementModel(Result):
         ]
         notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
         off = [abs(np.log(p.step_time / self._seconds(p))) for p in self.measured]
-        if max(off) > DOUBT * self.error:
+        if max(off) > DOUBT * np.median(self.error):
             p = self.measured[int(np.argmax(off))]
             what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
             notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
@@ -139,11 +139,11 @@ class PlacementModel(Result):
         k, fullest = -(-N // g), np.minimum(N, g)
         compute = self._compute(size, int(k.max()))
         rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
-        spread = np.exp(self.error * rng.standard_normal((len(self.draws), 1)))
+        noise = np.exp(self.error * rng.standard_t(TAILS, len(self.draws)))[:, None]
         X = N / step_time(self.mode, compute, k, N, fullest)
         tail = (1.0 - confidence) / 2
         lower, upper = np.quantile(
-            N / (spread * step_time(self.draws, compute, k, N, fullest)), [tail, 1.0 - tail], axis=0
+            N / (noise * step_time(self.draws, self.alone.drawn(size), k, N, fullest)), [tail, 1.0 - tail], axis=0
         )
         return ThroughputCurve(
             workers=N,

@@ -20,7 +20,9 @@ function planWorkers(curve, asked) {
     }
   }
   if (asked.min_efficiency !== null) {
-    const efficient = (x, i) => x / (curve.workers[i] * curve.single) >= asked.min_efficiency;
+    const most = (i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);
+    const share = (x, i) => (curve.workers[i] === 1 ? 1 : Math.min(x, most(i)) / (curve.workers[i] * curve.single));
+    const efficient = (x, i) => share(x, i) >= asked.min_efficiency;
     const rule = (X) => X.map(efficient).lastIndexOf(true);
     questions.push({ goal: `efficiency >= ${asked.min_efficiency}`, rule, openBelow: true });
   }

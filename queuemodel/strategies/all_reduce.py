@@ -221,7 +221,7 @@ class AllReduceModel(Result):
 
     def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
-        fitted = self.fitted
+        fitted, covariance = self.fitted, self.changes.covariance(self.fitted)
         sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, errors = [], []
@@ -232,7 +232,7 @@ class AllReduceModel(Result):
             found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
                 sampling = sampling_error(fitted, found[-1].stragglers / compute)
-                errors.append(group.log_errors(link, fitted.covariance, sampling))
+                errors.append(group.log_errors(link, covariance, sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high
 

@@ -112,6 +112,11 @@ class HalfSynchronous:
                 return KBatchAsync(base, number)
 
     @property
+    def together(self) -> bool:
+        """Whether all workers transfer at once, as those do who begin together and push at most once."""
+        return self.name in ("sync-ps", "k-sync")
+
+    @property
     def simulated(self) -> dict[str, Any]:
         """Arguments of `queuemodel.traces.simulate`."""
         synchronization, number = SIMULATED[self.name]

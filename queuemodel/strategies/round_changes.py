@@ -133,6 +133,10 @@ class RoundChanges:
         byte = float(transfer_time(seconds, 1.0, nominal=fitted.nominal, bandwidth=self.bandwidth))
         return NodeLink(1.0 / byte, latency, fitted.buffer)
 
+    def covariance(self, fitted: FittedRounds) -> np.ndarray:
+        """Of the logarithms of bandwidth and latency; a specified latency has no error."""
+        return fitted.covariance if self.latency is None else fitted.covariance * np.diag([1.0, 0.0])
+
     def algorithm(self) -> Algorithm:
         """The collective, where the ranks stand."""
         algorithm: Algorithm = self.collective or Ring()

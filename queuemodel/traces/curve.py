@@ -167,7 +167,7 @@ def trace_curve(
     if goes_further(measured, profile.cluster.parameter_servers):
         found = calibrate(profile, measured, workers=knots(every), **asked)
         rows = (rows[:, 0] * found.bend(every, confidence)).T
-        name, note = found.likeliest.name, found.note
+        name, note = found.likeliest.name, "; ".join(filter(None, (model.fitted.contradiction, found.note)))
     elif alone is not None:
         rows = rows * longer ** -untraced_share(np.log(rows[:, 0]), every, kind)[:, None]
     X, single = rows[at, 0], float(rows[0, 0])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..errors import DataError
 from .changes import Changes
 from .demands import Demands
 from .ensemble import Bend
@@ -23,6 +24,50 @@ from .throughputs import doubt
 #: Numbers of workers at which the curve is bent to what was measured; between them the bend is interpolated, and beyond
 #: them it stays.
 KNOTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
+
+
+#: How many times the upper bound, or what its interval has, a throughput may be: tracing makes steps longer.
+IMPOSSIBLE, UNLIKELY = 2.0, 1.5
+
+
+def contradiction(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
+    """What to say where most throughputs are far from the profile, by steps alone; empty for nothing.
+
+    Parameters
+    ----------
+    measured : sequence of Throughput
+    fitted : Fitted
+        Of the steps.
+    held_up : bool
+        Whether something other than a full link may have held the profiled worker up, which bounds no others.
+
+    Raises
+    ------
+    DataError
+        For one above the upper bound.
+    """
+    far, rounds, servers = [], True, fitted.servers.count
+    faster = max((untraced_throughput(measured, servers) or 0.0) * float(fitted.demands.total), 1.0)  # untraced
+    for point in measured:
+        changes, n = site_of(point)
+        curve = TrainingModel(fitted, changes).throughput([n])
+        low, high, most = (float(end[0]) for end in (curve.lower, curve.upper, curve.bound_upper))
+        low, high = low / UNLIKELY, UNLIKELY * high
+        x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size
+        counted = low <= examples <= high < x
+        if x > IMPOSSIBLE * most * (1.0 if counted else faster) and not held_up:
+            raise DataError(
+                f"throughputs: {x:.4g} steps/s with {n} worker(s), but the profile allows {most:.3g} at most; "
+                + (f"{x:.4g} examples/s would be {examples:.3g} steps/s" if counted else "are they of another job?")
+            )
+        if not low <= x <= high and not held_up:
+            far.append(point)
+            rounds = rounds and low <= n * x <= high
+    if 2 * len(far) <= len(measured):
+        return ""
+    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in far)
+    unit = "as rounds per second, times the workers, they do not" if rounds else "are they of another job?"
+    return f"the throughputs contradict the profile ({named}); {unit}"
 
 
 def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:

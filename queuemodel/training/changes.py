@@ -108,32 +108,32 @@ class Changes:
         tensor_bytes = fitted.recorded.tensor_bytes if fitted.recorded else ()
         return replace(fitted.servers, shards=_dealt(tensor_bytes, self.parameter_servers))
 
-    def demands(self, fitted: Fitted, demands: Demands) -> Demands:
-        """What demands of the fit, or draws of them, become on the changed machines."""
+    def demands(self, fitted: Fitted, demands: Demands, *, together: int = 1) -> Demands:
+        """What demands of the fit, or draws of them, become on the changed machines, on which so many fetch at once."""
         recorded, bandwidth = fitted.recorded, self._bandwidth(fitted)
         if recorded is None:
             return demands
         if bandwidth is not None:
-            demands = with_bandwidth(demands, bandwidth, recorded)
+            demands = with_bandwidth(demands, bandwidth, recorded, together=together)
         worker = demands.worker[..., None] if self.unequal else demands.worker
         speed = np.array(self.worker_speeds) if self.unequal else (*self.worker_speeds, 1.0)[0]
-        return demands.with_worker(worker + recorded.compute * (self._compute_factor(fitted) / speed - 1.0))
+        return demands.with_worker(worker + recorded.compute * (self.compute_factor(fitted) / speed - 1.0))
 
     def _bandwidth(self, fitted: Fitted) -> float | None:
         """Bytes per second of each host's link, where they are not the profile's."""
         profiled = fitted.recorded.bandwidth if fitted.recorded else None
         return None if self.bandwidth == profiled else self.bandwidth
 
-    def _compute_factor(self, fitted: Fitted) -> float:
+    def compute_factor(self, fitted: Fitted) -> float:
         """How much longer computation takes than with the profile's batch size and accelerator."""
         return (self.batch_size or fitted.job.batch_size) / fitted.job.batch_size / self.accelerator_speed
 
 
-def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded) -> Demands:
+def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, together: int = 1) -> Demands:
     """Demands when each host's link has another nominal bandwidth, in bytes per second.
 
     Transfers change as `transfer_time` says. Each second of transfer hides as much computation as before: a faster link
-    hides less.
+    hides less, unless several workers who transfer ``together`` share it: then at most as much as before.
     """
     fetch, push = (
         transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
@@ -141,6 +141,7 @@ def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded) -> De
     )
     before, after = demands.fetch + demands.push, fetch + push
     longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
+    longer = np.maximum(longer, np.minimum(together * longer, 1.0))
     hidden = np.maximum(recorded.compute - demands.worker, 0.0)
     return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))
 

@@ -140,7 +140,13 @@ class ThroughputCurve(Result):
     @property
     def efficiency(self) -> np.ndarray:
         """X(N) / (N X(1)): the share of the workers' time that is not lost to waiting."""
-        return self.speedup / self.workers
+        return self.efficiency_of(self.steps_per_second)
+
+    def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
+        """Efficiency of other throughputs (n,), as the interval's: 1 of one worker, and at most the upper bound's."""
+        most = np.fmax(self.bound_upper, self.steps_per_second) if self.bound_upper.size else np.inf
+        share = np.minimum(steps_per_second, most) / (self.workers * self.single)
+        return np.where(self.workers == 1, 1.0, share)
 
     @property
     def marginal_speedup(self) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,7 +146,9 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     from matplotlib.ticker import PercentFormatter
 
     ax = ax or new_axes()
-    _draw(ax, curve, curve.workers * curve.single, label, style)
+    unit = curve.workers * curve.single
+    lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
+    _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
     measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
     ax.set_ylabel("efficiency, X(N) / (N X(1))")
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -10,7 +10,8 @@ import msgspec
 
 from ..checks import require_choice, require_count, require_number, require_seed
 from ..errors import FitError, ModelError
-from .calibration import calibrate, goes_further, without_tracing
+from .bandwidth import best_rates
+from .calibration import calibrate, contradiction, goes_further, without_tracing
 from .demands import FORMS, Form
 from .job import Job, Throughput
 from .model import TrainingModel
@@ -91,6 +92,8 @@ def fit(  # type: ignore[misc]  # the settings are those below
 
     Raises
     ------
+    DataError
+        For a throughput that the profile rules out.
     FitError
         When there is nothing to fit.
     ModelError
@@ -133,8 +136,9 @@ def fit(  # type: ignore[misc]  # the settings are those below
         raise ModelError(
             f"fit: strategy {strategy!r} needs throughputs alone; the closed network of recorded steps is asynchronous"
         )
-    fitted = replace(fit_steps(data, form=form, seed=seed), measured=tuple(measured))
-    fitted = without_tracing(fitted, seed=seed)
+    fitted = fit_steps(data, form=form, seed=seed)
+    against = contradiction(measured, fitted, held_up=best_rates(data) is not None)
+    fitted = without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed)
     if goes_further(measured, fitted.servers.count):
         fitted = calibrate(fitted, seed=seed)
     return TrainingModel(fitted)

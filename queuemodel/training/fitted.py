@@ -87,6 +87,8 @@ class Fitted:
         What nobody told of how the job trains.
     note : str
         What this fit cannot know.
+    contradiction : str
+        Which throughputs contradict the profile; empty for none.
     """
 
     demands: Demands
@@ -109,6 +111,7 @@ class Fitted:
     others: tuple[Parameter, ...] = ()
     assumption: str = ""
     note: str = ""
+    contradiction: str = ""
 
 
 def step_parameters(

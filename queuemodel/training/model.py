@@ -82,8 +82,8 @@ class TrainingModel(Result):
 
     @property
     def note(self) -> str:
-        """What this fit cannot know."""
-        return self.fitted.note
+        """What this fit cannot know, and what contradicts it."""
+        return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
 
     @property
     def job(self) -> Job:
@@ -160,7 +160,39 @@ class TrainingModel(Result):
 
     def pace(self, populations: np.ndarray) -> Pace:
         """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
-        return self.rule.solve(self.service_demand, self.demands.worker, populations)
+        pace = self._solved(self.rule, self.fitted.demands, populations)
+        X = np.minimum(pace.X, self._computed(populations))
+        return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
+
+    def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
+        """Paces of demands of the fit, or of draws of them; what their transfers hide depends on who shares a link."""
+        found = []
+        for block in self._alike(populations):
+            changed = self._demands(demands, block)
+            found.append(rule.solve(self.servers.service_demand(changed), changed.worker, block))
+        return Pace(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _alike(self, populations: np.ndarray) -> list[np.ndarray]:
+        """Populations (n,) in blocks whose workers have the same demands."""
+        together = self.waiting is not None and self.waiting.together and self.changes.bandwidth is not None
+        return np.split(populations, len(populations)) if together else [populations]
+
+    def _demands(self, demands: Demands, block: np.ndarray) -> Demands:
+        """Demands of the fit as the workers of such a block have them."""
+        together = int(block[0]) if self.waiting is not None and self.waiting.together else 1
+        return self.changes.demands(self.fitted, demands, together=together)
+
+    def _computed(self, populations: np.ndarray) -> np.ndarray:
+        """Most steps per second (n,) of workers who wait by rule: as many as if they only computed.
+
+        The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
+        """
+        if self.waiting is None or self.fitted.recorded is None or self.changes.unequal:
+            return np.full(len(populations), math.inf)
+        compute = self.fitted.recorded.compute * self.changes.compute_factor(self.fitted)
+        compute /= (*self.changes.worker_speeds, 1.0)[0]
+        most = self.waiting.bounds(self.rule, 0 * self.service_demand, np.array(compute), populations)[1]
+        return np.where(np.isnan(most), math.inf, most)  # of no round
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
         """Predict throughput against the number of workers.
@@ -205,8 +237,10 @@ class TrainingModel(Result):
         D = self.service_demand
         bound_lower, bound_upper, saturation = self._asymptotes(counts)
         error = normal_quantile(confidence) * self.own_error(populations, saturation)
+        most = self._most(populations, tail) * np.exp(error[0])  # as far as one worker's step is known
         at = np.searchsorted(populations, counts)
         lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        upper = np.maximum(np.minimum(upper, most), X)
         notes = [self.note]
         if self.fitted.doubted:
             under_bbr = self._under_bbr.throughput(counts, confidence=confidence).lower
@@ -251,10 +285,25 @@ class TrainingModel(Result):
         alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         if self.waiting and not self.changes.unequal:
-            return *self.waiting.bounds(self.rule, D, Z, counts), saturation
+            own = [(block, self._demands(self.fitted.demands, block).worker) for block in self._alike(counts)]
+            each = (self.waiting.bounds(self.rule, D, Z, block) for block, Z in own)
+            lower, upper = map(np.concatenate, zip(*each, strict=True))
+            return np.minimum(lower, self._computed(counts)), np.minimum(upper, self._computed(counts)), saturation
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
+
+    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
+        """What the upper bounds of workers who wait by rule exceed with probability ``tail``, by the draws, (n,)."""
+        if self.waiting is None or self.changes.unequal:
+            return np.full(len(populations), math.inf)
+        blocks = [(block, self._demands(self.fitted.draws, block)) for block in self._alike(populations)]
+        each = [
+            self.waiting.bounds(self.rule, self.servers.service_demand(one), one.worker, block)[1]
+            for block, one in blocks
+        ]
+        most = np.quantile(np.concatenate(each), 1 - tail, axis=-1)
+        return np.where(np.isnan(most), math.inf, most)  # of no round
 
     def what_if(
         self,
@@ -320,13 +369,14 @@ class TrainingModel(Result):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        return self._paces(self.draws, self.fitted.draw_widths, self.fitted.costs, populations)
+        return self._paces(self.fitted.draws, self.fitted.draw_widths, self.fitted.costs, populations)
 
     def _paces(
         self, draws: Demands, widths: np.ndarray | None, costs: Costs | None, populations: np.ndarray
     ) -> np.ndarray:
         rule = self._rule(self.fitted.width if widths is None else widths)
-        X = rule.solve(self.servers.service_demand(draws), draws.worker, populations).X
+        X = self._solved(rule, draws, populations).X
+        X = np.minimum(X, self._computed(populations)[:, None])
         return X if costs is None else X / costs.slowdown(populations)
 
     def _prior_share(self, drawn: np.ndarray, populations: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ class Choice:
     workers_low, workers_high : int or None
         Least and largest of the answers on the curve and on both ends of its interval. None where that side is open,
         because the slower end has no answer: a deadline then needs more workers than the curve has, if any number will
-        do; an efficiency is then met by fewer than the curve has, if by any.
+        do; an efficiency is then met by fewer than the curve begins with.
     time, time_low, time_high : float
         Seconds of training with `workers`, and its interval; NaN without epochs.
     cost, cost_low, cost_high : float
@@ -159,9 +159,6 @@ def plan(
     def cost(x: np.ndarray) -> np.ndarray:
         return time(x) / 3600 * price * curve.nodes
 
-    def efficiency(x: np.ndarray) -> np.ndarray:
-        return x / (curve.workers * curve.single)
-
     def marginal(x: np.ndarray) -> np.ndarray:
         return np.diff(x / curve.single, prepend=0.0) / np.diff(curve.workers, prepend=0)
 
@@ -177,7 +174,7 @@ def plan(
     if throughput is not None:
         least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
-        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(efficiency(x) >= min_efficiency)))
+        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
         most.append(
             (f"marginal speedup >= {min_marginal_speedup:g}", lambda x: _run(marginal(x) >= min_marginal_speedup))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 class Waiting(Protocol):
     """Another way of training on the same cluster, in which results or workers wait for others."""
 
+    @property
+    def together(self) -> bool:
+        """Whether all workers transfer at once."""
+
     def __call__(self, base: Rule, servers: int, /) -> Rule:
         """The rule around that of workers on their own."""
 

@@ -56,8 +56,8 @@ def test_the_posterior_is_that_of_gaussians_with_an_unknown_level():
         variances.append(np.diag(joint[3:, 3:] - gain @ joint[:3, 3:]))
     weight = np.exp(log_weight - np.max(log_weight))
     weight /= weight.sum()
-    posterior = CriticalBatch(sizes, y, error, prior)
-    np.testing.assert_allclose(posterior.weights()[:, 0], weight, atol=2e-4)
+    posterior = CriticalBatch(sizes, y, error[None], prior, np.zeros(1))
+    np.testing.assert_allclose(posterior.weights()[:, 0, 0], weight, atol=2e-4)
     rng = np.random.default_rng(0)
     at = rng.choice(len(weight), size=200_000, p=weight)
     draws = np.array(means)[at] + np.sqrt(np.array(variances)[at]) * rng.standard_normal((len(at), 2))
@@ -118,6 +118,22 @@ def test_intervals_hold_what_the_prior_draws():
         truth = seeds[2:].mean(axis=1)
         inside += [*((low <= truth) & (truth <= high))]
     assert 0.83 <= np.mean(inside) <= 0.96
+
+
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_intervals_cover_where_seeds_vary_by_more_than_is_assumed(seeds):
+    """By 15 %, among jobs of any critical batch, at two batch sizes beside four measured ones."""
+    prior, rng = convergence_prior(), np.random.default_rng(3)
+    sizes = np.array([64, 256, 1024, 4096, 512, 16384])
+    inside = []
+    for _ in range(60):
+        means = law(sizes, critical=64 * np.exp(rng.normal(prior.centre, prior.spread)))
+        found = means[:, None] * np.exp(0.15 * rng.standard_normal((6, seeds)))
+        fitted = qm.fit_convergence([(int(size), own.tolist()) for size, own in zip(sizes[:4], found, strict=False)])
+        low, high = fitted.interval(sizes[4:])
+        truth = found[4:].mean(axis=1)
+        inside += [*((low <= truth) & (truth <= high))]
+    assert 0.79 <= np.mean(inside) <= 0.99
 
 
 @pytest.fixture(scope="module")

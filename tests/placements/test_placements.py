@@ -1,6 +1,7 @@
 """Steps by placement: the law against its parts, fits against what made the data, forecasts against measurements."""
 
 import dataclasses
+from statistics import NormalDist
 from unittest.mock import patch
 
 import numpy as np
@@ -114,21 +115,41 @@ def test_two_nodes_do_not_tell_growth_and_the_fit_says_so():
     assert np.log(later.upper / later.lower)[0] < 0.7 * width[-1]
 
 
+def drawn_from_the_prior(rng):
+    across = np.log(0.1) + rng.normal(0, 1)
+    return np.array([
+        rng.normal(np.log(0.5), 1.0), rng.normal(np.log(0.03), 0.7), across, np.log(0.01) + rng.normal(0, 1.5),
+        rng.normal(0.1, 0.15), rng.normal(PRIOR["growth"][0] / (1 + np.exp(across) / LONG), 0.15),
+    ])  # fmt: skip
+
+
 def test_intervals_cover_what_the_prior_draws():
     """Jobs from the prior, measured on two nodes with 5 % of noise, on 8 and 16 nodes."""
     rng = np.random.default_rng(1)
     inside = []
     for seed in range(50):
-        across = np.log(0.1) + rng.normal(0, 1)
-        parameters = [
-            rng.normal(np.log(0.5), 1.0), rng.normal(np.log(0.03), 0.7), across, np.log(0.01) + rng.normal(0, 1.5),
-            rng.normal(0.1, 0.15), rng.normal(PRIOR["growth"][0] / (1 + np.exp(across) / LONG), 0.15),
-        ]  # fmt: skip
+        parameters = drawn_from_the_prior(rng)
         model = qm.fit_placements(table(parameters, noise=0.05, seed=seed))
         curve = model.throughput([8, 16], gpus_per_node=1, batch_size=16)
         truth = seconds([(8, 8, 1), (16, 16, 1)], 0.2, parameters) * np.exp(0.05 * rng.normal(size=2))
         x = curve.workers / truth
         inside += [(curve.lower <= x) & (x <= curve.upper)]
+    assert 0.8 <= np.mean(inside) <= 0.97
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.08])
+def test_intervals_cover_new_measurements_where_some_were_made(noise):
+    """The probability of a new measurement on four GPUs of one node, by the normal law of its noise."""
+    rng, below = np.random.default_rng(2), NormalDist().cdf
+    inside = []
+    for seed in range(30):
+        parameters = drawn_from_the_prior(rng)
+        model = qm.fit_placements(table(parameters, noise=noise, seed=seed))
+        for size, compute in SIZES.items():
+            curve = model.throughput([4], gpus_per_node=4, batch_size=size)
+            truth = 4 / seconds([(1, 4, 4)], compute, parameters)[0]
+            ends = np.log([curve.lower[0] / truth, curve.upper[0] / truth]) / noise
+            inside.append(below(ends[1]) - below(ends[0]))
     assert 0.8 <= np.mean(inside) <= 0.97
 
 
@@ -159,8 +180,8 @@ def test_an_all_reduce_that_hides_may_be_anything_up_to_a_limit():
     times = {(1, 1): 0.1, (2, 2): 0.102}
     points = [qm.PlacedStep(nodes=k, gpus=n, batch_size=8, step_time=t) for (k, n), t in times.items()]
     curve = qm.fit_placements(points).throughput([1, 2, 16])
-    assert curve.lower[1] == pytest.approx(2 / 0.102, rel=0.12)
-    assert curve.upper[1] == pytest.approx(2 / 0.102, rel=0.12)
+    assert curve.lower[1] == pytest.approx(2 / 0.102, rel=0.3)
+    assert curve.upper[1] == pytest.approx(2 / 0.102, rel=0.3)
     assert curve.lower[2] > 0.6 * curve.steps_per_second[2]
 
 
@@ -177,7 +198,7 @@ def test_a_measurement_that_does_not_fit_is_named_and_counts_little():
 def test_a_curve_says_what_it_is_of():
     model = qm.fit_placements(table())
     curve = model.throughput([1, 2, 4, 8], batch_size=8)
-    assert curve.single == pytest.approx(10.0)
+    assert curve.single == pytest.approx(10.0, rel=0.01)
     assert list(curve.measured) == sorted(
         (p.gpus, p.gpus / p.step_time)
         for p in table()

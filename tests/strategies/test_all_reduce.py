@@ -364,6 +364,23 @@ def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
     assert width(AllReduceModel(vague)) < width(AllReduceModel(unknown)) < np.inf
 
 
+@pytest.mark.parametrize("latency", [1e-4, 1e-3])
+def test_a_specified_latency_has_no_error(job, latency):
+    """What the prior or the rounds leave open of the profile's latency does not matter then."""
+    model = AllReduceModel(fit_rounds(job[0]))
+    covariance = model.fitted.covariance
+    vague = AllReduceModel(replace(model.fitted, covariance=covariance + np.diag([0.0, np.log(4.0) ** 2])))
+    sure = AllReduceModel(replace(model.fitted, covariance=covariance * np.diag([1.0, 0.0])))
+
+    def width(one):
+        curve = one.throughput([16])
+        return float(np.log(curve.upper / curve.lower)[0])
+
+    assert width(vague) > 1.05 * width(model)
+    assert width(vague.what_if(latency=latency)) == pytest.approx(width(sure.what_if(latency=latency)))
+    assert width(model.what_if(latency=model.fitted.latency)) == pytest.approx(width(sure))
+
+
 @pytest.mark.parametrize(
     ("changes", "match"),
     [

@@ -352,3 +352,51 @@ def test_intervals_have_what_waiting_adds_between_a_barrier_and_none():
     widths = [np.log(c.upper / c.steps_per_second) / normal_quantile(c.confidence) for c in (free, half)]
     assert widths[1][0] == pytest.approx(widths[0][0], rel=0.05), "k-async of all is a barrier"
     assert widths[1][1] ** 2 - widths[0][1] ** 2 == pytest.approx(waiting_error("mva") ** 2, rel=0.2)
+
+
+@pytest.mark.parametrize("changes", [{}, {"accelerator_speed": 3.0}, {"batch_size": 20}, {"bandwidth": 1.25e9}])
+@pytest.mark.parametrize(
+    ("strategy", "number"),
+    [
+        ("sync-ps", {}),
+        ("sync-ps", {"backup_workers": 1}),
+        ("bounded-staleness", {"staleness_bound": 2}),
+        ("k-sync", {"k": 2}),
+        ("k-batch-sync", {"k": 100}),
+        ("k-async", {"k": 2}),
+        ("k-batch-async", {"k": 100}),
+    ],
+)
+def test_nobody_makes_steps_faster_than_it_computes(strategy, number, changes):
+    """Transfers that hide computation are not waited for by all; the computation is."""
+    profile = example_profile("resnet50-60")
+    computed = profile.values("compute").mean() * changes.get("batch_size", profile.job.batch_size)
+    computed /= profile.job.batch_size * changes.get("accelerator_speed", 1.0)
+    workers = np.array([2, 4, 8])
+    asked = {"method": "mva", "strategy": strategy, **number, **changes}
+    curve = predict(profile, workers=workers, **asked)
+    assert np.all(curve.steps_per_second <= workers / computed * (1 + 1e-9))
+    assert np.all(curve.lower <= curve.steps_per_second)
+    if strategy == "k-batch-sync":
+        alone = predict(profile, workers=1, **asked)
+        assert np.all(alone.steps_per_second <= (1 + 1e-9) / computed)
+
+
+@pytest.mark.parametrize("job", ["alexnet-60", "resnet50-60"])
+def test_workers_in_lockstep_on_as_many_times_faster_links_take_the_profiled_step(job):
+    """Each has its share of the link, the profiled bandwidth, and as much computation behind its transfers."""
+    profile = example_profile(job)
+    alone = float(predict(profile, method="mva", strategy="sync-ps", workers=1).steps_per_second[0])
+    for n in (2, 4, 8):
+        faster = n * profile.cluster.bandwidth
+        curve = predict(profile, method="mva", strategy="sync-ps", workers=n, bandwidth=faster)
+        assert curve.lower[0] < n * alone < curve.upper[0]
+        assert curve.steps_per_second[0] == pytest.approx(n * alone, rel=0.13)
+
+
+def test_intervals_exceed_the_upper_bound_by_no_more_than_one_workers_step_is_unsure():
+    profile = example_profile("resnet50-60")
+    asked = {"method": "mva", "strategy": "bounded-staleness", "staleness_bound": 2}
+    curve = predict(profile, workers=[1, 4, 8, 32], **asked)
+    unsure = curve.upper[0] / curve.steps_per_second[0]
+    assert curve.upper[1:] == pytest.approx(np.minimum(curve.upper, 1.02 * unsure * curve.bound_upper)[1:])

@@ -92,3 +92,17 @@ def test_the_interval_grows_with_confidence(confidence):
     width = NormalDist().inv_cdf(0.5 + confidence / 2) * own
     np.testing.assert_allclose(np.log(curve.upper / curve.steps_per_second), width, atol=1e-12)
     np.testing.assert_allclose(np.log(curve.lower / curve.steps_per_second), -width, atol=1e-12)
+
+
+def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound():
+    curve = qm.fit(profile()).throughput([1, 2, 8])
+    assert curve.upper[0] > 1.05 * curve.steps_per_second[0]
+    for end in (curve.lower, curve.steps_per_second, curve.upper):
+        share = curve.efficiency_of(end)
+        assert share[0] == 1.0
+        assert np.all(share <= curve.bound_upper / (curve.workers * curve.single) * (1 + 1e-12))
+        assert qm.plan(curve, min_efficiency=0.999).choices[0].workers_low == 1
+    from queuemodel.plotting import plot_efficiency
+
+    bands = [path.vertices for one in plot_efficiency(curve).collections for path in one.get_paths()]
+    assert any(np.allclose(vertices[vertices[:, 0] == 1, 1], 1.0) for vertices in bands)

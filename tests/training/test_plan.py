@@ -88,11 +88,11 @@ def test_no_smaller_number_meets_the_deadline(x, deadline):
 
 
 def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():
-    # efficiencies on the lower end: 0.9 at one and two workers, and less beyond; so below one worker, if any will do
+    # efficiencies on the lower end: 0.9 at two workers, and less beyond; that of one is 1 by definition
     choice = only(qm.plan(SATURATING, min_efficiency=0.95))
-    assert (choice.workers_low, choice.workers, choice.workers_high) == (None, 3, 4)
-    row = qm.plan(SATURATING, min_efficiency=0.95).to_rows()[0]
-    assert row["workers_interval"] == "? to 4"
+    assert (choice.workers_low, choice.workers, choice.workers_high) == (1, 3, 4)
+    row = qm.plan(SATURATING, min_marginal_speedup=0.95).to_rows()[0]
+    assert row["workers_interval"] == "? to 3"
     steep = only(qm.plan(SATURATING, min_marginal_speedup=0.95))
     assert (steep.workers_low, steep.workers, steep.workers_high) == (None, 2, 3)
 
@@ -104,7 +104,7 @@ def test_no_curve_inside_the_band_leaves_the_interval(x, data):
     deadline, floor = data.draw(st.floats(60.0, 1e5)), data.draw(st.floats(0.05, 1.0))
     smallest, largest = qm.plan(whole, epochs=1, deadline=deadline, min_efficiency=floor).choices
     meets = [n for n, v in enumerate(inside, start=1) if 3600 / v <= deadline]
-    efficient = [n for n, v in enumerate(inside, start=1) if v / (n * x[0]) >= floor]
+    efficient = [n for n, v in enumerate(inside, start=1) if n == 1 or v / (n * x[0]) >= floor]
     needed, allowed = (meets[0] if meets else math.inf), (efficient[-1] if efficient else 0)
     assert (smallest.workers_low or math.inf) <= needed <= (smallest.workers_high or math.inf)
     assert (largest.workers_low or 0) <= allowed <= (largest.workers_high or 0)

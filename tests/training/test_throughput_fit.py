@@ -41,7 +41,7 @@ def test_words_per_second_are_predicted_as_steps_are(strategy):
         assert getattr(many, name) == pytest.approx(1e8 * getattr(few, name), rel=1e-6)
 
 
-@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("factor", [0.1, 1.9])
 @pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
 def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, factor):
     profile, points = example_profile(name), example_throughputs(name)
@@ -52,6 +52,36 @@ def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, fac
     expected, got = (model.throughput([1, 2, 4, 8]) for model in (sound, wrong))
     assert got.steps_per_second == pytest.approx(expected.steps_per_second, rel=0.05)
     assert np.all(got.upper / got.lower < 1.5 * expected.upper / expected.lower)
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_throughputs_above_the_upper_bound_are_refused_with_the_likely_unit(method):
+    """One worker computes for 0.613 s a step, and the servers' link carries at most 1 / 0.426 steps a second."""
+    profile = example_profile("resnet50-60")
+    for workers, x, unit in [(4, 55.7, "55.7 examples/s would be 1.74 steps/s"), (4, 8.0, "another job")]:
+        wrong = qm.Throughput(workers=workers, steps_per_second=x)
+        with pytest.raises(qm.DataError, match=unit) as error:
+            predict(profile, method=method, workers=[4], throughputs=[wrong])
+        assert "the profile allows 2.35 at most" in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_throughputs_that_contradict_the_profile_are_named_with_the_likely_unit(method):
+    profile, points = example_profile("resnet50-60"), example_throughputs("resnet50-60")
+
+    def note(points):
+        return predict(profile, method=method, workers=[4], throughputs=points).note
+
+    def scaled(factor):
+        return [
+            qm.Throughput(workers=p.workers, steps_per_second=p.steps_per_second * factor(p.workers)) for p in points
+        ]
+
+    assert "contradict" not in note(points)
+    assert "as rounds per second, times the workers" in note(scaled(lambda n: 1 / n))
+    assert "contradict the profile" in note(scaled(lambda n: 0.3))
+    assert "are they of another job?" in note(scaled(lambda n: 0.3))
 
 
 def test_sound_points_are_not_accused():
