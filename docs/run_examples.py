@@ -34,7 +34,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?(?![\w.])|(?=%))")
 #: What says that an example's numbers are a simulation's.
 SIMULATED = re.compile(r"# simulated|trace-driven\s+simulation")
 #: Largest relative difference of two simulations with one seed on two machines, of throughputs and their intervals.
-SAMPLING = 0.03
+SAMPLING = 0.05
 FENCE = re.compile(r"```(?P<language>\w*)$")
 
 
