@@ -242,7 +242,9 @@ def _buckets(
             "record whole steps, with CPU (and CUDA) activity"
         )
     buckets = []
-    for one, other in zip(handed, ran, strict=True):
+    for one in handed:  # gloo's threads may begin the later of two first
+        other = next((event for event in ran if _elements(event) == _elements(one)), ran[0])
+        ran.remove(other)
         if one not in own:
             continue
         recorded = [other, *(event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end)]
