@@ -65,7 +65,7 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
         show_profile(profile, output_format)
         click.echo("")
         rows = [row for row in curve.shown_rows() if row["workers"] in SHOWN]
-        show(Table(rows, says=curve.caption()), output_format)
+        show(Table(rows, digits=curve.digits, says=curve.caption()), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
     else:
         show(curve, output_format)

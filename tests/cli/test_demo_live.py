@@ -29,7 +29,7 @@ def test_demo_profiles_predicts_and_draws(tmp_path):
     rows = re.findall(r"^ +(\d+) +(\S+)", done.stdout, re.MULTILINE)  # captions may wrap before a number
     assert [int(workers) for workers, _ in rows[:6]] == [1, 2, 4, 8, 16, 32]
     untraced = profile.throughputs[0].steps_per_second
-    assert float(rows[0][1]) == pytest.approx(untraced, rel=0.01)  # the model reproduces the measured step
+    assert float(rows[0][1]) == pytest.approx(untraced, rel=0.015)  # the model reproduces the measured step
 
 
 @pytest.mark.slow
