@@ -14,7 +14,7 @@ from .placements import PlacedStep, fit_placements, read_placements
 from .placements.measured import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
 from .strategies.fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
-from .strategies.half import NUMBERS, own_scv
+from .strategies.half_synchronous import NUMBERS
 from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
@@ -63,8 +63,9 @@ def predict(
     workers : iterable of int
     strategy : str, optional
         How the job trains: ``"async-ps"``, asynchronously on parameter servers; ``"sync-ps"``, ``"bounded-staleness"``,
-        ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"`` and ``"k-batch-async"``, half-synchronously on them, from
-        recorded steps (docs/explanation/half-synchronous; sync-ps also from throughputs alone); ``"all-reduce"``, in
+        ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"`` and ``"k-batch-async"``, half-synchronously on them, by
+        simulation of recorded operations (docs/explanation/half-synchronous; sync-ps without backup workers and
+        k-batch-async also by the closed network, sync-ps also from throughputs alone); ``"all-reduce"``, in
         rounds that end in one, from recorded rounds or throughputs, or from the operations of steps on servers. Unless
         given, what the profile recorded.
     method : {"auto", "mva", "trace"}
@@ -168,7 +169,7 @@ def predict(
         run = {"seed": seed, "progress": progress, **told}
         curve = _simulated(data, measured, method, form, changes, asked | run, half)
         if curve is not None:
-            return half.told(curve) if half else curve
+            return half.rounds_of(curve) if half else curve
     elif method == "trace":
         raise ModelError(f"predict: method 'trace' {UNTRACED}")
     if asked_too := next((name for name in ONLY_SIMULATED if name in changes), None):
@@ -188,7 +189,7 @@ def _waiting(
     if not (isinstance(data, Profile) and data.steps):
         what = "sync-ps with backup workers" if numbers["backup_workers"] else strategy
         raise ModelError(f"predict: strategy {what!r} needs a profile with recorded steps; import or record one")
-    half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(data))
+    half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
     half.require_workers(workers)
     return half
 
@@ -230,23 +231,32 @@ def _simulated(
 ) -> ThroughputCurve | None:
     """The curve by simulation of recorded operations, when that is asked for, or best and possible."""
     measured = [*profile.throughputs, *throughputs]
-    unknown = sorted(set(changes) - SIMULATED)
-    obstacles = {
-        UNTRACED: not any(step.operations for step in profile.steps),
-        f"cannot change {', '.join(unknown)}; use method 'mva'": bool(unknown),
-        f"has no form {form!r}; use method 'mva'": form != "links",
-        "needs a profile of one worker, whose transfers nobody else slowed; use method 'mva'": (
-            profile.cluster.workers != 1
-        ),
-    }
-    reasons = [why for why, so in obstacles.items() if so]
-    if method == "trace" and reasons:
-        raise ModelError(f"predict: method 'trace' {reasons[0]}")
-    if reasons or method == "mva":
+    reason = unsimulated(profile, changes, form)
+    if method == "mva" and half and not half.solvable:
+        reason = "has no closed network; use method 'trace'"
+    if reason and half and not half.solvable:
+        raise ModelError(f"predict: strategy {half.name!r} {reason}")
+    if reason and method == "trace":
+        instead = "" if reason == UNTRACED else "; use method 'mva'"
+        raise ModelError(f"predict: method 'trace' {reason}{instead}")
+    if reason or method == "mva":
         return None
     from .traces.curve import trace_curve
 
     return trace_curve(profile, measured=measured, **asked, **changes, **(half.simulated if half else {}))
+
+
+def unsimulated(profile: Profile, changes: Iterable[str] = (), form: str = "links") -> str:
+    """Why the recorded operations cannot be simulated with these changes, or ""."""
+    if not any(step.operations for step in profile.steps):
+        return UNTRACED
+    if unknown := sorted(set(changes) - SIMULATED):
+        return f"cannot change {', '.join(unknown)}"
+    if form != "links":
+        return f"has no form {form!r}"
+    if profile.cluster.workers != 1:
+        return "needs a profile of one worker, whose transfers nobody else slowed"
+    return ""
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:

@@ -19,11 +19,7 @@ from queuemodel.strategies import fit
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 STRATEGIES = {
     "async-ps": {},
-    "sync-ps": {"backup_workers": 1},
-    "bounded-staleness": {"staleness_bound": 2},
-    "k-sync": {"k": 2},
-    "k-batch-sync": {"k": 2},
-    "k-async": {"k": 2},
+    "sync-ps": {},
     "k-batch-async": {"k": 2},
 }
 CHANGES = [{}, {"parameter_servers": 3}, {"accelerator_speed": 2.5}, {"batch_size": 7}, {"bandwidth": 0.7}]

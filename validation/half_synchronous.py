@@ -10,8 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from queuemodel import Profile, ThroughputCurve
-from queuemodel.prediction import Method, predict
+from queuemodel.prediction import predict
 from queuemodel.strategies import HalfSynchronous
+from queuemodel.traces.rules import in_between as waiting
 
 from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed
 from .testbed.workload import OF_RESULTS, read_workload
@@ -19,16 +20,13 @@ from .testbed.workload import OF_RESULTS, read_workload
 SECTION = """## Half-synchronous strategies
 
 TensorFlow jobs that train on the testbed by the strategies of
-[half-synchronous training](explanation/half-synchronous.md), predicted from the trace of one worker of the same job by
-both methods; k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as
-backups. The simulation is as it was when it predicted them blind; the network has learnt from some of them since
-([what, and how it had predicted them](explanation/half-synchronous.md#how-right-it-is)). What waiting adds to the
-errors of asynchronous training was learnt from these series and those that
-[came later](#between-a-barrier-and-none); [intervals](#intervals) are judged with each left out.
+[half-synchronous training](explanation/half-synchronous.md), simulated from the trace of one worker of the same job; k
+is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as backups. The
+simulation is as it was when it predicted them blind. What waiting adds to the errors of asynchronous training was
+learnt from these series and those that [came later](#between-a-barrier-and-none); [intervals](#intervals) are judged
+with each left out.
 
 """
-
-METHODS: tuple[Method, ...] = ("trace", "mva")
 
 
 def asked(folder: Path, workers: int) -> dict[str, Any]:
@@ -45,25 +43,25 @@ def asked(folder: Path, workers: int) -> dict[str, Any]:
 def in_between(folder: Path, workers: np.ndarray) -> np.ndarray:
     """Where so many workers (n,) of a series wait for each other, but not for everybody in every step."""
     strategies = [HalfSynchronous(*asked(folder, n).values()) for n in workers.tolist()]
-    return np.array([one.in_between(np.array([n]))[0] for one, n in zip(strategies, workers, strict=True)])
+    return np.array([waiting(np.array([n]), **one.simulated)[0] for one, n in zip(strategies, workers, strict=True)])
 
 
-def compare_half_synchronous(folder: Path, profile: Profile, method: Method) -> Comparison:
+def compare_half_synchronous(folder: Path, profile: Profile) -> Comparison:
     """Predict a series' steps that count."""
     workers, measured = every_window(folder)
     counts = np.unique(workers)
-    curves = [predict(profile, workers=[n], method=method, **asked(folder, n)) for n in counts.tolist()]
+    curves = [predict(profile, workers=[n], method="trace", **asked(folder, n)) for n in counts.tolist()]
     X, lower, upper = np.array([(c.steps_per_second[0], c.lower[0], c.upper[0]) for c in curves]).T
-    curve = ThroughputCurve(counts, X, lower, upper, single=float(X[0]), method=method)
-    return Comparison(folder.name, method, workers, measured, curve, read_measured(folder)[1])
+    curve = ThroughputCurve(counts, X, lower, upper, single=float(X[0]), method="trace")
+    return Comparison(folder.name, "trace", workers, measured, curve, read_measured(folder)[1])
 
 
 def half_synchronous(folders: Sequence[Path]) -> list[Comparison]:
-    """Such series, by both methods."""
+    """Such series."""
     told = [(folder, read_testbed(folder_of_trace(folder))) for folder in tqdm(folders, desc="half-synchronous")]
-    return [compare_half_synchronous(*one, method) for one in told for method in METHODS]
+    return [compare_half_synchronous(*one) for one in told]
 
 
 def half_synchronous_section(comparisons: Sequence[Comparison], table: Callable[[Sequence[Comparison]], str]) -> str:
-    """Markdown: a table for each method."""
-    return SECTION + "\n".join(table([c for c in comparisons if c.method == method]) for method in METHODS)
+    """Markdown: their table."""
+    return SECTION + table(comparisons)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
@@ -95,7 +95,7 @@ def errors_in_between(comparison: Comparison, kind: str, waiting: np.ndarray) ->
 
     Its one part is that of waiting; what asynchronous training's errors promise is among the other causes.
     """
-    packaged = waiting_error(cast(Method, comparison.method)) * waiting
+    packaged = waiting_error() * waiting
     return _without(packaged, waiting[:, None].astype(float), comparison, kind)
 
 
@@ -229,7 +229,7 @@ def half_synchronous_folders() -> list[Path]:
 
 
 def waiting_errors(comparisons: Sequence[Comparison]) -> list[Errors]:
-    """What half-synchronous series show, by one method or several."""
+    """What half-synchronous series show."""
     folders = {folder.name: folder for folder in half_synchronous_folders()}
     return [
         errors_in_between(c, kind_of(folder), in_between(folder, c.counts))
@@ -241,13 +241,14 @@ def waiting_errors(comparisons: Sequence[Comparison]) -> list[Errors]:
 def main() -> int:
     """Write what all series teach."""
     waiting = half_synchronous(half_synchronous_folders())
-    told: dict[str, object] = {"about": ABOUT, "series per kind": {}}
+    told: dict[str, Any] = {"about": ABOUT, "series per kind": {}}
     for method in ("mva", "trace"):
         found = testbed_errors(cast(Method, method))
         told[method] = dict(zip(PARTS, calibrated(found).round(4).tolist(), strict=True)) | {
             "doubling": round(doubling(found), 2),
-            "waiting": round(float(learn_waiting(waiting_errors([c for c in waiting if c.method == method]))[0]), 4),
         }
+        if method == "trace":
+            told[method] |= {"waiting": round(float(learn_waiting(waiting_errors(waiting))[0]), 4)}
         names = [one.kind for one in found]
         told["series per kind"] = {kind: names.count(kind) for kind in sorted(set(names))}
     write_atomically(FILE, json.dumps(told, indent=1) + "\n")

@@ -39,7 +39,7 @@ def write_page(
 ) -> None:
     """Write the page of a curve, with what to measure next where that can be said."""
     model, following = curve.model, None
-    if isinstance(model, TrainingModel) and model.waiting is None:
+    if isinstance(model, TrainingModel) and not model.in_rounds:
         following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"])
         following = replace(following, source=same_again(data, **options))
     profile = data.told(options["congestion_control"], options["buffer"]) if isinstance(data, Profile) else None

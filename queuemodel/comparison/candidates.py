@@ -95,8 +95,12 @@ BETWEEN_WORKERS: dict[str, Callable[[int], Candidate]] = {
 NAMES = (*ON_SERVERS, *TOGETHER, *BETWEEN_WORKERS)
 
 
-def candidates(asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool) -> list[Candidate]:
+def candidates(
+    asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool = True
+) -> list[Candidate]:
     """Those asked for, or all that the profiled machines can run; k is half of the workers.
+
+    Unless the profile can be ``simulated`` these are without strategies that only the simulation predicts.
 
     Raises
     ------
@@ -105,7 +109,8 @@ def candidates(asked: Sequence[str | Candidate] | None, workers: int, *, servers
     """
     known = TOGETHER | (ON_SERVERS if servers else BETWEEN_WORKERS)
     if asked is None:
-        return [make(workers) for make in known.values()]
+        every = [make(workers) for make in known.values()]
+        return [one for one in every if simulated or one.asks.get("strategy") in (None, "async-ps", "k-batch-async")]
     chosen = []
     for one in [asked] if isinstance(asked, str) else asked:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:

@@ -13,7 +13,9 @@ from ..convergence import Convergence, NoiseScale
 from ..descent import Problem, make_problem
 from ..descent.data import KINDS
 from ..errors import ModelError
+from ..prediction import really_changed, unsimulated
 from ..training import Profile
+from ..training.job import TOLD
 from .by_law import TRIAL, absolute, by_law, relative
 from .by_training import by_training
 from .candidates import Candidate, candidates
@@ -102,7 +104,9 @@ def compare(
     if isinstance(problem, str):
         problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
     timing = Timing(profile, n, (problem or TRIAL).dimension, changes)
-    chosen = candidates(strategies, n, servers=timing.on_servers)
+    machines = {name: value for name, value in changes.items() if name not in TOLD}
+    unsaid = unsimulated(profile, really_changed(profile, machines)) if timing.on_servers else ""
+    chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not unsaid)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     from tqdm import tqdm
 
@@ -121,7 +125,7 @@ def compare(
         target=target if problem is not None else None,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note=_note(timing, problem, convergence, noise, rows, rates, steps),
+        note=_note(timing, problem, convergence, noise, rows, rates, steps, unsaid if strategies is None else ""),
         relative=noise is not None,
         problem=repr(problem) if problem is not None else "",
     )
@@ -163,6 +167,7 @@ def _note(
     rows: Sequence[Compared],
     rates: Sequence[float],
     steps: int,
+    unsaid: str,
 ) -> str:
     """What to know before trusting the rows: where their steps come from, and which strategies they tell less of."""
     ends = {min(rates), max(rates)} if len(rates) > 1 else set()  # the best of all is perhaps beyond them
@@ -179,6 +184,8 @@ def _note(
         )
     if silent and (noise is not None or convergence is not None):
         said.append(f"no law tells the steps of {', '.join(silent)}")
+    if unsaid:
+        said.append(f"half-synchronous strategies are left out: their simulation {unsaid}")
     if at_end:
         said.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:

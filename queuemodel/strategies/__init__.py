@@ -11,11 +11,7 @@
     round_errors  how far predictions of them err
     all_reduce  the fitted model of data-parallel training and its curve
     round_changes  its what-ifs
-    half        the strategies on parameter servers in which results or workers wait for others, by name and number
-    half_synchronous, half_asynchronous  their rules around the closed network: rounds, and what lies before them
-    half_bounds  what their throughput cannot fall below or exceed
-    meeting     what it costs to fetch and to push together
-    order_statistics  the K-th of n independent times
+    half_synchronous  the strategies on parameter servers in which results or workers wait for others: names, numbers
     staleness   others' updates between a worker's reading and writing
     fit         from measurements to the model of any way of training
     simulated_rounds  rounds of every rank, drawn and sent; figures and chrome show them
@@ -24,11 +20,11 @@
 Asynchronous training on parameter servers stands in `queuemodel.training`.
 """
 
+from ..training.barrier import order_statistic
 from .all_reduce import AllReduceModel
 from .fit import fit
 from .fitted_rounds import FittedRounds
-from .half import HalfSynchronous
-from .order_statistics import order_statistic
+from .half_synchronous import HalfSynchronous
 from .round_fit import fit_rounds
 from .rounds import round_time
 from .schemes import SCHEMES, Buckets, Fusion, Slices

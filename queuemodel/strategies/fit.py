@@ -17,7 +17,7 @@ from ..training.profile import Profile
 from ..training.round_model import RoundModel
 from .all_reduce import AllReduceModel
 from .from_steps import rounds_of_steps
-from .half import NUMBERS, HalfSynchronous, own_scv
+from .half_synchronous import NUMBERS, HalfSynchronous, own_scv
 from .round_fit import fit_rounds
 
 #: Ways of training whose workers do not wait for all others.
@@ -73,8 +73,9 @@ def fit(  # type: ignore[misc]  # the settings are those below
 ) -> TrainingModel | AllReduceModel | RoundModel:
     """Fit the model of a training job.
 
-    Steps on parameter servers give a closed network (`queuemodel.training.fit`), of whichever strategy; recorded rounds
-    of data-parallel training an `AllReduceModel`, and so do the operations of steps on servers, asked for all-reduce
+    Steps on parameter servers give a closed network (`queuemodel.training.fit`) of asynchronous workers, of a barrier
+    (sync-ps) and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds
+    of data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce
     (`rounds_of_steps`); throughputs alone the network or, of rounds, a `RoundModel`, whose
     growth is learnt from published series.
 
@@ -138,8 +139,14 @@ def fit(  # type: ignore[misc]  # the settings are those below
     if profile is None or not stepped:
         what = "sync-ps with backup workers" if backup_workers else strategy
         raise ModelError(f"fit: strategy {what!r} needs a profile with recorded steps; import or record one")
-    half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]], own_scv(profile))
-    return replace(fit_workers(profile, **measured), waiting=half)
+    half = HalfSynchronous(strategy, numbers[NUMBERS[strategy]])
+    if not half.solvable:
+        what = "sync-ps with backup workers" if backup_workers else strategy
+        raise ModelError(f"fit: strategy {what!r} is no closed network; `predict` simulates recorded operations")
+    model = fit_workers(profile, **measured)
+    if strategy == "sync-ps":
+        return replace(model, barrier=own_scv(profile))
+    return replace(model, steps_per_round=half.number or 0)
 
 
 def recorded_strategy(data: object) -> Strategy:

@@ -14,7 +14,7 @@ from ..training.profile import Profile
 from .all_reduce import AllReduceModel
 from .fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
 from .from_steps import rounds_of_steps
-from .half import NUMBERS, HalfSynchronous
+from .half_synchronous import NUMBERS, HalfSynchronous
 from .round_changes import OWN
 from .round_fit import fit_rounds
 from .simulated_rounds import SimulatedRounds, simulate_rounds

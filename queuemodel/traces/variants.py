@@ -153,7 +153,7 @@ def simulation_error(
     busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
     alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
     own = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
-    return np.hypot(own, waiting_error("trace") * in_between(workers, **settings))
+    return np.hypot(own, waiting_error() * in_between(workers, **settings))
 
 
 def throughput(runs: Sequence[SimulatedRun]) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from ..errors import ModelError
 from ..network import JobClass, Network, Station
 from ..results import Result
 from . import recipe
+from .barrier import Barrier
 from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
@@ -24,9 +25,9 @@ from .fitted import Fitted, step_parameters
 from .forecast import MIDDLE, least_relative_error
 from .job import Job
 from .knee_posterior import Costs
-from .model_error import REGIONS, model_error, profiled_error, waiting_error
+from .model_error import REGIONS, model_error, profiled_error
 from .parameters import Origin, Parameter, normal_quantile
-from .rules import Pace, Rule, Waiting, rule_for
+from .rules import Pace, Rule, rule_for
 
 #: What to say where nobody told how connections share links.
 UNTOLD = (
@@ -53,13 +54,16 @@ class TrainingModel(Result):
     ----------
     fitted : Fitted
     changes : Changes
-    waiting : Waiting, optional
-        Another strategy than asynchronous training (`queuemodel.strategies.HalfSynchronous`).
+    barrier : float, optional
+        Synchronous training: the squared coefficient of variation of a worker's own time.
+    steps_per_round : int
+        Results of whatever workers that the server applies at once, 0: each on its own.
     """
 
     fitted: Fitted
     changes: Changes = field(default_factory=Changes)
-    waiting: Waiting | None = None
+    barrier: float | None = None
+    steps_per_round: int = 0
 
     @cached_property
     def demands(self) -> Demands:
@@ -114,7 +118,7 @@ class TrainingModel(Result):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.waiting or self.changes.other_machines(self.fitted):
+        if self.in_rounds or self.changes.other_machines(self.fitted):
             return ()
         return tuple(
             (p.workers, p.steps_per_second)
@@ -127,9 +131,14 @@ class TrainingModel(Result):
         """The most workers for which something was measured on such machines; 0 for nothing."""
         as_profiled = not self.changes.other_machines(self.fitted) and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled and self.fitted.recorded else 0
-        if self.waiting and traced > 1:  # who did not wait for each other
+        if self.in_rounds and traced > 1:  # who did not wait for each other
             traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether the server applies several steps at once."""
+        return self.barrier is not None or self.steps_per_round > 0
 
     @property
     def _under_bbr(self) -> TrainingModel:
@@ -165,34 +174,33 @@ class TrainingModel(Result):
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
 
     def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
-        """Paces of demands of the fit, or of draws of them; what their transfers hide depends on who shares a link."""
-        found = []
-        for block in self._alike(populations):
-            changed = self._demands(demands, block)
-            found.append(rule.solve(self.servers.service_demand(changed), changed.worker, block))
+        """Paces of demands of the fit, or of draws of them."""
+        found = [
+            rule.solve(self.servers.service_demand(changed), changed.worker, block)
+            for block, changed in self._demands(demands, populations)
+        ]
         return Pace(*map(np.concatenate, zip(*found, strict=True)))
 
-    def _alike(self, populations: np.ndarray) -> list[np.ndarray]:
-        """Populations (n,) in blocks whose workers have the same demands."""
-        together = self.waiting is not None and self.waiting.together and self.changes.bandwidth is not None
-        return np.split(populations, len(populations)) if together else [populations]
+    def _demands(self, demands: Demands, populations: np.ndarray) -> Iterator[tuple[np.ndarray, Demands]]:
+        """Populations (n,) in blocks, with demands of the fit as their workers have them.
 
-    def _demands(self, demands: Demands, block: np.ndarray) -> Demands:
-        """Demands of the fit as the workers of such a block have them."""
-        together = int(block[0]) if self.waiting is not None and self.waiting.together else 1
-        return self.changes.demands(self.fitted, demands, together=together)
+        At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
+        """
+        apart = self.barrier is None or self.changes.bandwidth is None
+        for block in [populations] if apart else np.split(populations, len(populations)):
+            yield block, self.changes.demands(self.fitted, demands, together=1 if apart else int(block[0]))
 
     def _computed(self, populations: np.ndarray) -> np.ndarray:
-        """Most steps per second (n,) of workers who wait by rule: as many as if they only computed.
+        """Most steps per second (n,) at a barrier: as many as if workers only computed.
 
         The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
         """
-        if self.waiting is None or self.fitted.recorded is None or self.changes.unequal:
+        rule = self.rule
+        if not isinstance(rule, Barrier) or self.fitted.recorded is None:
             return np.full(len(populations), math.inf)
         compute = self.fitted.recorded.compute * self.changes.compute_factor(self.fitted)
         compute /= (*self.changes.worker_speeds, 1.0)[0]
-        most = self.waiting.bounds(self.rule, 0 * self.service_demand, np.array(compute), populations)[1]
-        return np.where(np.isnan(most), math.inf, most)  # of no round
+        return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
         """Predict throughput against the number of workers.
@@ -223,8 +231,6 @@ class TrainingModel(Result):
             raise ModelError(
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
             )
-        if self.waiting:
-            self.waiting.require_workers(counts.tolist())
         populations = np.union1d(counts, 1)
         if self.fitted.average:
             populations = np.union1d(populations, _rungs(int(counts[-1])))
@@ -251,7 +257,7 @@ class TrainingModel(Result):
             X, lower, upper = X * bend
             R, Z = R / bend[0][:, None], Z / bend[0]
             bound_lower, bound_upper = bound_lower * bend[0][at], bound_upper * bend[0][at]
-        curve = ThroughputCurve(
+        return ThroughputCurve(
             workers=counts,
             steps_per_second=X[at],
             lower=lower[at],
@@ -275,35 +281,37 @@ class TrainingModel(Result):
             method=self.rule.method,
             assumption=self.fitted.assumption,
             note="; ".join(filter(None, notes)),
+            synchronous=self.barrier is not None,
+            steps_per_round=np.full(len(counts) if self.steps_per_round else 0, self.steps_per_round),
             model=self,
         )
-        return self.waiting.told(curve) if self.waiting else curve
 
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
         D, Z = self.service_demand, self.demands.worker
         alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
-        if self.waiting and not self.changes.unequal:
-            own = [(block, self._demands(self.fitted.demands, block).worker) for block in self._alike(counts)]
-            each = (self.waiting.bounds(self.rule, D, Z, block) for block, Z in own)
-            lower, upper = map(np.concatenate, zip(*each, strict=True))
-            return np.minimum(lower, self._computed(counts)), np.minimum(upper, self._computed(counts)), saturation
+        if self.barrier is not None:
+            lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._computed(counts))
+            return lower, upper, saturation
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
 
-    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
-        """What the upper bounds of workers who wait by rule exceed with probability ``tail``, by the draws, (n,)."""
-        if self.waiting is None or self.changes.unequal:
-            return np.full(len(populations), math.inf)
-        blocks = [(block, self._demands(self.fitted.draws, block)) for block in self._alike(populations)]
+    def _limits(self, demands: Demands, populations: np.ndarray) -> np.ndarray:
+        """Bounds on throughput at a barrier, (2, n, ...), for demands of the fit or draws of them."""
+        rule = cast(Barrier, self.rule)
         each = [
-            self.waiting.bounds(self.rule, self.servers.service_demand(one), one.worker, block)[1]
-            for block, one in blocks
+            rule.bounds(self.servers.service_demand(changed), changed.worker, block)
+            for block, changed in self._demands(demands, populations)
         ]
-        most = np.quantile(np.concatenate(each), 1 - tail, axis=-1)
-        return np.where(np.isnan(most), math.inf, most)  # of no round
+        return np.concatenate(each, axis=1)
+
+    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
+        """What the upper bounds at a barrier exceed with probability ``tail``, by the draws, (n,)."""
+        if self.barrier is None:
+            return np.full(len(populations), math.inf)
+        return np.asarray(np.quantile(self._limits(self.fitted.draws, populations)[1], 1 - tail, axis=-1))
 
     def what_if(
         self,
@@ -358,6 +366,10 @@ class TrainingModel(Result):
         return changed
 
     def _rule(self, width: np.ndarray | float | None) -> Rule:
+        if self.changes.unequal and self.barrier is not None:
+            raise ModelError(
+                "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
+            )
         rule = rule_for(
             servers=self.servers.count,
             unequal=self.changes.unequal,
@@ -365,7 +377,7 @@ class TrainingModel(Result):
             settled=self.fitted.settled,
             flights=self.fitted.flights,
         )
-        return rule if self.waiting is None else self.waiting(rule, self.servers.count)
+        return rule if self.barrier is None else Barrier(rule, self.servers.count, self.barrier)
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
@@ -389,10 +401,6 @@ class TrainingModel(Result):
 
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
-        own = self._asynchronous_error(populations, saturation)
-        return np.hypot(own, waiting_error("mva") * self.waiting.in_between(populations)) if self.waiting else own
-
-    def _asynchronous_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
         if not most:  # other machines: the regions were not judged there
             return np.full(len(populations), max(model_error("mva", np.array(list(REGIONS.values()))).max(), misfit))
@@ -408,7 +416,7 @@ class TrainingModel(Result):
 
     def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
         """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
-        elsewhere = self.waiting or self.changes.other_machines(self.fitted) or self.servers != self.fitted.servers
+        elsewhere = self.in_rounds or self.changes.other_machines(self.fitted) or self.servers != self.fitted.servers
         return None if elsewhere or self.fitted.bend is None else self.fitted.bend.factors(populations, confidence)
 
     def to_rows(self) -> list[dict[str, Any]]:

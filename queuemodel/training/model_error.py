@@ -38,9 +38,9 @@ def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
     return np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS]))
 
 
-def waiting_error(method: Method) -> float:
-    """Relative standard error that waiting adds between a barrier and none (independent, so that squares add up)."""
-    return _file()[method]["waiting"]
+def waiting_error() -> float:
+    """Relative standard error that waiting adds to a simulation between a barrier and none (independent)."""
+    return _file()["trace"]["waiting"]
 
 
 def profiled_error(method: Method) -> float:

@@ -7,7 +7,6 @@ synchronous servers) is another rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,32 +16,6 @@ from ..solvers.recursions import mva_recursion
 from .flights import Flights
 from .pace import NOTHING, Pace, Rule
 from .parallel_servers import ParallelServers
-
-if TYPE_CHECKING:
-    from .curve import ThroughputCurve
-
-
-class Waiting(Protocol):
-    """Another way of training on the same cluster, in which results or workers wait for others."""
-
-    @property
-    def together(self) -> bool:
-        """Whether all workers transfer at once."""
-
-    def __call__(self, base: Rule, servers: int, /) -> Rule:
-        """The rule around that of workers on their own."""
-
-    def require_workers(self, workers: list[int], /) -> None:
-        """Refuse numbers of workers that cannot train so."""
-
-    def bounds(self, rule: Rule, D: np.ndarray, Z: np.ndarray, workers: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
-        """Least and most steps per second of equal workers."""
-
-    def in_between(self, workers: np.ndarray, /) -> np.ndarray:
-        """Where so many workers (n,) wait for each other, but not for everybody in every step."""
-
-    def told(self, curve: ThroughputCurve, /) -> ThroughputCurve:
-        """The curve, with what a round of it is."""
 
 
 @dataclass(frozen=True, slots=True)

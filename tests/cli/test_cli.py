@@ -98,8 +98,8 @@ def test_predict_what_ifs(run, profile):
         "k-batch-sync --k 5", "k-async --k 2", "k-batch-async --k 2",
     ],
 )  # fmt: skip
-def test_strategies_on_servers(run, profile, options):
-    asked = [profile, "--method", "mva", "--workers", "2,3", "--strategy", *options.split()]
+def test_strategies_on_servers(run, operations, options):
+    asked = [operations, "--workers", "2,3", "--strategy", *options.split()]
     code, out, _ = run("predict", *asked, "--format", "json")
     curve = json.loads(out)
     assert code == 0
@@ -109,9 +109,9 @@ def test_strategies_on_servers(run, profile, options):
     assert run("plan", *asked, "--min-efficiency", "0.1")[0] == 0
 
 
-@pytest.mark.parametrize("method", ["mva", "trace --buffer 0"])
-def test_strategies_on_servers_meet_in_their_limits(run, tmp_path, method):
-    """Where all count, or nobody is ahead, they are synchronous training, and where nobody waits asynchronous."""
+@pytest.fixture
+def operations(tmp_path):
+    """A step's operations, in a profile."""
     path = tmp_path / "operations.json"
     operations = [
         qm.Operation("fetch", "w", 0.0, 0.2, 2 * 10**6),
@@ -121,10 +121,15 @@ def test_strategies_on_servers_meet_in_their_limits(run, tmp_path, method):
     job = qm.Job(batch_size=32, parameter_bytes=2 * 10**6, tensors=4)
     step = msgspec.structs.replace(STEP, operations=operations)
     qm.Profile(source=qm.Source(framework="test"), job=job, steps=[step] * 2).save(path)
+    return path
+
+
+def test_strategies_on_servers_meet_in_their_limits(run, operations):
+    """Where all count, or nobody is ahead, they are synchronous training, and where nobody waits asynchronous."""
 
     def rate(strategy):
-        asked = f"--workers 3 --format json --method {method} --strategy {strategy}"
-        code, out, _ = run("predict", path, *asked.split())
+        asked = f"--workers 3 --format json --method trace --buffer 0 --strategy {strategy}"
+        code, out, _ = run("predict", operations, *asked.split())
         assert code == 0
         return json.loads(out)["steps_per_second"][0]
 

@@ -72,13 +72,20 @@ ON_SERVERS = {
 }
 
 
-@pytest.mark.parametrize("profile", [SERVERS, UNTRACED], ids=["operations", "phases"])
-def test_rounds_on_servers_take_the_seconds_that_are_predicted(profile):
-    found = compare(profile, workers=4, strategies=list(ON_SERVERS))
-    expected = [predict(profile, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
+def test_rounds_on_servers_take_the_seconds_that_are_predicted():
+    found = compare(SERVERS, workers=4, strategies=list(ON_SERVERS))
+    expected = [predict(SERVERS, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
     np.testing.assert_allclose([only(found, name).steps_per_second for name in ON_SERVERS], expected, rtol=1e-9)
-    network = predict(profile, workers=[4], method="mva", **ON_SERVERS["k-sync"]).steps_per_second[0]
-    assert (abs(only(found, "k-sync").steps_per_second / network - 1) > 0.05) == (profile is SERVERS)
+
+
+@pytest.mark.parametrize(("profile", "changes"), [(UNTRACED, {}), (SERVERS, {"batch_size": 64})])
+def test_what_cannot_be_simulated_is_compared_without_the_strategies_that_only_a_simulation_predicts(profile, changes):
+    found = compare(profile, workers=4, **changes)
+    assert "half-synchronous strategies are left out: their simulation" in found.caption()
+    assert {"sync", "async-ps", "k-batch-async"} < {one.name for one in found.rows}
+    assert not {"k-sync", "bounded-staleness", "backup-worker"} & {one.name for one in found.rows}
+    with pytest.raises(qm.ModelError, match="strategy 'k-sync'"):
+        compare(profile, workers=4, strategies=["k-sync"], **changes)
 
 
 def test_gradients_on_a_server_come_at_the_predicted_rate():

@@ -89,7 +89,7 @@ def test_waiting_between_a_barrier_and_none_is_less_certain():
     alone, several = np.log(some[:, 2] / some[:, 0])
     assert alone == pytest.approx(np.log(barrier[0, 2] / barrier[0, 0]))
     own = model_error("trace", np.geomspace(0.5, 4.0, 50))
-    assert np.hypot(own.min(), waiting_error("trace")) < several < np.hypot(own.max(), waiting_error("trace")) + 1e-3
+    assert np.hypot(own.min(), waiting_error()) < several < np.hypot(own.max(), waiting_error()) + 1e-3
     assert np.log(barrier[1, 2] / barrier[1, 0]) < own.max() + 1e-3
 
 

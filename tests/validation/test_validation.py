@@ -213,11 +213,8 @@ def test_networks_that_nobody_had_measured_are_predicted_about_as_well_as_those_
 
 def test_strategies_that_were_predicted_before_they_were_measured_are_as_the_pages_say():
     *_, waiting = predicted_then()
-    simulated, network = ([c for c in waiting if c.method == method] for method in ("trace", "mva"))
-    assert np.mean([c.coverage for c in simulated]) >= 0.85
-    assert np.mean([c.error for c in simulated]) < 0.1
-    assert np.mean([c.error for c in network]) == pytest.approx(0.21, abs=0.01)
-    assert sum(c.inside.sum() for c in network) < 1
+    assert np.mean([c.coverage for c in waiting]) >= 0.85
+    assert np.mean([c.error for c in waiting]) < 0.1
 
 
 def test_queues_that_no_series_had_before_are_told_or_seen(profiles, others):
