@@ -5,14 +5,15 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
-from queuemodel.training.bandwidth import LINK_EFFICIENCY, UNFILLED, best_rates, carried_for_several
 
 SIZE, COMPUTE = 1_000_000, 0.5
+LINK_EFFICIENCY = 0.95  # of a link's nominal rate, as documented
+UNFILLED = "the same bytes took much longer in most steps than in the best"
 
 
 def profile_of(rates, *, operations=True, **cluster):
@@ -36,34 +37,29 @@ def profile_of(rates, *, operations=True, **cluster):
 ERRATIC = [1e6, 2e6, 1.2e6, 4e6, 1e6, 1.5e6]
 
 
-def test_what_most_steps_lack_of_the_best_is_seen():
-    assert best_rates(profile_of(ERRATIC)) == (4e6, 4e6)
-    assert carried_for_several(profile_of(ERRATIC)) == (4e6, 4e6)
-    assert carried_for_several(profile_of(ERRATIC, bandwidth=1e7)) == (LINK_EFFICIENCY * 1e7,) * 2
-    assert carried_for_several(profile_of(ERRATIC), 2e7) == (LINK_EFFICIENCY * 2e7,) * 2
+def seen(profile):
+    return UNFILLED in qm.predict(profile, workers=[1], method="mva").note
 
 
+@settings(max_examples=20)
 @given(st.lists(st.floats(0.95, 1.0), min_size=5, max_size=12), st.integers(0, 2))
 def test_full_links_vary_little_and_a_few_late_steps_do_not_make_them_others(shares, late):
-    rates = 4e6 * np.array([*shares, *[0.3] * late])
-    assert best_rates(profile_of(rates)) is None
+    assert not seen(profile_of(4e6 * np.array([*shares, *[0.3] * late])))
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
-        profile_of(ERRATIC[:4]),
-        profile_of(1000 * np.array(ERRATIC)),
-        profile_of(ERRATIC, operations=False),
-        profile_of(ERRATIC, workers=2),
-        msgspec.structs.replace(
-            profile_of(ERRATIC), source=Source(framework="x", hosts={"ps": "a:1", "worker": "a:2"})
-        ),
-    ],
-    ids=["few steps", "a millisecond", "no operations", "two workers", "one machine"],
-)
-def test_what_does_not_tell_is_left_alone(profile):
-    assert best_rates(profile) is None
+ELSEWHERE = {
+    "few steps": profile_of(ERRATIC[:4]), "a millisecond": profile_of(1000 * np.array(ERRATIC)),
+    "no operations": profile_of(ERRATIC, operations=False), "two workers": profile_of(ERRATIC, workers=2),
+    "one machine": msgspec.structs.replace(
+        profile_of(ERRATIC), source=Source(framework="x", hosts={"ps": "a:1", "worker": "a:2"})
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ELSEWHERE)
+def test_what_most_steps_lack_of_the_best_is_seen_where_the_steps_tell(why):
+    assert seen(profile_of(ERRATIC))
+    assert not seen(ELSEWHERE[why])
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs_by_hand import profile, step
 
 import queuemodel as qm
-from queuemodel.training.model_error import REGIONS, model_error
+from queuemodel.data import example_profile
 
 CSV = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
 
@@ -47,12 +47,6 @@ def test_two_even_servers_double_the_capacity():
     uneven = model.what_if(shards=[3, 1]).throughput([200])
     assert uneven.steps_per_second[0] == pytest.approx(1 / (0.75 * 0.2), rel=1e-3)
     assert uneven.bottleneck == "transmit link 0"
-
-
-def test_residence_times_of_several_servers_add_up_to_the_cycle():
-    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 4, 16])
-    total = curve.residence_time.sum(axis=1) + curve.think_time
-    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=1e-9)
 
 
 def test_batch_and_accelerator_change_the_computation():
@@ -142,15 +136,6 @@ def test_workers_of_one_other_speed_are_other_accelerators():
     same(slow, model.what_if(accelerator_speed=0.5).throughput([1, 4]))
 
 
-def test_unequal_workers_are_the_exact_network_with_a_class_for_each_speed():
-    model = qm.fit(profile([step(overlap=0.15)])).what_if(worker_speeds=[1.0, 0.25, 4.0, 0.25])
-    exact = qm.solve(model.network())
-    curve = model.throughput([4])
-    assert curve.at(4) == pytest.approx(exact.throughput, rel=1e-9)
-    np.testing.assert_allclose(curve.utilization[0], exact.utilization[:3], rtol=1e-9)
-    assert "exact" in curve.method
-
-
 def test_a_hundred_different_speeds():
     model = qm.fit(profile()).what_if(worker_speeds=np.linspace(0.5, 1.5, 100))
     curve = model.throughput(range(1, 101))
@@ -181,13 +166,6 @@ def test_throughputs_do_not_tell_what_other_machines_buy(change, unknown):
         assert "\n" not in str(error.value)
 
 
-def test_no_rule_is_refused_not_replaced():
-    model = qm.fit(profile())
-    for one, other in itertools.permutations(({"parameter_servers": 2}, {"worker_speeds": [1.0, 0.5]})):
-        with pytest.raises(qm.ModelError, match="2 parameter servers"):
-            model.what_if(**one).what_if(**other)
-
-
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
 def test_a_changed_job_leaves_what_was_measured_behind(change):
     """Measurements, profiled range and origins are the profile's; elsewhere the model's own error counts."""
@@ -200,9 +178,8 @@ def test_a_changed_job_leaves_what_was_measured_behind(change):
     assert not after.measured
     assert "nothing was profiled" in after.caption()
     assert "measured" not in after.to_rows()[0]
-    least = math.exp(1.644 * max(model_error("mva", np.array(list(REGIONS.values())))))
-    assert np.all(after.upper / after.steps_per_second >= least)
-    assert before.upper[0] / before.steps_per_second[0] < least
+    assert np.all(after.upper / after.steps_per_second > 1.1)
+    assert before.upper[0] / before.steps_per_second[0] < 1.1
     assert {p.origin for p in changed.parameters if "link demand" in p.name} == {"derived"}
 
 
@@ -268,3 +245,20 @@ def test_a_faster_link_hides_less_computation(known):
     fetch, push = host + wire / 40e6
     assert (model.demands.fetch, model.demands.push) == pytest.approx((fetch, push))
     assert model.demands.worker == pytest.approx(0.35 + 0.15 * (1 - (fetch + push) / 0.3))
+
+
+@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
+def test_a_step_takes_at_least_its_computation_however_fast_the_network(name):
+    recorded = example_profile(name)
+    model = qm.fit(recorded)
+    steps = [1 / model.what_if(bandwidth=b * 125e6).throughput([1]).at(1) for b in (0.1, 1, 10, 1e6)]
+    assert all(earlier > later for earlier, later in itertools.pairwise(steps))
+    assert steps[-1] == pytest.approx(recorded.values("compute").mean(), rel=0.01)
+
+
+def test_a_link_that_is_slower_one_way_slows_that_direction():
+    """Fetches of 2 MB, pushes of 1 MB: on a link of 20 MB/s both take what their bytes take, beyond the hosts' part."""
+    model = qm.fit(profile([step(fetch=0.3, push=0.1)] * 3, bandwidth=20e6))
+    slower = model.what_if(bandwidth=10e6)
+    added = slower.demands.fetch - model.demands.fetch, slower.demands.push - model.demands.push
+    assert added == pytest.approx((2e6 / 0.95 * (1 / 10e6 - 1 / 20e6), 1e6 / 0.95 * (1 / 10e6 - 1 / 20e6)), rel=1e-6)
