@@ -37,7 +37,8 @@ def loading_times(rounds: Sequence[Round]) -> tuple[np.ndarray, ...]:
         return ()
     most = max(runs.values(), key=lambda run: sum(one.waited for one in run) / sum(one.round_time for one in run))
     ranks = {one.rank for one in most}
-    return tuple(_of_rank([one for one in most if one.rank == rank]) for rank in sorted(ranks))
+    found = tuple(_of_rank([one for one in most if one.rank == rank]) for rank in sorted(ranks))
+    return found if any(times.any() for times in found) else ()  # the first round alone waited
 
 
 def _of_rank(rounds: list[Round]) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..checks import FASTEST_LINK
 from ..collectives import Link, Ring
 from ..training.rounds import Round
 from .late_messages import late_rounds
@@ -80,7 +81,7 @@ def fit_network(
         found = least_squares(residuals, start)
         noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors(found.x) ** 2))))
     covariance = np.linalg.pinv(found.jac.T @ found.jac)
-    return float(np.exp(found.x[0])), float(np.exp(found.x[1])), covariance
+    return min(float(np.exp(found.x[0])), FASTEST_LINK), float(np.exp(found.x[1])), covariance
 
 
 def ring_costs(

@@ -18,16 +18,20 @@ from .parameters import Parameter
 from .plan import Choice, Plan, plan
 from .profile import Profile, Step
 from .round_model import RoundModel
+from .rounds import Bucket, Gradient, Round
 from .throughputs import read_throughputs
 
 __all__ = [
+    "Bucket",
     "Choice",
     "Cluster",
+    "Gradient",
     "Job",
     "Operation",
     "Parameter",
     "Plan",
     "Profile",
+    "Round",
     "RoundModel",
     "Source",
     "Step",

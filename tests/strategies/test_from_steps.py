@@ -9,7 +9,6 @@ import pytest
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.prediction import predict
-from queuemodel.strategies.from_steps import rounds_of_steps
 
 MEASURED = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40" / "measured.json"
 
@@ -51,7 +50,7 @@ def test_a_gradient_is_ready_after_the_computation_before_its_push():
         qm.Operation("push", "g2", 1.05, 1.3, 2_000_000, after=[2]),
         qm.Operation("update", "u", 1.7, 1.75, after=[5, 6]),
     ]
-    fitted = rounds_of_steps(profile(*operations))
+    fitted = qm.fit(profile(*operations), strategy="all-reduce").fitted
     sizes, ready = fitted.gradients
     assert sizes.tolist() == [2_000_000, 1_000_000]
     np.testing.assert_allclose(ready, [0.3 + 0.3, 0.3 + 0.4 + 0.4])

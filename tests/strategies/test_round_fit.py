@@ -3,11 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import queuemodel as qm
 from queuemodel.prediction import predict
-from queuemodel.strategies import fit_rounds
-from queuemodel.training.rounds import Bucket, Round
+from queuemodel.strategies import fit_rounds, order_statistic
+from queuemodel.training import Bucket, Round
 
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 
@@ -141,3 +142,22 @@ def test_ranks_that_differ_by_chance_are_alike():
     """Of 80 recordings of equal ranks, hardly one is taken to have a slow rank."""
     unequal = [fit_rounds(recorded(cv=0.05, seed=seed)).paces for seed in range(80)]
     assert sum(map(bool, unequal)) <= 1
+
+
+def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
+    """Where hardly anything is sent: rounds of normal computation, whose spread smoothing does not add to."""
+    rng, rounds = np.random.default_rng(3), []
+    times = 1 + 0.05 * norm.ppf((rng.permutation(400) + 0.5) / 400)
+    for number, own in enumerate(times.reshape(200, 2)):
+        over = own.max() + 1e-3
+        rounds += [
+            Round(rank=rank, ranks=2, number=number, round_time=over, computed=own[rank],
+                  buckets=[Bucket(1000, own[rank], own[rank], over)])
+            for rank in range(2)
+        ]  # fmt: skip
+    job = qm.Job(batch_size=8, parameter_bytes=1000, tensors=1)
+    recorded = qm.Profile(source=qm.Source(framework="made"), job=job, rounds=rounds)
+    taken = 1 / predict(recorded, workers=[2, 10, 100], latency=0.0).rounds_per_second
+    truth = [1 + 0.05 * order_statistic(norm().isf, n, n) for n in (2, 10, 100)]
+    assert taken == pytest.approx(truth, abs=0.006)
+    assert taken[1:] != pytest.approx([1 + 1.15 * (one - 1) for one in truth[1:]], abs=0.006)  # the control

@@ -1,4 +1,4 @@
-"""How gradients travel: each framework's rule against a simulation that goes event by event, and its laws."""
+"""A round, and how gradients travel in it: against simulations that go event by event, and their laws."""
 
 import heapq
 import math
@@ -12,6 +12,7 @@ import queuemodel as qm
 from queuemodel.strategies import SCHEMES, Buckets, Fusion, Slices, round_time
 
 seconds = st.floats(0.0, 3.0)
+buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)
 pieces = st.lists(st.tuples(seconds, st.floats(0.05, 4.0)), min_size=1, max_size=9)
 WORK, WAIT = 0.3, 0.05
 
@@ -63,6 +64,90 @@ def by_priority_by_hand(ready, sizes, cap, credit):
             continue
         now = min([*(end for end, _ in under_way), *(ready[i] for i in coming[:1])])
     return ends
+
+
+def by_hand(ready, computed, work, latency):
+    """One bucket at a time."""
+    now = 0.0
+    for r, w, a in zip(ready, work, latency, strict=True):
+        now = max(now, r) + w + a
+    return max(now, computed)
+
+
+def shared(ready, work, at_once):
+    """Buckets that share the network, some at a time, event by event."""
+    now, left, active, waiting = 0.0, list(work), [], list(range(len(work)))
+    while waiting or active:
+        while waiting and len(active) < at_once and ready[waiting[0]] <= now:
+            active.append(waiting.pop(0))
+        if not active:
+            now = ready[waiting[0]]
+            continue
+        first = min(left[i] for i in active) * len(active)
+        if waiting and len(active) < at_once:
+            first = min(first, ready[waiting[0]] - now)
+        for i in active:
+            left[i] -= first / len(active)
+        now += first
+        active = [i for i in active if left[i] > 1e-12]
+    return now
+
+
+def in_order(rows):
+    ready, work, latency = np.array(rows).T
+    return np.sort(ready), work, latency
+
+
+@given(buckets, st.floats(0.0, 5.0))
+def test_one_bucket_at_a_time_is_the_recursion_by_hand(rows, computed):
+    ready, work, latency = in_order(rows)
+    truth = by_hand(ready, computed, work, latency)
+    assert round_time(ready, np.array(computed), work, latency) == pytest.approx(truth)
+    assert round_time(ready, np.array(computed), 1.02 * work, latency) >= truth
+
+
+@given(buckets, st.integers(1, 4))
+def test_without_latency_any_way_of_sharing_ends_at_the_same_time(rows, at_once):
+    ready, work, _ = in_order(rows)
+    ends = round_time(ready, np.array(0.0), work, 0 * work, at_once=at_once)
+    assert ends == pytest.approx(shared(ready, work, at_once))
+
+
+def station_and_delay(ready, work, latency, at_once):
+    """Each bucket waits for its latency, then for the network, which takes one after the other; so many under way."""
+    network, ends, out = 0.0, [], []
+    for r, w, a in zip(ready, work, latency, strict=True):
+        start = max(r, heapq.heappop(ends) if len(ends) == at_once else 0.0)
+        network = max(network, start + a) + w
+        heapq.heappush(ends, network)
+        out.append(network)
+    return max(out)
+
+
+@given(st.integers(1, 30), st.floats(0.01, 1.0), st.floats(0.0, 1.0), st.integers(1, 4))
+def test_a_row_of_equal_buckets_hides_latency_behind_others(count, work, latency, at_once):
+    """Equal buckets that are all ready: a machine repairman without chance, exact while the network is busy."""
+    rows, ready = np.ones(count), np.zeros(count)
+    found = float(round_time(ready, np.array(0.0), work * rows, latency * rows, at_once=at_once))
+    truth = station_and_delay(ready, work * rows, latency * rows, at_once)
+    assert found <= truth + latency + 1e-9
+    assert found >= truth - latency - 1e-9
+    if at_once == 1 or work >= latency:
+        assert found == pytest.approx(truth)
+
+
+def test_buckets_are_closed_when_the_cap_is_reached():
+    sizes = np.array([0.5, 0.6, 3.0, 10.0, 20.0, 1.0]) * 2**20
+    assert Buckets().ends(sizes).tolist() == [1, 4, 5]
+    assert Buckets(cap=1.0).ends(sizes).tolist() == [0, 1, 2, 3, 4, 5]
+    assert Buckets(cap=1e12).ends(sizes).tolist() == [1, 5]
+
+
+def test_the_last_bucket_alone_takes_its_own_work_and_latency():
+    """Nothing is left to hide its latency behind, whatever the first one's was."""
+    work, latency = np.array([1.0, 1.0]), np.array([0.0, 0.5])
+    for ready, end in (([0.0, 5.0], 6.5), ([0.0, 0.0], 2.5)):
+        assert round_time(np.array(ready), np.array(0.0), work, latency, at_once=2) == pytest.approx(end)
 
 
 @given(pieces, st.floats(0.1, 8.0), st.floats(0.01, 1.0))

@@ -10,7 +10,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.plotting import plot_round
 from queuemodel.strategies import AllReduceModel, fit_rounds, simulate, simulate_rounds
-from queuemodel.training.rounds import Round
+from queuemodel.training import Round
 
 
 @pytest.fixture(scope="module")
