@@ -142,26 +142,12 @@ def test_strategies_on_servers_meet_in_their_limits(run, operations):
         assert rate(strategy) == pytest.approx(free, rel=0.02), strategy
 
 
-def test_strategies_that_lack_their_number_are_one_line(run, profile):
-    refused(run("predict", profile, "--strategy", "k-sync"), "needs k")
-    refused(run("predict", profile, "--strategy", "k-sync", "--k", "4"), "workers must be at least 4")
-    refused(run("predict", profile, "--backup-workers", "1"), "backup_workers is a question for")
-
-
 def test_predict_from_throughputs_and_from_both(run, profile, throughputs):
     code, out, _ = run("predict", throughputs, "--workers", "1:16", "--format", "json")
     assert code == 0
     assert json.loads(out)["steps_per_second"][-1] == pytest.approx(6.1, rel=0.05)
     _, out, _ = run("predict", profile, "--throughputs", throughputs, "--workers", "1:16", "--format", "json")
     assert json.loads(out)["profiled_workers"] == 8
-
-
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_predict_draws(run, profile, tmp_path, suffix):
-    picture = tmp_path / f"curve.{suffix}"
-    code, _, _ = run("predict", profile, "--plot", picture)
-    assert code == 0
-    assert picture.stat().st_size > 1000
 
 
 def test_plan(run, profile):
@@ -210,50 +196,16 @@ def test_solve_with_classes(run, tmp_path):
     refused(run("solve", file), "--population is needed")
 
 
-@pytest.mark.parametrize("workers", ["0", "0:3", "5:3", "-1", "a", "1:2:3", "1.5", "", "nan", "1:999999999"])
-def test_bad_workers(run, profile, workers):
-    refused(run("predict", profile, "--workers", workers), "workers")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--bandwidth", "fast"), ("--bandwidth", "-1Gbit/s"), ("--bandwidth", "0"), ("--format", "xml"),
-        ("--method", "trace"), ("--no-such-option",),
-    ],
-)  # fmt: skip
-def test_bad_options(run, profile, arguments):
-    refused(run("predict", profile, *arguments))
-
-
-@pytest.mark.parametrize(
-    "command", [("predict",), ("plan", "--epochs", "1", "--deadline", "1h"), ("solve", "--population", "3")]
-)
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"format": "x"}', "\x00"])
-def test_damaged_files(run, tmp_path, command, text):
-    file = tmp_path / "damaged.json"
-    file.write_text(text)
-    refused(run(command[0], file, *command[1:]), file)
-    refused(run(command[0], tmp_path / "missing.json", *command[1:]), "missing.json", "No such file")
-
-
 def test_unwritable_plots_are_refused_before_any_work(run, profile, tmp_path):
     refused(run("predict", profile, "--plot", tmp_path / "no" / "curve.png"), "there is no folder")
     refused(run("predict", profile, "--plot", tmp_path / "curve.doc"), "must end in")
     refused(run("predict", profile, "--plot", tmp_path), "is a directory")
-
-
-def test_failure_leaves_earlier_output_alone(run, profile, tmp_path):
     picture = tmp_path / "curve.png"
     picture.write_bytes(b"earlier")
-    refused(run("predict", tmp_path / "missing.json", "--plot", picture))
+    refused(run("predict", tmp_path / "missing.json", "--plot", picture), "missing.json", "No such file")
     assert picture.read_bytes() == b"earlier"
-
-
-def test_plan_without_a_question(run, profile):
-    refused(run("plan", profile), "at least one of")
-    refused(run("plan", profile, "--deadline", "1h"), "epochs")
-    refused(run("plan", profile, "--epochs", "1", "--deadline", "soon"), "soon")
+    assert run("predict", profile, "--plot", picture)[0] == 0
+    assert picture.stat().st_size > 1000
 
 
 def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
