@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import ModelError, QueueModelWarning
 from .prediction import load, predict
+from .strategies.half_synchronous import in_closed_network
 from .training import Profile, ThroughputCurve
 from .units import parse_bandwidth, parse_latency, parse_size
 
@@ -34,7 +35,7 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     most : int
     settings : dict
         Of `queuemodel.prediction.predict`, as text: ``{"strategy": "sync-ps", "bandwidth": "10Gbit/s"}``. Recorded
-        steps are solved as a closed network unless ``method`` asks for something else.
+        steps are solved as a closed network, if that knows the strategy, unless ``method`` asks for something else.
 
     Raises
     ------
@@ -65,7 +66,8 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
         except ValueError:
             raise ModelError(f"{name} must be a number, got {text!r}") from None
     data = load(path)
-    if isinstance(data, Profile) and data.steps:
+    closed = in_closed_network(asked.get("strategy"), asked.get("backup_workers"))
+    if isinstance(data, Profile) and data.steps and closed:
         asked.setdefault("method", "mva")
     k = asked.get("k", 1)
     least = {"k-sync": k, "k-async": k, "sync-ps": 1 + asked.get("backup_workers", 0)}.get(asked.get("strategy", ""), 1)

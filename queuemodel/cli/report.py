@@ -9,6 +9,7 @@ import click
 from ..checks import require_writable
 from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
+from ..strategies.half_synchronous import in_closed_network
 from ..training import Profile
 from .options import COUNT, DATASET_SIZE, DURATION, FILE, POSITIVE, SHARE, format_option
 from .output import show
@@ -53,7 +54,8 @@ def report(
     if dataset_size is not None:
         require_batch_size(data, options["batch_size"])
     stepped = isinstance(data, Profile) and bool(data.steps)
-    if stepped and options["method"] == "auto" and options["strategy"] != "all-reduce":
+    closed = in_closed_network(options["strategy"], options["backup_workers"])
+    if stepped and options["method"] == "auto" and closed:
         question["method"] = options["method"] = "mva"
     curve = predict_curve(**question)
     write_page(

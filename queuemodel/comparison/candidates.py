@@ -23,6 +23,7 @@ from ..descent import (
     TopK,
 )
 from ..errors import ModelError
+from ..strategies.half_synchronous import in_closed_network
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def candidates(
     known = TOGETHER | (ON_SERVERS if servers else BETWEEN_WORKERS)
     if asked is None:
         every = [make(workers) for make in known.values()]
-        return [one for one in every if simulated or one.asks.get("strategy") in (None, "async-ps", "k-batch-async")]
+        asks = [(one, one.asks.get("strategy"), one.asks.get("backup_workers")) for one in every]
+        return [one for one, *asked in asks if simulated or in_closed_network(*asked)]
     chosen = []
     for one in [asked] if isinstance(asked, str) else asked:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:

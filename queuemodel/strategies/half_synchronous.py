@@ -68,7 +68,7 @@ class HalfSynchronous:
     @property
     def solvable(self) -> bool:
         """Whether the closed network of the same job says how fast it is: a barrier of all, or one for nobody."""
-        return self.name == "k-batch-async" or (self.name == "sync-ps" and not self.number)
+        return in_closed_network(self.name, self.number)
 
     @property
     def simulated(self) -> dict[str, Any]:
@@ -94,6 +94,11 @@ class HalfSynchronous:
             return replace(curve, synchronous=together)
         counted = curve.workers - number if self.name == "sync-ps" else np.full(len(curve.workers), number)
         return replace(curve, steps_per_round=counted)
+
+
+def in_closed_network(strategy: str | None, backup_workers: int | None = None) -> bool:
+    """Whether the closed network knows a strategy of recorded steps (None: as recorded); others are simulated."""
+    return strategy in (None, "async-ps", "k-batch-async") or (strategy == "sync-ps" and not backup_workers)
 
 
 def own_scv(profile: Profile) -> float:

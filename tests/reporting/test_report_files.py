@@ -1,5 +1,6 @@
 """Reports as files: one file that needs nothing, whole or not at all, and what the command says."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -12,8 +13,6 @@ import pytest
 import queuemodel as qm
 from queuemodel.cli import main
 from queuemodel.data import copy_examples, example_profile
-from queuemodel.reporting.page import embedded
-from queuemodel.training.timeline import timeline
 
 POINTS = [qm.Throughput(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
 
@@ -31,16 +30,22 @@ def test_a_page_names_nothing_that_it_does_not_hold(curve):
     assert set(re.findall(r"https?://[^\s\"']+", page)) == {"http://www.w3.org/2000/svg"}
 
 
+def held(page):
+    """The data that a page holds."""
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "é\N{GRINNING FACE}", 'a"b\\'])
-def test_embedded_text_comes_back_and_ends_no_script(text):
-    inside = embedded({"name": text})
-    assert json.loads(inside) == {"name": text}
-    assert not set("<>&\u2028") & set(inside)
+def test_embedded_text_comes_back_and_ends_no_script(curve, text):
+    page = dataclasses.replace(curve, method=text).report()
+    assert held(page)["curve"]["method"] == text
+    assert not set("<>&\u2028") & set(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_what_is_not_finite_is_null():
-    values = {"a": np.array([1.0, np.nan]), "b": float("inf"), "c": (np.float64("-inf"), np.int64(3)), 4: None}
-    assert json.loads(embedded(values)) == {"a": [1.0, None], "b": None, "c": [None, 3], "4": None}
+def test_what_is_not_finite_is_null(curve):
+    unknown = dataclasses.replace(curve, bound_lower=np.full(8, np.nan), saturation_workers=np.inf, model=None)
+    told = held(unknown.report())["curve"]
+    assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
 
 
 def test_the_same_curve_gives_the_same_page(curve, tmp_path):
@@ -81,14 +86,14 @@ def test_a_page_too_large_to_mail_is_refused_and_the_old_one_stays(tmp_path):
 
 
 def test_a_curve_made_faster_is_not_recomputed_from_its_old_model(curve):
-    data = json.loads(re.search(r'id="data">(.*?)</script>', curve.faster(2.0).report())[1])
+    data = held(curve.faster(2.0).report())
     assert (data["network"], data["obstacle"], data["parameters"]) == (None, "the curve has no model", [])
 
 
 def test_a_long_curve_is_shown_as_it_is():
     model = qm.fit(example_profile("alexnet-60"))
     for last, recomputed in ((256, True), (257, False)):
-        data = json.loads(re.search(r'id="data">(.*?)</script>', model.throughput([1, last]).report())[1])
+        data = held(model.throughput([1, last]).report())
         assert (data["network"] is not None) == recomputed
         assert ("256 workers" in data["obstacle"]) != recomputed
 
@@ -96,11 +101,11 @@ def test_a_long_curve_is_shown_as_it_is():
 def test_a_simulated_curve_stands_beside_the_network(tmp_path):
     profile = example_profile("alexnet-60")
     curve = qm.predict(profile, workers=[1, 2], method="trace")
-    data = json.loads(re.search(r'id="data">(.*?)</script>', curve.report(profile=profile))[1])
+    data = held(curve.report(profile=profile))
     assert data["curve"]["steps_per_second"] == curve.steps_per_second.tolist()
     assert data["network"]["servers"]["1"]["method"].startswith("mva")
     ordered = qm.predict(profile, workers=[1], method="trace", worker_speeds=[1.0, 0.5])
-    data = json.loads(re.search(r'id="data">(.*?)</script>', ordered.report())[1])
+    data = held(ordered.report())
     assert (data["network"], data["obstacle"]) == (None, "the closed network does not know: worker speeds")
 
 
@@ -154,7 +159,7 @@ def test_other_commands_write_the_page_of_what_they_print(tmp_path, monkeypatch,
         main([*arguments, "--report", "page.html", "--format", "json"])
     assert not end.value.code
     told = json.loads(capsys.readouterr().out)
-    page = json.loads(re.search(r'id="data">(.*?)</script>', Path("page.html").read_text())[1])
+    page = held(Path("page.html").read_text())
     if holds is None:
         assert page["rows"] == told["rows"]
     else:
@@ -193,18 +198,23 @@ def test_the_report_prints_its_prediction_where_a_format_is_asked_for(tmp_path, 
     assert told.err == "page.html: open it in a browser\n"
 
 
+def drawn(profile):
+    """The recorded step or round that a report draws."""
+    return held(qm.predict(profile, workers=[1, 2], method="auto").report(profile=profile))["timeline"]
+
+
 def test_a_recorded_step_or_round_is_drawn_as_it_was():
-    told = timeline(example_profile("alexnet-60"))
+    told = drawn(example_profile("alexnet-60"))
     step = example_profile("alexnet-60").steps[0]
     assert {(one.name, one.start, one.end) for one in step.operations} == {
         (name, asked, ended) for _, name, asked, _, ended, _ in told["spans"]
     }
     sent = [(begun, ended) for lane, _, _, begun, ended, _ in told["spans"] if lane == 0]
     assert all(begun >= before for (_, before), (begun, _) in itertools.pairwise(sent))  # one link, one after the other
-    told = timeline(example_profile("ddp-alexnet-40"))
+    told = drawn(example_profile("ddp-alexnet-40"))
     assert (told["what"], told["lanes"]) == ("round of 2 ranks", ["computation", "all-reduce"])
     assert all(asked <= begun <= ended for _, _, asked, begun, ended, _ in told["spans"])
-    assert timeline(msgspec.structs.replace(example_profile("ddp-alexnet-40"), rounds=[], throughputs=POINTS)) is None
+    assert drawn(msgspec.structs.replace(example_profile("alexnet-60"), steps=[], throughputs=POINTS)) is None
 
 
 def test_the_longest_operations_of_many_are_kept():
@@ -216,6 +226,6 @@ def test_the_longest_operations_of_many_are_kept():
         for one in profile.steps[0].operations
     ]
     steps = [msgspec.structs.replace(profile.steps[0], operations=many)]
-    told = timeline(msgspec.structs.replace(profile, steps=steps))
+    told = drawn(msgspec.structs.replace(profile, steps=steps))
     assert len(told["spans"]) == 1000
     assert f"The 1000 longest of {len(many)} operations." in told["note"]
