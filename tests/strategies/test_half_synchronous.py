@@ -23,6 +23,7 @@ from queuemodel.training.model_error import waiting_error
 from queuemodel.training.parameters import normal_quantile
 from queuemodel.training.rules import ClosedNetwork, ParallelServers, UnequalWorkers
 from validation.series import read_testbed
+from validation.testbed.recordings import unpacked
 
 NOTHING, LIGHT, BUSY = (0.0, 0.0, 0.0), (0.02, 0.02, 0.002), (0.1, 0.1, 0.01)
 
@@ -260,7 +261,7 @@ def test_staleness_is_what_a_simulation_counts():
 
 def test_a_measured_barrier():
     """The testbed's series behind a barrier, from the trace of one worker; without rounds it is missed by far."""
-    folder = Path(__file__).parents[2] / "validation" / "testbed" / "series" / "alexnet-60-sync"
+    folder = unpacked(Path(__file__).parents[2] / "validation" / "testbed" / "series") / "alexnet-60-sync"
     measured = {row["workers"]: row["steps_per_s"] for row in json.loads((folder / "measured.json").read_text())}
     workers = sorted(measured)
     profile, truth = read_testbed(folder), np.array([measured[n] for n in workers])

@@ -14,6 +14,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.training.flights import Flights
 from queuemodel.training.rules import ParallelServers
+from validation.testbed.recordings import unpacked
 
 SERIES = Path(__file__).parents[2] / "validation" / "testbed" / "series"
 SIZES = (3.05e6, 3.05e6)
@@ -52,7 +53,7 @@ DEMANDS, OWN = np.array([0.423, 0.423, 0.001]), np.array(0.12)  # of alexnet-60 
 
 
 def measured(name):
-    rows = json.loads((SERIES / name / "measured.json").read_text())
+    rows = json.loads((unpacked(SERIES) / name / "measured.json").read_text())
     return np.array([(row["workers"], row["steps_per_s"]) for row in rows if row["workers"] >= 4]).T
 
 

@@ -11,6 +11,7 @@ from validation.blind import BLIND
 from validation.half_synchronous import METHODS, compare_half_synchronous, half_synchronous
 from validation.model_errors import half_synchronous_folders, learn_waiting, leave_kind_out, waiting_errors
 from validation.series import folder_of_trace, read_measured, read_testbed, untraced_folders
+from validation.testbed.recordings import unpacked
 
 #: Largest errors beyond two workers, whose phases decide: of simulation and network.
 WITHIN = {
@@ -57,7 +58,7 @@ def test_rounds_are_no_asynchronous_training():
 
 
 def test_few_late_workers_keep_out_of_the_others_way_too():
-    folder = BLIND / "vgg16-90-bbr-5ms-backup-workers"  # one of four, two of eight
+    folder = unpacked(BLIND) / "vgg16-90-bbr-5ms-backup-workers"  # one of four, two of eight
     workers, measured = read_measured(folder)
     profile = read_testbed(folder_of_trace(folder))
     found = compare_half_synchronous(folder, profile, "mva")
