@@ -39,6 +39,7 @@ from .series import (
     series_folders,
     untraced_folders,
 )
+from .testbed.recordings import unpacked
 from .untold import untold, untold_section
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -144,7 +145,7 @@ def main() -> int:
         held = {name: waiting_errors(own) for name, own in taught.items()}
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups, errors, held), untold_section(hidden), section(advice(profiles))]
-        ways = {folder.name: learned(folder) for folder in tqdm(sorted(SERIES.iterdir()), desc="learning")}
+        ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
         blind, other_queues, in_between = predicted_then()

@@ -13,6 +13,7 @@ from queuemodel import ThroughputCurve
 from queuemodel.prediction import Method
 
 from .series import Comparison, compare_testbed, read_testbed, read_windows
+from .testbed.recordings import unpacked
 from .testbed.workload import BOUNDED, OF_RESULTS, read_workload
 
 #: These series, from which nothing was learnt before they were measured, and since then only what waiting adds to the
@@ -69,9 +70,8 @@ told that, and the policed links' bandwidth (no blind predictions any more):
 def predicted_then() -> tuple[list[Comparison], list[Comparison], list[Comparison]]:
     """Series by every method that predicted them before they were measured: as usual, of other queues, in between."""
     told = json.loads(PREDICTED.read_text())
-    workloads = {name: read_workload(BLIND / name / "workload.json") for name in told}
     waiting = [folder.name for folder in in_between_folders()]
-    others = [name for name, workload in workloads.items() if workload.queue]
+    others = [name for name in told if queue_of(name)]
     usual = [name for name in told if name not in (*waiting, *others)]
 
     def compared(names: Sequence[str]) -> list[Comparison]:
@@ -81,15 +81,18 @@ def predicted_then() -> tuple[list[Comparison], list[Comparison], list[Compariso
     return compared(usual), compared(others), simulated
 
 
+def _folders() -> list[Path]:
+    return sorted(unpacked(BLIND).iterdir())
+
+
 def in_between_folders() -> list[Path]:
     """Folders of the series of half-synchronous strategies."""
-    folders = [folder for folder in sorted(BLIND.iterdir()) if folder.is_dir()]
-    return [one for one in folders if read_workload(one / "workload.json").mode in (*OF_RESULTS, BOUNDED)]
+    return [one for one in _folders() if read_workload(one / "workload.json").mode in (*OF_RESULTS, BOUNDED)]
 
 
 def _comparison(name: str, method: str, predicted: dict[str, Any]) -> Comparison:
     """A prediction as it was, and what was measured then."""
-    rows = [row for row in read_windows(BLIND / name) if row["workers"] in predicted["workers"]]
+    rows = [row for row in read_windows(unpacked(BLIND) / name) if row["workers"] in predicted["workers"]]
     workers = np.array([row["workers"] for row in rows])
     measured = np.array([row.get("steps_per_s") or row["workers"] * row["group_steps_per_s"] for row in rows])
     at = np.isin(predicted["workers"], workers)
@@ -100,12 +103,12 @@ def _comparison(name: str, method: str, predicted: dict[str, Any]) -> Comparison
 
 def queue_of(name: str) -> str:
     """Discipline of a series' queues; "" for one that drops what comes last."""
-    return read_workload(BLIND / name / "workload.json").queue
+    return read_workload(unpacked(BLIND) / name / "workload.json").queue
 
 
 def predicted_now() -> list[Comparison]:
     """Those of other queues, told what they are, by both methods."""
-    others = [folder for folder in sorted(BLIND.iterdir()) if folder.is_dir() and queue_of(folder.name)]
+    others = [folder for folder in _folders() if queue_of(folder.name)]
     return [compare_testbed(folder, read_testbed(folder), method) for folder in others for method in METHODS]
 
 

@@ -13,6 +13,7 @@ from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.prediction import predict
 
 from .series import Comparison
+from .testbed.recordings import unpacked
 
 #: Measured elsewhere with a testbed of the same kind, and with ours.
 GIVEN, OURS = Path(__file__).parent.parent / "tests" / "data" / "ddp", Path(__file__).parent / "testbed/rounds/series"
@@ -38,7 +39,7 @@ def of_two(profile: Profile) -> Profile:
 def compare_data_parallel() -> list[Comparison]:
     """Each recorded series, predicted from the traces of one rank and of two, and judged on more."""
     found = []
-    for folder in sorted(path.parent for place in (GIVEN, OURS) for path in place.glob("*/measured.json")):
+    for folder in [*sorted(GIVEN.iterdir()), *sorted(unpacked(OURS).iterdir())]:
         profile = of_two(read_ranks(folder))
         recorded = profile.cluster.workers
         points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > recorded]

@@ -15,6 +15,7 @@ from queuemodel.comparison import Candidate, Compared, compare
 from queuemodel.drawing import COLORS, finish
 
 from .data_parallel import read_ranks
+from .testbed.recordings import unpacked
 from .testbed.rounds.lesson import STRATEGIES, Lesson, lesson_of
 from .testbed.workload import read_workload
 
@@ -158,7 +159,7 @@ def plot_learned(found: Mapping[str, Sequence[Learned]]) -> Axes:
 
 def main() -> int:
     """Print the section."""
-    print(learned_section({folder.name: learned(folder) for folder in sorted(SERIES.iterdir())}))
+    print(learned_section({folder.name: learned(folder) for folder in sorted(unpacked(SERIES).iterdir())}))
     return 0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from queuemodel import Profile, ThroughputCurve, fit
 from queuemodel.prediction import Method, predict
 
+from .testbed.recordings import unpacked
 from .testbed.workload import FQ_CODEL, POLICER
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def _job(folder: Path) -> dict[str, Any]:
 
 def _measured() -> list[Path]:
     """Folders with measured throughputs."""
-    return [folder for place in TESTBEDS for folder in sorted(place.iterdir()) if (folder / "measured.json").exists()]
+    return [folder for place in TESTBEDS for folder in sorted(unpacked(place).iterdir())]
 
 
 def _unusual(folder: Path) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def read_measured(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def read_windows(folder: Path) -> list[dict[str, Any]]:
     """Every window that measured a testbed series, or one of the same name elsewhere, again too; by workers."""
-    places = dict.fromkeys((*TESTBEDS, folder.parent))
+    places = dict.fromkeys((*map(unpacked, TESTBEDS), folder.parent))
     files = [place / folder.name / name for place in places for name in ("measured.json", "again.json")]
     rows = [row for file in files if file.exists() for row in json.loads(file.read_text())]
     return sorted((row for row in rows if row.get("counts", True)), key=lambda row: row["workers"])
@@ -170,7 +171,7 @@ def compare_testbed(folder: Path, profile: Profile, method: Method) -> Compariso
     """Predict a testbed series from its one-worker traces alone."""
     workers, measured = every_window(folder)
     curve = predict(profile, workers=np.unique(workers).tolist(), method=method)
-    name = folder.name if folder.parent == TESTBEDS[0] else f"{folder.name} (ours)"
+    name = folder.name if folder.parent == unpacked(TESTBEDS[0]) else f"{folder.name} (ours)"
     return Comparison(name, method, workers, measured, curve, read_measured(folder)[1])
 
 

@@ -31,13 +31,18 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it
 from validation.data_parallel import read_ranks  # noqa: E402
 from validation.series import read_testbed  # noqa: E402
+from validation.testbed.recordings import unpacked  # noqa: E402
 
 Question = Callable[[], Any]
 
 PACKAGED = ("alexnet-60", "resnet50-60", "ddp-alexnet-40")
 TESTBED = ROOT / "validation" / "testbed"
-RECORDED = {f"{path.parents[1].name}/{path.parent.name}": path.parent for path in sorted(TESTBED.glob("*/*/trace"))}
-RANKS = {f"ranks/{path.parent.name}": path.parent for path in sorted(TESTBED.glob("rounds/series/*/trace_n1"))}
+RECORDED = {
+    f"{place}/{path.parent.name}": path.parent
+    for place in ("blind", "series")
+    for path in sorted(unpacked(TESTBED / place).glob("*/trace"))
+}
+RANKS = {f"ranks/{folder.name}": folder for folder in sorted(unpacked(TESTBED / "rounds" / "series").iterdir())}
 COUNTS = [1, 2, 4, 8]
 FEW = [2, 8]
 

@@ -15,6 +15,7 @@ import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.strategies import order_statistic, staleness
 from validation.series import read_testbed
+from validation.testbed.recordings import unpacked
 
 SPREAD = 0.2  # of the logarithms of fetches' shares, as documented
 JOB = qm.Job(name="job", batch_size=1, parameter_bytes=1000, tensors=1)
@@ -100,7 +101,7 @@ def test_laws_of_a_barrier(demands, scv):
 
 def test_a_measured_barrier():
     """The testbed's series behind a barrier, from the trace of one worker; without rounds it is missed by far."""
-    folder = Path(__file__).parents[2] / "validation" / "testbed" / "series" / "alexnet-60-sync"
+    folder = unpacked(Path(__file__).parents[2] / "validation" / "testbed" / "series") / "alexnet-60-sync"
     measured = {row["workers"]: row["steps_per_s"] for row in json.loads((folder / "measured.json").read_text())}
     workers = sorted(measured)
     recorded, truth = read_testbed(folder), np.array([measured[n] for n in workers])

@@ -17,6 +17,7 @@ from queuemodel.traces.kernel.windows import PACKET, SHORT_TRIP, TIMEOUT
 from queuemodel.traces.prepare import prepare
 from queuemodel.traces.rules import cluster_rules
 from queuemodel.training import Operation
+from validation.testbed.recordings import unpacked
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
 BUFFER = 0.05  # seconds: 34.5 packets at `RATE`
@@ -106,7 +107,7 @@ def late_steps(folder: Path):
 
 def test_one_worker_of_one_server_is_held_up_as_often_as_simulated_under_bbr_and_never_under_control_by_losses():
     found: dict[bool, list] = {True: [], False: []}
-    for links in sorted((TESTBED / "series").glob("*/links.json")):
+    for links in sorted(unpacked(TESTBED / "series").glob("*/links.json")):
         job = json.loads((links.parent / "job.json").read_text())
         if job["parameter_servers"] == 1 and (links.parent / "steps_n1_w0.json").exists():
             runs = json.loads(links.read_text()).values()

@@ -13,8 +13,10 @@ from jobs_by_hand import profile, step
 
 import queuemodel as qm
 from queuemodel.data import example_profile
+from validation.testbed.recordings import unpacked
 
 SERIES = Path(__file__).parents[2] / "validation" / "testbed" / "series"
+
 SECONDS = st.floats(0.01, 1.0)
 PHASES = st.fixed_dictionaries({"fetch": SECONDS, "push": SECONDS, "update": SECONDS, "compute": SECONDS})
 SHARED = {"congestion_control": "cubic"}
@@ -117,7 +119,7 @@ def test_steps_whose_computation_overlaps_transfers_are_as_fast_as_simulated(fet
 @pytest.mark.parametrize(("name", "buffer"), [("alexnet-60", 0.012), ("alexnet-60-bbr-40ms", 0.04)])
 def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
     """Control: links that are always used in full are too fast by what the buffer costs."""
-    rows = json.loads((SERIES / name / "measured.json").read_text())
+    rows = json.loads((unpacked(SERIES) / name / "measured.json").read_text())
     workers, steps = np.array([(row["workers"], row["steps_per_s"]) for row in rows if row["workers"] >= 4]).T
     recorded = example_profile("alexnet-60")
     held, full = (

@@ -1,22 +1,20 @@
 """TensorFlow's rings under BBR, recorded: what three ranks' traces tell of more, and two ranks' do not."""
 
 import json
-import sys
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
-
 from queuemodel.adapters.tensorflow import read_mirrored
 from queuemodel.measuring import Run, next_measurement
 from queuemodel.prediction import predict
 from validation.data_parallel import OURS, of_two, read_ranks
+from validation.testbed.recordings import unpacked
 
-AGAIN, BEFORE = OURS / "mirrored-resnet50-60-packs-again", OURS / "mirrored-resnet50-60-packs"
-BBR = [*OURS.glob("mirrored-resnet50-*-packs*"), *OURS.glob("mirrored-alexnet-60-bbr*")]
+SERIES = unpacked(OURS)
+AGAIN, BEFORE = SERIES / "mirrored-resnet50-60-packs-again", SERIES / "mirrored-resnet50-60-packs"
+BBR = [*SERIES.glob("mirrored-resnet50-*-packs*"), *SERIES.glob("mirrored-alexnet-60-bbr*")]
 
 
 @pytest.fixture(scope="module")

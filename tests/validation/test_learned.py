@@ -1,21 +1,17 @@
 """What ranks of the testbed learnt for real: their losses against the loop's, their times against the profile's."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
 from queuemodel.comparison.timing import Timing
 from queuemodel.descent import SynchronousSGD, descend, make_problem
 from queuemodel.descent.strategy import Moment
 from validation.data_parallel import read_ranks
 from validation.learned import SERIES, recorded
+from validation.testbed.recordings import unpacked
 from validation.testbed.rounds.lesson import SEED, STRATEGIES
 
-FOLDERS = sorted(SERIES.iterdir())
+FOLDERS = sorted(unpacked(SERIES).iterdir())
 REPLAYED = 53  # steps; ADACOMM has decided by then, and averaged sooner than at first
 STAND_IN = make_problem("logistic", features=50)  # the time of a step does not depend on what is learnt
 

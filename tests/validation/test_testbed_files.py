@@ -1,21 +1,20 @@
 """The testbed's workload files and recorded series: read and checked without a network."""
 
 import json
-import sys
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
-
 from validation.series import folder_of_trace
 from validation.testbed.probe import connections
+from validation.testbed.recordings import pack, unpacked
 from validation.testbed.workload import TestbedError, read_workload
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
-ROUNDS = sorted(path.parent for path in TESTBED.glob("rounds/series/*/measured.json"))
-SERIES = sorted(path.parent for folder in ("series", "blind") for path in TESTBED.glob(f"{folder}/*/links.json"))
+ROUNDS = sorted(unpacked(TESTBED / "rounds" / "series").iterdir())
+SERIES = sorted(path.parent for place in ("series", "blind") for path in unpacked(TESTBED / place).glob("*/links.json"))
 
 
 @pytest.mark.parametrize("file", sorted(TESTBED.glob("workloads/*.json")), ids=lambda file: file.stem)
@@ -79,7 +78,7 @@ def test_every_recorded_series_is_whole(folder):
                 shares[server] += size
         assert 0 < row["steps_per_s"] < workload.bandwidth_mbit * 125_000 / max(shares)
     traced = folder if (folder / "trace").exists() else folder_of_trace(folder)
-    assert len(list(traced.glob("trace/step_*.pb.gz"))) == 12
+    assert len(list(traced.glob("trace/step_*.pb"))) == 12
 
 
 @pytest.mark.parametrize("folder", ROUNDS, ids=lambda folder: folder.name)
@@ -95,6 +94,19 @@ def test_every_recorded_series_of_rounds_is_whole(folder):
         assert len(row["round_s"]) == row["steps"]
         assert row["group_steps_per_s"] == pytest.approx(row["steps"] / sum(row["round_s"]), rel=1e-3)
     assert [len(list(folder.glob(f"trace_n{n}/rank*"))) for n in (1, 2)] == [1, 2]
+
+
+def test_packing_keeps_every_file_and_depends_on_nothing_else(tmp_path):
+    (source,) = (folder for folder in ROUNDS if folder.name == "mirrored-alexnet-60")
+    for name in ("a", "b"):
+        shutil.copytree(source, tmp_path / name / "series", copy_function=shutil.copyfile)
+        pack(tmp_path / name / "series")
+    first, second = (tmp_path / name / "series.tar.xz" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    again = unpacked(tmp_path / "a") / "series"
+    files = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    assert files == [path.relative_to(again) for path in sorted(again.rglob("*")) if path.is_file()]
+    assert all((source / file).read_bytes() == (again / file).read_bytes() for file in files)
 
 
 def test_what_ss_says_is_read():

@@ -1,7 +1,6 @@
 """A real cluster of two workers on this machine, torn down to the last namespace."""
 
 import fcntl
-import gzip
 import importlib.util
 import json
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
-
 from validation.testbed import network
 from validation.testbed.network import ALLOWED
+from validation.testbed.recordings import unpacked
 from validation.testbed.workload import FQ_CODEL, TestbedError, Workload
 
 pytestmark = pytest.mark.testbed
@@ -49,19 +47,20 @@ def measured(*arguments, **settings):
 
 def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     need("tensorflow")
-    rows = measured(WORKLOADS / "tiny.json", tmp_path, workers=[1, 2], trace_steps=2)
+    rows = measured(WORKLOADS / "tiny.json", tmp_path / "series", workers=[1, 2], trace_steps=2)
 
     assert [row["workers"] for row in rows] == [1, 2]
-    assert rows == json.loads((tmp_path / "measured.json").read_text())
+    series = unpacked(tmp_path) / "series"
+    assert rows == json.loads((series / "measured.json").read_text())
     # 60 ms of computation and two transfers of 244 kB at 40 Mbit/s bound a step from below (0.06 s) and the rate
     # of the cluster from above (a push holds the link for 0.05 s)
     assert rows[0]["steps_per_s"] < 1 / 0.06
     assert rows[1]["steps_per_s"] < 1 / 0.0488
     for row in rows:  # but for those under way when the window began and ended
         assert row["steps_per_s"] * row["window_s"] == pytest.approx(row["steps"], abs=row["workers"])
-    assert len(list(tmp_path.glob("trace/step_*.pb.gz"))) == 2
-    assert gzip.decompress((tmp_path / "trace/step_000.pb.gz").read_bytes())
-    own = [len(json.loads((tmp_path / f"steps_n2_w{worker}.json").read_text())) for worker in (0, 1)]
+    assert len(list(series.glob("trace/step_*.pb"))) == 2
+    assert not (tmp_path / "series").exists()
+    own = [len(json.loads((series / f"steps_n2_w{worker}.json").read_text())) for worker in (0, 1)]
     assert min(own) > 0
     assert sum(own) >= rows[1]["steps"]
     assert network.namespaces() == []
@@ -83,14 +82,14 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     need("torch")
     from validation.testbed.rounds.measure import measure
 
-    rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path, ranks=[2], seconds=2, trace_rounds=2, priority=-5)
+    rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
 
-    assert rows == json.loads((tmp_path / "measured.json").read_text())
+    series = unpacked(tmp_path) / "series"
+    assert rows == json.loads((series / "measured.json").read_text())
     assert rows[0]["group_steps_per_s"] < 1 / 0.06  # 60 ms of computation
     assert rows[0]["group_steps_per_s"] == pytest.approx(rows[0]["steps"] / sum(rows[0]["round_s"]), rel=1e-3)
-    recorded = sorted(path.name for path in tmp_path.glob("trace_n2/*"))
-    assert recorded == ["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"]
-    assert gzip.decompress((tmp_path / "trace_n2" / recorded[1]).read_bytes())
+    recorded = sorted(path.name for path in series.glob("trace_n2/*"))
+    assert recorded == ["rank0.pt.trace.json", "rank1.pt.trace.json"]
     assert network.namespaces() == []
 
 
@@ -102,9 +101,12 @@ def test_two_ranks_learn_what_the_loop_says(tmp_path):
     from validation.testbed.workload import read_workload
 
     file = WORKLOADS / "learn-tiny.json"
-    measure(file, tmp_path, ranks=[2], seconds=1, trace_rounds=2, priority=-5)
+    measure(file, tmp_path / "series", ranks=[2], seconds=1, trace_rounds=2, priority=-5)
 
-    lesson, learned = lesson_of(read_workload(file), 2), json.loads((tmp_path / "learned.json").read_text())
+    lesson, learned = (
+        lesson_of(read_workload(file), 2),
+        json.loads((unpacked(tmp_path) / "series" / "learned.json").read_text()),
+    )
     assert [row["strategy"] for row in learned] == list(STRATEGIES)
     for row in learned:
         told = {"steps": lesson.steps, "learning_rate": lesson.learning_rate, "record": len(row["looks"])}

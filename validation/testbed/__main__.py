@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("measure", help="measure a workload; needs root")
     run.add_argument("workload", help="a workload file (JSON)")
-    run.add_argument("out", help="folder for the series")
+    run.add_argument("out", help="the series: a folder, packed into OUT.tar.xz at the end")
     run.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     run.add_argument(
         "--seconds", type=float, default=36.0, help="length of the one-worker run, of each run of ranks (default 36)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import sys
@@ -117,8 +116,7 @@ def _run(
             elif waiting.round is not None:
                 rounds, counts = rounds + len(answer), answer[0] != LATE
             if tracing:
-                packed = gzip.compress(metadata.SerializeToString(), mtime=0)
-                Path(trace_folder, f"step_{traced:03d}.pb.gz").write_bytes(packed)
+                Path(trace_folder, f"step_{traced:03d}.pb").write_bytes(metadata.SerializeToString())
                 traced += 1
             elif counts:
                 times.write(f"{time.time()}\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import network
+from .recordings import PACKED, unpack
 from .workload import TestbedError, Workload
 
 
@@ -71,6 +72,8 @@ def write(path: Path, value: Any) -> None:
 def begin_series(workload_file: str | Path, out: Path, workload: Workload, *stale: str) -> None:
     """Make the folder of a series, or take what an earlier one (files that match ``stale``) left out of it."""
     out.mkdir(parents=True, exist_ok=True)
+    if (earlier := Path(f"{out}{PACKED}")).exists():
+        unpack(earlier, out.parent)
     if any(out.iterdir()) and not (out / "workload.json").exists():
         raise TestbedError(f"{out}: neither empty nor an earlier series, which would be replaced; give a new folder")
     for old in (path for pattern in stale for path in out.glob(pattern)):

@@ -16,6 +16,7 @@ import numpy as np
 from . import network
 from .hosts import Host, begin_series, expect, write
 from .probe import Probe, process_seconds, processor_seconds
+from .recordings import pack
 from .workload import DROPPING, TestbedError, Workload, read_workload
 
 START_LIMIT = 180.0  # seconds for all TensorFlow processes to start
@@ -42,7 +43,7 @@ def measure(
     progress: Callable[[str, float, float], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
     """
-    Measure a workload for each number of workers, and write the series into the folder `out`.
+    Measure a workload for each number of workers, and write the series `out`: a folder until all is measured.
 
     Parameters
     ----------
@@ -84,6 +85,7 @@ def measure(
             rows.append(row)
             write(out / "measured.json", rows)
             write(out / "links.json", links)
+    pack(out)
     return rows
 
 

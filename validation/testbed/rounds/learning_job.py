@@ -88,4 +88,4 @@ class Job:
         return self.way.meetings
 
     def traced(self, train: Callable[[], None], rounds: int, folder: Path) -> None:
-        record(train, rounds, folder / f"rank{self.rank}.pt.trace.json.gz")
+        record(train, rounds, folder / f"rank{self.rank}.pt.trace.json")

@@ -17,6 +17,7 @@ import numpy as np
 from .. import network
 from ..hosts import Host, begin_series, expect, write
 from ..probe import process_seconds, processor_seconds
+from ..recordings import pack
 from ..workload import RANKS, TestbedError, Workload, read_workload
 from .lesson import STRATEGIES, Lesson, lesson_of
 
@@ -38,7 +39,7 @@ def measure(
     progress: Callable[[str, float, float], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
     """
-    Measure a workload for each number of ranks, and write the series into the folder `out`.
+    Measure a workload for each number of ranks, and write the series `out`: a folder until all is measured.
 
     Parameters
     ----------
@@ -97,6 +98,7 @@ def measure(
                     learned.append(_learn(hosts, name, lesson_of(workload, n), out))
                 (out / "learned.json").write_text("[\n" + ",\n".join(map(json.dumps, learned)) + "\n]\n")
         write(out / "measured.json", rows)
+    pack(out)
     return rows
 
 

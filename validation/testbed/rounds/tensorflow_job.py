@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -62,8 +61,7 @@ class Job:
         time.sleep(IDLE)
         tf.profiler.experimental.stop()
         (recorded,) = scratch.rglob("*.xplane.pb")
-        packed = gzip.compress(recorded.read_bytes(), mtime=0)
-        (folder / f"rank{self.rank}.xplane.pb.gz").write_bytes(packed)
+        recorded.rename(folder / f"rank{self.rank}.xplane.pb")
         shutil.rmtree(scratch)
 
 

@@ -61,7 +61,7 @@ class Job:
 
     def traced(self, train: Callable[[], None], rounds: int, folder: Path) -> None:
         """Train so many rounds, and write what the profiler recorded of them."""
-        record(train, rounds, folder / f"rank{self.rank}.pt.trace.json.gz")
+        record(train, rounds, folder / f"rank{self.rank}.pt.trace.json")
 
 
 def join(rank: int, addresses: list[str]) -> None:

@@ -1,0 +1,38 @@
+"""Recorded series: each a folder of files, kept as one compressed file of its name."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+PACKED = ".tar.xz"
+
+
+def pack(folder: Path) -> None:
+    """Replace the folder of a series by its file, in which equal folders are equal."""
+    with tarfile.open(f"{folder}{PACKED}", "w:xz") as packed:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            member = tarfile.TarInfo(str(path.relative_to(folder)))
+            member.size = path.stat().st_size
+            with path.open("rb") as content:
+                packed.addfile(member, content)
+    shutil.rmtree(folder)
+
+
+def unpack(file: Path, place: Path) -> None:
+    """Make the folder of a series of its file."""
+    shutil.unpack_archive(file, place / file.name.removesuffix(PACKED), filter="data")
+
+
+@functools.cache
+def unpacked(place: Path) -> Path:
+    """A folder with the folders of all series of a place, for as long as this process lives."""
+    scratch = tempfile.mkdtemp(prefix="queuemodel-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    for file in place.glob(f"*{PACKED}"):
+        unpack(file, Path(scratch, place.name))
+    return Path(scratch, place.name)
