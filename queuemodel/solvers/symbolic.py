@@ -11,7 +11,8 @@ from ..errors import ModelError
 from ..extras import extra
 from ..network import Network
 from ..network.lowered import speeds_of
-from .lowering import chains_of, refuse_without_product_form, require_populations
+from .chains import chains_of, refuse_without_product_form
+from .solve import require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000

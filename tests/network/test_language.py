@@ -109,9 +109,8 @@ BAD = [
     (lambda: qm.Simulation(replications=1.5), "replications"),
     (lambda: qm.Simulation(confidence=1.0), "confidence"),
     (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
-    (lambda: qm.geometric_bounds(one(service_time=1.0, servers=2), 3), "station 'cpu' has 2 servers"),
-    (lambda: qm.asymptotic_bounds(one(service_time=1.0), 0), "bounds: population"),
-    (lambda: qm.bottleneck_switches(one(service_time=1.0)), "two classes"),
+    (lambda: qm.bounds(one(service_time=1.0, servers=2), 3, kind="geometric"), "station 'cpu' has 2 servers"),
+    (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "one per class"),
 ]
 

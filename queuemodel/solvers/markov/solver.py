@@ -9,7 +9,7 @@ import numpy as np
 from ...checks import require_count
 from ...errors import ModelError
 from ...network import Network, Solution
-from ..measures import solution_of
+from ..chains import solution_of
 
 #: Measures of two starts that differ by more are not rounding.
 SAME = 1e-6

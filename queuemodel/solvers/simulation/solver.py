@@ -12,7 +12,7 @@ import numpy as np
 from ...checks import require_count, require_seed, require_share
 from ...errors import QueueModelWarning
 from ...network import LARGEST_POPULATION, Network, Solution
-from ..measures import solution_of
+from ..chains import solution_of
 from ..routes import Routes, routes_of
 from .result import SimulationResult
 from .series import VISITS, too_short
