@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION
-from ..network.arrays import number_array
+from ..network.network import number_array
 from ..results import Result
 from .chains import MEMORY
 
