@@ -209,9 +209,9 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
     """Relative error of throughputs on random networks against exact answers: median, 95th percentile, worst."""
     rng = np.random.default_rng(7)
     solvers: list[tuple[str, qm.solvers.Solver]] = [
-        ("Bard-Schweitzer", qm.BardSchweitzer()),
-        ("Linearizer", qm.Linearizer()),
-        ("AQL", qm.AQL()),
+        ("Bard-Schweitzer", qm.ApproximateMVA("bard-schweitzer")),
+        ("Linearizer", qm.ApproximateMVA("linearizer")),
+        ("AQL", qm.ApproximateMVA("aql")),
     ]
     rows = []
     for kind in ("single servers", "several servers"):
@@ -225,11 +225,8 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
             )
             exact = qm.solve(network).class_throughput
             for name, solver in solvers:
-                for form in ("suri", "seidmann") if kind == "several servers" else ("",):
-                    method = type(solver)(multi_server=form) if form else solver
-                    got = qm.solve(network, solver=method).class_throughput
-                    label = f"{name}, {form}" if form else name
-                    errors.setdefault(label, []).append(float(np.abs(got / exact - 1).max()))
+                got = qm.solve(network, solver=solver).class_throughput
+                errors.setdefault(name, []).append(float(np.abs(got / exact - 1).max()))
         rows += [(kind, name, *_spread(e)) for name, e in errors.items()]
     rows += [("FCFS, one class", "approximate MVA", *_spread(fcfs_errors(rng, count // 2)))]
     rows += [("FCFS, times by class", "approximate MVA (Linearizer)", *_spread(fcfs_class_errors(rng, count // 4)))]

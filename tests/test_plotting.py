@@ -223,7 +223,9 @@ def test_network_solution_lies_between_its_bounds():
     assert "N* 6.5, cpu" in [text.get_text() for text in ax.texts]
 
 
-@pytest.mark.parametrize("solver", [qm.MarkovChain(), qm.BardSchweitzer(), qm.Simulation(departures=2000)])
+@pytest.mark.parametrize(
+    "solver", [qm.MarkovChain(), qm.ApproximateMVA("bard-schweitzer"), qm.Simulation(departures=2000)]
+)
 def test_a_solution_of_one_population_is_a_point_between_its_bounds(solver):
     network = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
     solution = qm.solve(network, population=6, solver=solver)

@@ -77,5 +77,5 @@ def test_balanced_job_bounds():
         ones = f"ones(1, {len(D)})"
         lines.append(f"[l u] = qncsbsb({N}, {matrix(D)}, {ones}, {ones}, {Z!r}); printf('%.15g %.15g\\n', l, u);")
     for (D, N, Z), row in zip(networks, octave(lines), strict=True):
-        bounds = qm.balanced_job_bounds(qm.Network.from_demands(D, think_time=Z), N)
+        bounds = qm.bounds(qm.Network.from_demands(D, think_time=Z), N, kind="balanced-job")
         np.testing.assert_allclose([bounds.lower, bounds.upper], row, rtol=1e-9)

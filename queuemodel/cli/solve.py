@@ -9,7 +9,8 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import Network
-from ..solvers import asymptotic_bounds, saturation_population
+from ..solvers import bounds as bounds_on
+from ..solvers import saturation_population
 from ..solvers import solve as solve_network
 from .options import COUNTS, FILE, format_option
 from .output import Table, show
@@ -39,7 +40,7 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
     if population is None:
         raise ModelError(f"{network}: --population is needed, like 8 or 1:100")
     solution = solve_network(model, population=population[-1])
-    bounds = asymptotic_bounds(model, np.array(population))
+    bounds = bounds_on(model, np.array(population))
     rows = []
     for n, low, high in zip(population, bounds.lower, bounds.upper, strict=True):
         at = solution.at(n)

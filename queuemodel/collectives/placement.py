@@ -1,9 +1,8 @@
-"""Nodes in racks under a core that carries less than all of them send."""
+"""Where nodes stand: several ranks on a node, nodes in racks under a core that carries less than all of them send."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,12 +10,56 @@ import numpy as np
 
 from ..checks import require_count, require_number
 from ..errors import ModelError
-from .exchange import Hierarchical, Ring
-from .link import Link, Size
-from .multitree import MultiTree
-from .schedule import Algorithm, Schedule, Transfer
-from .servers import SplitServers
-from .trees import DoubleBinaryTree
+from .algorithms import Algorithm, Link, Ring, Size, Traffic
+from .trees import MultiTree
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchical:
+    """Ranks on nodes: rings inside the nodes, an algorithm between them on the share that each rank then holds.
+
+    With rings between the nodes, it is Horovod's hierarchical all-reduce. A last node that is not full is treated like
+    a full one.
+
+    Parameters
+    ----------
+    ranks_per_node : int
+    inside : Link
+        Costs between two ranks of a node.
+    between : Algorithm, default Ring()
+        Between the nodes; their ranks' shares go through it at the same time.
+    cards : int, default 1
+        Network cards of a node, shared by its ranks.
+    """
+
+    ranks_per_node: int
+    inside: Link
+    between: Algorithm = field(default_factory=Ring)
+    cards: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_count(self.ranks_per_node, "hierarchical: ranks_per_node")
+        require_count(self.cards, "hierarchical: cards", most=self.ranks_per_node)
+
+    @property
+    def servers(self) -> int:
+        """Nodes beside those of the ranks."""
+        return getattr(self.between, "servers", 0)
+
+    def machines(self, ranks: int) -> int:
+        """Nodes of so many ranks."""
+        return -(-ranks // self.ranks_per_node)
+
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+        """Of ``nodes`` ranks: a ring of V bytes inside a node, and ``between`` of V/g bytes for each of its g ranks."""
+        g = min(nodes, self.ranks_per_node)
+        shared = Link(link.bandwidth * self.cards / g, latency=link.latency, reduction_time=link.reduction_time)
+        between = self.between.time(message_bytes / g, self.machines(nodes), shared)
+        return Ring().time(message_bytes, g, self.inside) + between
+
+    def traffic(self, nodes: int) -> Traffic:
+        """Of ``nodes`` ranks: what their nodes send each other."""
+        return self.between.traffic(self.machines(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +101,10 @@ class InRacks:
         return getattr(self.algorithm, "ranks_per_node", 1)
 
     def slowdown(self, nodes: int) -> float:
-        """How much longer the busiest links need for the bytes than without racks.
-
-        A ring crosses each rack's link once in each direction, whatever the rack's size. Others: by the bytes of their
-        schedule on each link; algorithms that wait for each other's messages, in each round. Ranks on nodes: as the
-        algorithm between these.
-        """
+        """How much longer the busiest links need for the algorithm's bytes than without racks."""
         if isinstance(self.algorithm, Hierarchical):
             return replace(self, algorithm=self.algorithm.between).slowdown(self.algorithm.machines(nodes))
-        if isinstance(self.algorithm, Ring):
-            return max(1.0, self.oversubscription / self.nodes_per_rack) if nodes > self.nodes_per_rack else 1.0
-        algorithm: Any = self.algorithm  # a frozen value
-        if isinstance(algorithm, DoubleBinaryTree | SplitServers):
-            algorithm = replace(algorithm, blocks=1)  # however many: the same bytes on each link
+        algorithm: Any = self.algorithm  # a frozen value, which is hashable
         return _slowdown(algorithm, nodes, self.nodes_per_rack, self.oversubscription)
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
@@ -79,33 +113,24 @@ class InRacks:
         slowed = Link(slower, latency=link.latency, reduction_time=link.reduction_time)
         return self.algorithm.time(message_bytes, nodes, slowed)
 
-    def schedule(self, nodes: int) -> Schedule:
-        """The algorithm's; run it on `fat_tree`."""
-        return self.algorithm.schedule(nodes)
+    def traffic(self, nodes: int) -> Traffic:
+        """The algorithm's."""
+        return self.algorithm.traffic(nodes)
 
 
 @lru_cache(maxsize=4096)
 def _slowdown(algorithm: Algorithm, nodes: int, nodes_per_rack: int, oversubscription: float) -> float:
-    schedule = algorithm.schedule(nodes)
     with_core, without = 0.0, 0.0
-    in_rounds = schedule.blocking and not isinstance(
-        algorithm, SplitServers
-    )  # whose rounds have all kinds of transfers
-    rounds = schedule.rounds if in_rounds else (schedule.transfers,)
-    for one in rounds:
-        if one:
-            busiest, rack = _busiest(one, schedule, nodes_per_rack)
-            without += busiest
-            with_core += max(busiest, rack * oversubscription / nodes_per_rack)
+    for part in algorithm.traffic(nodes):
+        ends, share = part[:, :2].astype(int), part[:, 2]
+        racks = ends // nodes_per_rack
+        node = _busiest(ends, share)
+        rack = _busiest(racks, np.where(racks[:, 0] != racks[:, 1], share, 0.0))
+        without += node
+        with_core += max(node, rack * oversubscription / nodes_per_rack)
     return with_core / without if without else 1.0
 
 
-def _busiest(transfers: Sequence[Transfer], schedule: Schedule, nodes_per_rack: int) -> tuple[float, float]:
-    """Most that a node's link carries in one direction, and that a rack's does, as shares of the data."""
-    ends = np.array([(t.source, t.destination) for t in transfers])
-    share = np.array([schedule.share(t) for t in transfers])
-    racks = ends // nodes_per_rack
-    crossing = np.where(racks[:, 0] != racks[:, 1], share, 0.0)
-    loads = ((ends, share), (racks, crossing))
-    node, rack = (max(np.bincount(at[:, side], weight).max() for side in (0, 1)) for at, weight in loads)
-    return float(node), float(rack)
+def _busiest(ends: np.ndarray, share: np.ndarray) -> float:
+    """The most that one of them sends or receives, as a share of the data."""
+    return max(float(np.bincount(ends[:, side], share).max()) for side in (0, 1))

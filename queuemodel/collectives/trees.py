@@ -1,94 +1,220 @@
-"""All-reduce along trees: sums go up, the total comes down."""
+"""Algorithms that build trees: MultiTree for the links of a topology, Hoplite for objects that arrive one by one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..checks import require_count
-from .link import Link, Size
-from .schedule import Schedule, Transfer
+from ..errors import ModelError
+from .algorithms import Link, Size, Traffic
 
 
 @dataclass(frozen=True, slots=True)
-class DoubleBinaryTree:
-    """Two binary trees, each for half of the data, in which no node is inside both (Sanders, Speck and Träff, 2009).
+class Topology:
+    """Nodes joined directly by links, which all carry as much.
+
+    Attributes
+    ----------
+    nodes : int
+    links : tuple of (int, int)
+        From node to node; both directions are listed.
+    name : str
+    """
+
+    nodes: int
+    links: tuple[tuple[int, int], ...]
+    name: str = ""
+
+
+def complete(nodes: int) -> Topology:
+    """A link of its own between any two nodes."""
+    n = require_count(nodes, "complete: nodes")
+    return _undirected(n, list(itertools.combinations(range(n), 2)), f"complete graph of {n}")
+
+
+def ring(nodes: int) -> Topology:
+    """Each node linked to two neighbours, in both directions."""
+    n = require_count(nodes, "ring: nodes", least=2)
+    return _undirected(n, [(i, (i + 1) % n) for i in range(n if n > 2 else 1)], f"ring of {n}")
+
+
+def mesh(rows: int, columns: int) -> Topology:
+    """A grid."""
+    return _grid(rows, columns, wrap=False)
+
+
+def torus(rows: int, columns: int) -> Topology:
+    """A grid whose rows and columns are closed to rings (those of two nodes have one link)."""
+    return _grid(rows, columns, wrap=True)
+
+
+def _grid(rows: int, columns: int, *, wrap: bool) -> Topology:
+    R, C = (require_count(n, f"grid: {what}") for n, what in ((rows, "rows"), (columns, "columns")))
+    pairs = []
+    for r, c in itertools.product(range(R), range(C)):
+        if c + 1 < C or (wrap and C > 2):
+            pairs.append((r * C + c, r * C + (c + 1) % C))
+        if r + 1 < R or (wrap and R > 2):
+            pairs.append((r * C + c, (r + 1) % R * C + c))
+    return _undirected(R * C, pairs, f"{R}x{C} {'torus' if wrap else 'mesh'}")
+
+
+def _undirected(nodes: int, pairs: list[tuple[int, int]], name: str) -> Topology:
+    return Topology(nodes, tuple(link for a, b in pairs for link in ((a, b), (b, a))), name)
+
+
+@dataclass(frozen=True, eq=False)
+class MultiTree:
+    """A spanning tree from every node, built together so that all links are busy (Huang et al., ISCA 2021).
 
     Parameters
     ----------
-    blocks : int, optional
-        Of each half, which follow each other through the trees; the best number unless given.
+    topology : Topology
+
+    Attributes
+    ----------
+    steps : int
+        In which the trees are built, and so in which each half of the all-reduce runs.
+    joins : tuple of (step, tree, parent, child)
+
+    Raises
+    ------
+    ModelError
+        When some node cannot reach another.
     """
 
-    blocks: int | None = None
+    topology: Topology
+    steps: int = field(init=False)
+    joins: tuple[tuple[int, int, int, int], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.blocks is not None:
-            require_count(self.blocks, "double binary tree: blocks")
+        joins = tuple(_grow(self.topology))
+        object.__setattr__(self, "joins", joins)
+        object.__setattr__(self, "steps", max((join[0] for join in joins), default=0))
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 (h + k - 1) (α + V/(k B)) + V γ with k blocks and trees of height h = ⌊lg n⌋; n V/B on two and three nodes.
+        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing.
 
-        With the best k that is 2 (α h + V/B + O(√(α h V/B))). Approximate: its schedule, in which one block comes down
-        while the next goes up, takes 96 to 104 % of it with 24 blocks on 2 to 32 nodes.
+        Raises
+        ------
+        ModelError
+            When the topology has another number of nodes.
+        """
+        if nodes not in (1, self.topology.nodes):
+            raise ModelError(f"MultiTree: its topology has {self.topology.nodes} nodes, not {nodes}")
+        steps, part = self.steps if nodes > 1 else 0, message_bytes / nodes
+        adding = (nodes - 1) * part * link.reduction_time
+        return 2 * steps * (link.latency + part / link.bandwidth) + adding
+
+    def traffic(self, nodes: int) -> Traffic:
+        """In each step 1/n of the data over the links that join there, up the trees and down."""
+        steps = range(1, self.steps + 1) if nodes > 1 else ()
+        joined = [np.array([(a, b, 1 / nodes) for at, _, a, b in self.joins if at == step]) for step in steps]
+        return [rows[:, [1, 0, 2]] for rows in reversed(joined)] + joined
+
+
+def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:
+    """Joins (step, tree, parent, child): in each step trees take turns to add one child over a link still free."""
+    n = topology.nodes
+    out: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for index, (a, b) in enumerate(topology.links):
+        out[a].append((b, index))
+    joined: list[dict[int, int]] = [{root: 0} for root in range(n)]  # node to step, in the order of joining
+    joins: list[tuple[int, int, int, int]] = []
+    step = 0
+    while any(len(tree) < n for tree in joined):
+        step += 1
+        free, before = set(range(len(topology.links))), len(joins)
+        added = True
+        while added:
+            added = False
+            for root, tree in enumerate(joined):
+                found = next(
+                    (
+                        (parent, child, index)
+                        for parent, when in tree.items()
+                        if when < step
+                        for child, index in out[parent]
+                        if child not in tree and index in free
+                    ),
+                    None,
+                )
+                if found is not None:
+                    parent, child, index = found
+                    tree[child] = step
+                    free.remove(index)
+                    joins.append((step, root, parent, child))
+                    added = True
+        if len(joins) == before:
+            raise ModelError(f"MultiTree: {topology.name}: some nodes cannot reach each other")
+    return joins
+
+
+@dataclass(frozen=True, slots=True)
+class Hoplite:
+    """Reduce of objects in the order of their arrival, along a tree with chains below (Zhuang et al., SIGCOMM 2021).
+
+    Small objects take a shallow tree, since latency counts; large ones a chain, whose links all carry the object once.
+    The all-reduce reduces to one node, which then sends the sum down a binomial tree of receivers that pass on what
+    they have got so far. The cost forms are ours, after the paper's L log n + d V/B of a tree of degree d.
+    """
+
+    def chain_cap(self, message_bytes: float, link: Link) -> int:
+        """The most objects of a chain that is worth it: round(V / (B L)), very long without latency."""
+        if link.latency == 0:
+            return 1 << 40
+        return round(message_bytes / (link.bandwidth * link.latency))
+
+    def depth(self, message_bytes: float, objects: int, link: Link) -> int:
+        """Depth of the binary tree above the chains for so many objects to be reduced to a receiver; 0: one chain."""
+        m, k = objects + 1, self.chain_cap(message_bytes, link)
+        return max(0, min(math.ceil(math.log2((m + 1) / (k + 1))), math.floor(math.log2(m + 1))))
+
+    def tree(self, nodes: int, depth: int) -> list[int | None]:
+        """Parents: a binary tree of 2**depth - 1 nodes from node 0, and equal chains below its leaves."""
+        inner = min(2**depth - 1, nodes)
+        if inner == 0:
+            return [None, *range(nodes - 1)]
+        parents: list[int | None] = [None if i == 0 else (i - 1) // 2 for i in range(inner)]
+        ends = [(slot - 1) // 2 for slot in range(inner, 2 * inner + 1)]
+        for node in range(inner, nodes):
+            slot = (node - inner) % len(ends)
+            parents.append(ends[slot])
+            ends[slot] = node
+        return parents
+
+    def reduce_time(self, message_bytes: float, nodes: int, link: Link) -> float:
+        """(d + c - 1) α + V/B + V γ, with chains of c objects below a tree of depth d; approximate.
+
+        2 V/B for d > 0 and more than two nodes: inside the tree two objects come through one link.
         """
         if nodes == 1:
-            return 0.0 * message_bytes
-        h = nodes.bit_length() - 1
-        transit = min(nodes / 4, 1.0) * message_bytes / link.bandwidth  # no node of few has two children and a parent
-        adding = message_bytes * link.reduction_time
-        if link.latency == 0 and not self.blocks:
-            return 2 * transit + adding
-        k = self.blocks or np.maximum(1.0, np.sqrt((h - 1) * transit / link.latency))
-        return 2 * ((h + k - 1) * link.latency + (1 + (h - 1) / k) * transit) + adding
+            return 0.0
+        d = self.depth(message_bytes, nodes - 1, link)
+        chain = math.ceil((nodes - (2**d - 1)) / 2**d)
+        hops = d + chain - 1
+        transit = min(2 if d else 1, nodes - 1) * message_bytes / link.bandwidth
+        return hops * link.latency + transit + message_bytes * link.reduction_time
 
-    def schedule(self, nodes: int) -> Schedule:
-        """Half of the pieces for each tree (16 blocks unless `blocks` says more or less)."""
-        n, k = require_count(nodes, "double binary tree: nodes"), self.blocks or 16
-        up: list[list[Transfer]] = [[] for _ in range(n.bit_length())]
-        down: list[list[Transfer]] = [[] for _ in range(n.bit_length())]
-        for tree, parents in enumerate(two_trees(n)):
-            for node, parent in enumerate(parents):
-                if parent is None:
-                    continue
-                depth = depth_of(parents, node)
-                for block in range(tree * k, (tree + 1) * k):
-                    up[-depth].append(one := Transfer(node, parent, range(block, block + 1), True))
-                    down[depth - 1].append(one.back)
-        rounds = [tuple(sorted(one, key=lambda t: t.pieces.start % k)) for one in up + down if one]
-        return Schedule(n, n, (0.5 / k,) * (2 * k), tuple(rounds))
+    def broadcast_time(self, message_bytes: float, nodes: int, link: Link) -> float:
+        """⌈lg n⌉ α + V/B: receivers pass on what they have got so far; approximate, a lower bound of any broadcast."""
+        if nodes == 1:
+            return 0.0
+        return (nodes - 1).bit_length() * link.latency + message_bytes / link.bandwidth
 
+    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+        """A reduce, then a broadcast, which two nodes do at once, on links of two directions; approximate."""
+        if isinstance(message_bytes, np.ndarray):
+            return np.array([self.time(float(size), nodes, link) for size in message_bytes])
+        sent = message_bytes if nodes > 2 else 0.0
+        return self.reduce_time(message_bytes, nodes, link) + self.broadcast_time(sent, nodes, link)
 
-def two_trees(nodes: int) -> tuple[list[int | None], list[int | None]]:
-    """Parents of each node in two binary trees; whoever is inside one is a leaf of the other."""
-    first: list[int | None] = [None] * nodes
-    for x in range(1, nodes + 1):  # in-order: as many levels above the leaves as x has trailing zeros
-        half = (x & -x) >> 1
-        while half:
-            for child in (x - half, x + half):
-                if child <= nodes and first[child - 1] is None and _is_child(x, child, nodes):
-                    first[child - 1] = x - 1
-            half >>= 1
-    move = [(i + 1) % nodes if nodes % 2 else nodes - 1 - i for i in range(nodes)]  # shifted by one, or mirrored
-    second: list[int | None] = [None] * nodes
-    for node, parent in enumerate(first):
-        second[move[node]] = None if parent is None else move[parent]
-    return first, second
-
-
-def _is_child(x: int, child: int, nodes: int) -> bool:
-    half = (x & -x) >> 1
-    if child < x:
-        return child == x - half
-    while x + half > nodes:  # the right half is cut off: its largest whole part hangs here
-        half >>= 1
-    return half > 0 and child == x + half
-
-
-def depth_of(parents: list[int | None], node: int) -> int:
-    """How far a node is from the root."""
-    depth, parent = 0, parents[node]
-    while parent is not None:
-        depth, parent = depth + 1, parents[parent]
-    return depth
+    def traffic(self, nodes: int) -> Traffic:
+        """All the data up and down one chain."""
+        i = np.arange(1, nodes)
+        up = np.column_stack([i, i - 1, np.ones(nodes - 1)])
+        return [np.vstack([up, up[:, [1, 0, 2]]])] if nodes > 1 else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .network import Network
-from .place import Place
+from .stations import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -13,15 +13,13 @@ from ..checks import one_line, require_name, require_number
 from ..errors import DataError, ModelError
 from ..files import read_bytes
 from ..results import Result
-from .arrays import from_arrays
-from .consistency import members, require_known_classes, require_times
-from .diagram import diagram, moves
-from .jobclass import JobClass
-from .json_reading import DAMAGE, from_document
-from .json_writing import to_document
-from .place import Place
+from .json_format import DAMAGE, from_document, to_document
+from .phasetype import numbers_in
 from .routing import require_match, require_routing, visits_and_chains
-from .values import number_of
+from .stations import JobClass, Place, Station, number_of
+
+#: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
+SHORTEST_CYCLE = 1e-15
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,17 +74,17 @@ class Network(Result):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
+        put(self, "stations", _members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
-        put(self, "classes", members(self.classes, JobClass, "classes", "class", "JobClass"))
+        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
         names, classes = self.names, self.class_names
         if self.reference is not None and self.reference not in names:
             raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
-        require_known_classes(self.stations, classes)
+        _require_known_classes(self.stations, classes)
         put(self, "routing", require_routing(self.routing, names, classes))
         V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self.labels] for s in self.stations])
         chains: tuple[tuple[int, ...], ...] = tuple((c,) for c in range(max(1, len(classes))))
@@ -97,7 +95,7 @@ class Network(Result):
         V.flags.writeable = False
         put(self, "class_visit_ratios", V)
         put(self, "chains", chains)
-        require_times(self.stations, classes, V, self.think_times, chains)
+        _require_times(self.stations, classes, V, self.think_times, chains)
 
     @classmethod
     def from_demands(
@@ -117,8 +115,7 @@ class Network(Result):
         >>> Network.from_demands([[0.1, 0.2], [0.3, 0.0]], population=[2, 3], think_time=[1, 0]).class_names
         ['class 1', 'class 2']
         """
-        members = from_arrays(demands, think_time, servers, population, discipline)
-        return cls(**members, name=name)
+        return cls(**_from_arrays(demands, think_time, servers, population, discipline), name=name)
 
     @property
     def names(self) -> list[str]:
@@ -232,9 +229,117 @@ class Network(Result):
         think = ", ".join(f"{z:g}" for z in self.think_times)
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 
-    def _repr_svg_(self) -> str:
-        kinds = [(s.name, s.kind, s.is_delay) for s in self.stations]
-        return diagram(kinds, moves(self.routing, self.class_visit_ratios.sum(axis=1)), self.caption())
 
-    def _repr_html_(self) -> str:
-        return self._repr_svg_() + Result._repr_html_(self)
+def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
+    """The values as a tuple of ``kind`` with unique names."""
+    if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
+        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
+    found = tuple(values)
+    seen = set()
+    for member in found:
+        if not isinstance(member, kind):
+            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
+        if member.name in seen:  # type: ignore[attr-defined]
+            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
+        seen.add(member.name)  # type: ignore[attr-defined]
+    return found
+
+
+def _require_known_classes(stations: Sequence[Place], classes: Sequence[str]) -> None:
+    """Refuse stations that name classes that the network does not have."""
+    known = set(classes)
+    for station in stations:
+        for what in ("service_time", "visit_ratio", "scv", "distribution"):
+            value = getattr(station, what)
+            if type(value) is not float and isinstance(value, Mapping):
+                for name in value:
+                    if name not in known:
+                        have = ", ".join(map(repr, classes)) or "none"
+                        raise ModelError(
+                            f"station {station.name!r}: {what} names class {name!r}, but the classes are: {have}"
+                        )
+
+
+def _require_times(
+    stations: Sequence[Place],
+    classes: Sequence[str],
+    V: np.ndarray,
+    think_times: np.ndarray,
+    chains: Sequence[Sequence[int]],
+) -> None:
+    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; V is (K, C)."""
+    visits = V.tolist()
+    for station, to_it in zip(stations, visits, strict=True):
+        times = station.service_time
+        if type(times) is not float and isinstance(times, Mapping):
+            for name, v in zip(classes, to_it, strict=True):
+                if v > 0 and name not in times:
+                    raise ModelError(
+                        f"station {station.name!r}: class {name!r} visits it but has no service_time; "
+                        "give it one, or leave it out of visit_ratio"
+                    )
+    labels: Sequence[str | None] = classes or [None]
+    demands = [
+        sum(v[c] * s.time_of(label) for s, v in zip(stations, visits, strict=True)) for c, label in enumerate(labels)
+    ]
+    if not any(demands):
+        raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
+    think = think_times.tolist()
+    for chain in chains:
+        who = f"a cycle of class {', '.join(repr(classes[c]) for c in chain)}" if classes else "a cycle"
+        if classes and not V[:, list(chain)].any():
+            raise ModelError(f"network: {who[11:]} visits no station; give it a visit_ratio > 0 somewhere")
+        time = sum(demands[c] + think[c] for c in chain)
+        if time < SHORTEST_CYCLE:
+            raise ModelError(f"network: {who} takes no time ({time:g} s); give it service or think time > 0")
+
+
+def _from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, discipline: str) -> dict[str, Any]:
+    """The stations, classes and think time of `Network.from_demands`."""
+    D = number_array(demands, "demands")
+    if D.ndim not in (1, 2):
+        raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
+    K = D.shape[0]
+    m = number_array(servers, "servers")
+    if m.ndim > 1 or (m.ndim == 1 and len(m) != K):
+        raise ModelError(f"servers: must be one number or {K}, one for each station, got shape {m.shape}")
+    counts = np.broadcast_to(m, (K,)).tolist()
+    if D.ndim == 1:
+        stations = [
+            Station(f"station {k + 1}", service_time=d, servers=counts[k], discipline=discipline)
+            for k, d in enumerate(D.tolist())
+        ]
+        return {"stations": stations, "think_time": think_time}
+    C = D.shape[1]
+    Z = number_array(think_time, "think_time")
+    if Z.ndim > 1 or (Z.ndim == 1 and len(Z) != C):
+        raise ModelError(f"think_time: must be one number or {C}, one for each class, got shape {Z.shape}")
+    if population is None:
+        raise ModelError(f"population: the populations of {C} classes are needed, got none")
+    try:
+        N = list(population)
+    except TypeError:
+        N = [population]
+    if len(N) != C:
+        raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
+    think = np.broadcast_to(Z, (C,)).tolist()
+    classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
+    stations = [
+        Station(
+            f"station {k + 1}",
+            service_time={j.name: d for j, d in zip(classes, row, strict=True)},
+            visit_ratio={j.name: 0.0 if d == 0 else 1.0 for j, d in zip(classes, row, strict=True)},
+            servers=counts[k],
+            discipline=discipline,
+        )
+        for k, row in enumerate(D.tolist())
+    ]
+    return {"stations": stations, "classes": classes}
+
+
+def number_array(value: Any, what: str) -> np.ndarray:
+    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
+    array = numbers_in(value)
+    if array is None:
+        raise ModelError(f"{what}: must be an array of numbers, got {value!r}")
+    return array

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..checks import require_number
 from ..errors import ModelError
-from .values import numbers_in
 
 #: More phases than this make every exact chain hopeless.
 MOST_PHASES = 100
@@ -82,11 +81,6 @@ class PhaseType:
         """Rates (1/s) at which each phase ends the service, shape (n,)."""
         return np.maximum(-np.array(self.T).sum(axis=1), 0.0)
 
-    def scaled(self, mean: float) -> PhaseType:
-        """The same shape with another mean (seconds)."""
-        factor = self.mean / mean
-        return PhaseType(self.alpha, tuple(tuple(x * factor for x in row) for row in self.T))
-
     @classmethod
     def exponential(cls, mean: float) -> PhaseType:
         """One phase."""
@@ -131,3 +125,12 @@ def _array(value: Any, what: str, dimensions: int) -> np.ndarray:
     if not np.isfinite(array).all():
         raise ModelError(f"phase-type: {what} must be finite")
     return array
+
+
+def numbers_in(value: Any) -> np.ndarray | None:
+    """A float array of numbers that are laid out like one (NaN and infinity are left for others); else None."""
+    try:
+        array = np.array(value)
+        return array.astype(float) if array.dtype.kind in "iuf" else None
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from .values import numbers_in
+from .phasetype import numbers_in
 
 Matrix = tuple[tuple[float, ...], ...]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION
-from ..network.arrays import number_array
+from ..network.network import number_array
 from ..results import Result
-from .lowering import MEMORY
+from .chains import MEMORY
 
 #: Rows that print shows.
 SHOWN = 20
@@ -130,6 +130,25 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
         np.moveaxis(R.reshape(K, *shape), 0, -1),
         last.reshape(shape),
     )
+
+
+def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """X (n, ...) and R (n, ..., K) at increasing populations (n,), for demands D (..., K) and think times Z (...).
+
+    Reiser and Lavenberg (1980); rounding is kept from breaking the laws that X grows and stays below 1 / max D.
+    """
+    most = 1.0 / np.maximum(D.max(axis=-1, initial=0.0), 1e-300)
+    X = np.empty((len(populations), *D.shape[:-1]))
+    R = np.empty((len(populations), *D.shape))
+    Q, x = np.zeros(D.shape), np.zeros(D.shape[:-1])
+    row = 0
+    for n in range(1, int(populations[-1]) + 1):
+        r = D * (1.0 + Q)  # arrival theorem
+        x = np.maximum(x, np.minimum(n / (Z + r.sum(axis=-1)), most))
+        Q = x[..., None] * r  # Little's law
+        if n == populations[row]:
+            X[row], R[row], row = x, r, row + 1
+    return X, R
 
 
 def _checked(

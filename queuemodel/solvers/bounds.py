@@ -1,4 +1,4 @@
-"""Bounds on throughput that need no solution."""
+"""Bounds on throughput that need no solution, and where they cross."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import require_choice
 from ..errors import ModelError
 from ..network import Network
 from ..network.lowered import lower
@@ -61,95 +62,106 @@ class Bounds(Result):
         return f"{self.method} bounds on throughput (1/s) and response time (s), think time {self.think_time:g} s"
 
 
-def asymptotic_bounds(network: Network, population: int | np.ndarray) -> Bounds:
-    """Asymptotic bounds (Muntz and Wong, 1974; Denning and Buzen, 1978): no queueing at all, and all of it.
+def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymptotic") -> Bounds:
+    """Bounds on the throughput of a network without classes, that need no solution.
 
-    N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k), where delay stations count as think time. They hold for
-    any service distribution and discipline that keeps a server busy while somebody waits. A fork-join's D is that of
-    its slowest branch above, and of all branches in turn below; a load-dependent station's is over the best rate per
-    customer above and over the lowest rate below, its m the highest rate, up to the largest population.
+    With D the queueing stations' total demand, D_avg and D_max their mean and largest, Z the delays and think time:
+
+    asymptotic (Muntz and Wong, 1974; Denning and Buzen, 1978)
+        N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k): no queueing at all, and all of it. They hold for any
+        service distribution and discipline that keeps a server busy while somebody waits. A fork-join's D is that of
+        its slowest branch above, and of all branches in turn below; a load-dependent station's is over the best rate
+        per customer above and over the lowest rate below, its m the highest rate, up to the largest population.
+    balanced-job (Zahorjan et al., 1982), like the following for product form with single servers; tighter
+        N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
+        X(N) <= min(1/D_max, N / (D + Z + (N-1) D_avg / (1 + Z/D))).
+    proportional (Hsieh and Lam, 1987)
+        N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
+        X(N) <= min(1/D_max, N / (D + Z + (N-1 - Z/D_max) sum D_k**2 / sum D_k)).
+    geometric (Casale, Muntz and Serazzi, 2008), the tightest
+        Queue lengths with one customer fewer are bounded by geometric sums (y - y**N) / (1 - y), with y_k = D_k N /
+        (Z + D + D_max N) from below and y_k = D_k X_upper from above, X_upper being the proportional bound; the
+        bottlenecks have the rest.
+
+    The last two are as published: with think time for few customers the asymptotic ones may be tighter.
 
     Parameters
     ----------
     network : Network
-        Without classes.
     population : int or array of int
         At least 1.
+    kind : {"asymptotic", "balanced-job", "proportional", "geometric"}
 
     Raises
     ------
     ModelError
-        When the population is not whole and at least 1, or the network has classes.
+        When the population is not whole and at least 1, the network has classes, or the bounds do not hold for it.
+
+    Examples
+    --------
+    >>> from queuemodel import Network, Station
+    >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
+    >>> float(bounds(network, 2).upper)
+    1.3333333333333333
     """
+    require_choice(kind, "bounds: kind", KINDS)
     N = _populations(population)
-    _require_single_class(network)
-    low, most = lower(network), int(N.max())
-    Z, largest = float(low.think[0]), float(low.load(most).max())
-    upper = N / (float(low.Z[0]) + low.least(most).sum())
-    if largest > 0:
-        upper = np.minimum(upper, 1.0 / largest)
-    return Bounds(N, N / (N * low.most(most).sum() + Z), upper, Z, "asymptotic")
-
-
-def balanced_job_bounds(network: Network, population: int | np.ndarray) -> Bounds:
-    """Balanced-job bounds (Zahorjan et al., 1982), tighter than the asymptotic ones, for product-form networks.
-
-    With D the queueing stations' total demand, D_avg and D_max their mean and largest, and Z the delays and think time:
-
-    N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
-    X(N) <= min(1/D_max, N / (D + Z + (N-1) D_avg / (1 + Z/D))).
-    """
-    N, demand, Z = _plain(network, population)
+    if network.classes:
+        raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
+    low = lower(network)
+    Z = float(low.think[0])
+    if kind == "asymptotic":
+        most = int(N.max())
+        slowest, largest = low.most(most).sum(), float(low.load(most).max())
+        upper = N / (float(low.Z[0]) + low.least(most).sum())
+        return Bounds(N, N / (N * slowest + Z), np.minimum(upper, 1.0 / max(largest, 1e-300)), Z, kind)
+    if why := low.why_not_plain() or low.why_not_product_form():
+        raise ModelError(
+            f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
+        )
+    demand = low.D[low.queues, 0]
     if not len(demand):
-        return Bounds(N, N / Z, N / Z, Z, "balanced-job")
+        return Bounds(N, N / Z, N / Z, Z, kind)
+    low_X, high_X = KINDS[kind](N, demand, Z)
+    return Bounds(N, low_X, high_X, Z, kind)
+
+
+def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
     D, largest = demand.sum(), demand.max()
-    lower = N / (D + Z + (N - 1) * largest / (1 + Z / (N * D)))
     upper = N / (D + Z + (N - 1) * demand.mean() / (1 + Z / D))
-    return Bounds(N, lower, np.minimum(upper, 1.0 / largest), Z, "balanced-job")
+    return N / (D + Z + (N - 1) * largest / (1 + Z / (N * D))), np.minimum(upper, 1.0 / largest)
 
 
-def proportional_bounds(network: Network, population: int | np.ndarray) -> Bounds:
-    """Proportional bounds (Hsieh and Lam, 1987) for product-form networks, as published.
-
-    N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
-    X(N) <= min(1/D_max, N / (D + Z + (N-1 - Z/D_max) sum D_k**2 / sum D_k)).
-
-    With think time for few customers the asymptotic ones may be tighter.
-    """
-    N, demand, Z = _plain(network, population)
-    if not len(demand):
-        return Bounds(N, N / Z, N / Z, Z, "proportional")
+def _proportional(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
     D, largest, n = demand.sum(), demand.max(), N[..., None]
     share = demand / largest  # at most 1, so that no power overflows
     slow = largest * (share**n).sum(axis=-1) / (share ** (n - 1)).sum(axis=-1)
     fast = largest * (share**2).sum() / share.sum()
     upper = np.minimum(N / (D + Z + (N - 1 - Z / largest) * fast), 1.0 / largest)
-    return Bounds(N, N / (D + Z + (N - 1) * slow), upper, Z, "proportional")
+    return N / (D + Z + (N - 1) * slow), upper
 
 
-def geometric_bounds(network: Network, population: int | np.ndarray) -> Bounds:
-    """Geometric bounds (Casale, Muntz and Serazzi, 2008), the tightest of simple ones, for product-form networks.
-
-    Queue lengths with one customer fewer are bounded by geometric sums (y - y**N) / (1 - y), with y_k = D_k N /
-    (Z + D + D_max N) from below and y_k = D_k X_upper from above, X_upper being the proportional bound; the bottlenecks
-    have the rest.
-    """
-    N, everywhere, Z = _plain(network, population)
-    if not len(everywhere):
-        return Bounds(N, N / Z, N / Z, Z, "geometric")
+def _geometric(N: np.ndarray, everywhere: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
     D, Dmax, n = everywhere.sum(), everywhere.max(), N[..., None]
     demand = everywhere[everywhere < Dmax * (1 - 1e-15)]
     spread = (everywhere**2).sum() / everywhere.sum()
     thinking = Z * np.minimum(1.0 / Dmax, np.maximum(n - 2, 0) / (D + Z))
     most = np.minimum(1.0 / Dmax, (n - 1) / (D + Z + spread * np.maximum(n - 2 - thinking, 0)))  # at N - 1
-    low = demand * (n - 1) / (Z + D + Dmax * (n - 1))
-    high = demand * most
     X = []
-    for y, others in ((low, N - 1), (high, N)):  # the paper's think-time terms differ in the population they take
-        Q = (y - y**n) / (1 - y)
+    for y, others in ((demand * (n - 1) / (Z + D + Dmax * (n - 1)), N - 1), (demand * most, N)):
+        Q = (y - y**n) / (1 - y)  # the paper's think-time terms differ in the population they take
         b = Z + D + Dmax * (N - 1) - ((Dmax - demand) * Q).sum(axis=-1)
         X.append(2 * N / (b + np.sqrt(np.maximum(b * b - 4 * Z * Dmax * others, 0.0))))
-    return Bounds(N, X[0], X[1], Z, "geometric")  # as published: few customers, much thinking: asymptotic is tighter
+    return X[0], X[1]
+
+
+#: Lower and upper bounds from populations, the demands > 0 of queues, and think time.
+KINDS: dict[str, Any] = {
+    "asymptotic": None,
+    "balanced-job": _balanced_job,
+    "proportional": _proportional,
+    "geometric": _geometric,
+}
 
 
 def _populations(population: int | np.ndarray) -> np.ndarray:
@@ -162,16 +174,23 @@ def _populations(population: int | np.ndarray) -> np.ndarray:
     return N
 
 
-def _plain(network: Network, population: int | np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Populations, the demands > 0 of queues, and think time, of product-form networks of single servers and delays."""
-    N = _populations(population)
-    _require_single_class(network)
-    low = lower(network)
-    if why := low.why_not_plain() or low.why_not_product_form():
-        raise ModelError(f"bounds: {why}; these bounds are for product form with single servers, use asymptotic_bounds")
-    return N, low.D[low.queues, 0], float(low.think[0])
+def saturation_population(network: Network) -> float:
+    """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
 
+    (D + Z) / max D_k/m_k, D being what a customer who is alone needs of the queueing stations. With load-dependent
+    rates D_k is over the best rate per customer and m_k the highest of the list.
 
-def _require_single_class(network: Network) -> None:
+    Raises
+    ------
+    ModelError
+        When the network has classes, or rates that are a function, whose highest cannot be known.
+    """
     if network.classes:
-        raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
+        raise ModelError("saturation population: the network has classes; it is of single-class networks")
+    for s in network.stations:
+        if callable(s.rates):
+            raise ModelError(f"saturation population: station {s.name!r}: rates is a function; give a list of rates")
+    low = lower(network)
+    most = max([1, *[len(s.rates) for s in network.stations if s.rates is not None]])
+    largest = float(low.load(most).max())
+    return float(low.Z[0] + low.least(most).sum()) / largest if largest > 0 else float("inf")

@@ -10,8 +10,7 @@ import numpy as np
 from ..drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
 from ..network import Solution
 from ..network.lowered import lower
-from .bottlenecks import saturation_population
-from .bounds import asymptotic_bounds, balanced_job_bounds
+from .bounds import bounds, saturation_population
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,12 +24,12 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)
-    loose = asymptotic_bounds(network, N)
+    loose = bounds(network, N)
     ax.plot(N, loose.upper, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
     ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
     low = lower(network)
     if not (low.why_not_plain() or low.why_not_product_form()):
-        tight = balanced_job_bounds(network, N)
+        tight = bounds(network, N, kind="balanced-job")
         ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
     ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
     ax.set_ylim(0, 1.15 * float(X.max()))

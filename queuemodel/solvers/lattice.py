@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .constants import Pairs, is_bounded, without_each
-from .merging import Merged
+from .chains import Merged
+from .convolution import Pairs, is_bounded, without_each
 
 
 def cost(merged: Merged) -> tuple[float, float]:
@@ -49,7 +49,7 @@ class _Work:
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
-        """Constants with station k; the decomposition of `constants._with` for several classes."""
+        """Constants with station k; the decomposition of `convolution._with` for several classes."""
         from .kernels import lattice
 
         m, e = constants[0].copy(), constants[1].copy()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+from ..checks import require_count
 from ..errors import ModelError
-from ..network import Network, Solution
-from .approximate import ApproximateMVA
-from .lowering import chains_of, require_populations
-from .mva import ExactMVA
+from ..network import LARGEST_POPULATION, Network, Solution
+from .approximate import solved_approximately
+from .chains import chains_of
+from .exact import ExactMVA
 
 
 class Solver(Protocol):
@@ -61,4 +65,37 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     why = chains.why_not_product_form()
     if why is None:
         return ExactMVA().solved(chains)
-    return ApproximateMVA(reason=f"{why}: no product form, so approximate").solve(network, N)
+    return solved_approximately(network, N, "recursion", f"{why}: no product form, so approximate")
+
+
+def require_populations(network: Network, population: object) -> int | tuple[int, ...]:
+    """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
+    if not network.classes:
+        if isinstance(population, Sequence | Mapping) and not isinstance(population, str):
+            raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
+        if population is None:
+            raise ModelError("population is needed for a network without classes: solve(network, population=...)")
+        return require_count(population, "population", most=LARGEST_POPULATION)
+    names = network.class_names
+    if population is None:
+        counts = [c.population for c in network.classes]
+    elif isinstance(population, Mapping):
+        if unknown := [c for c in population if c not in names]:
+            raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
+        if missing := [c for c in names if c not in population]:
+            raise ModelError(f"population must name every class, {missing[0]!r} is missing")
+        counts = [_class_count(population[c], c) for c in names]
+    elif isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes):
+        if len(population) != len(names):
+            raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+        counts = [_class_count(n, c) for c, n in zip(names, population, strict=True)]
+    elif len(names) == 1:
+        counts = [_class_count(population, names[0])]
+    else:
+        raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+    require_count(sum(counts), "population of all classes together", most=LARGEST_POPULATION)
+    return tuple(counts)
+
+
+def _class_count(population: Any, name: str) -> int:
+    return require_count(population, f"population of class {name!r}", least=0, most=LARGEST_POPULATION)

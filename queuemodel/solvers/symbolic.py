@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from ..errors import ModelError
 from ..extras import extra
-from ..network import Network
+from ..network import Network, Place
 from ..network.lowered import speeds_of
-from .lowering import chains_of, refuse_without_product_form, require_populations
+from .chains import chains_of, refuse_without_product_form
+from .solve import require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000
@@ -28,7 +30,7 @@ class SymbolicSolution:
     queue_length : tuple
         Per station, or per station and class.
     demands, think_times : tuple
-        The symbols (or numbers) that they are written in.
+        The symbols that they are written in.
     """
 
     throughput: Any
@@ -76,21 +78,16 @@ class SymbolicSolution:
         return f"$X({sympy.latex(self.population)}) = {sympy.latex(self.throughput)}$"
 
 
-def solve_symbolic(
-    network: Network, *, population: Any = None, demands: Any = None, think_times: Any = None
-) -> SymbolicSolution:
+def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolution:
     """Exact closed forms of a product-form network by its normalizing constant (Gordon and Newell, 1967).
+
+    Service demands are ``D_1, D_2, ...`` (with classes ``D_1_1, ...``), think times ``Z`` (``Z_1, ...``); 0 stays 0.
 
     Parameters
     ----------
     network : Network
     population : int, or one per class
         Small: the number of terms grows fast.
-    demands : nested sequence, optional
-        Symbols or exact numbers for the service demands, (K,) or (K, C); ``D_1, D_2, ...`` unless given. Demands of 0
-        stay 0.
-    think_times : sequence, optional
-        For the think times; ``Z``, or ``Z_1, ...`` with classes.
 
     Raises
     ------
@@ -112,103 +109,47 @@ def solve_symbolic(
     counts = (N,) if isinstance(N, int) else N
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
-    K, C = len(network.stations), len(counts)
-    D = _symbols(sympy, "D", network.class_service_demand, demands, bool(network.classes))
-    given = None if think_times is None else [list(np.ravel(np.array(think_times, dtype=object)))]
-    Z = _symbols(sympy, "Z", network.think_times[None, :], given, bool(network.classes), single_row=True)[0]
-    points = int(np.prod([n + 1 for n in counts]))
-    if points * K * sum(counts) > MOST_TERMS:
-        raise ModelError(f"symbolic: {points:,} populations at {K} stations are too many for a closed form; use solve")
-    G, parts = _constants(sympy, network, D, Z, counts)
-    top = G[counts]
-    X, columns = [], []
-    for c in range(C):
-        before = tuple(n - (i == c) for i, n in enumerate(counts))
-        X.append(sympy.cancel(G[before] / top) if counts[c] else sympy.Integer(0))
-    for k in range(K):
-        columns.append(tuple(sympy.cancel(value / top) for value in parts[k]))
-    if network.classes:
-        return SymbolicSolution(tuple(X), tuple(columns), D, Z, counts)
-    return SymbolicSolution(X[0], tuple(q[0] for q in columns), tuple(d[0] for d in D), Z, counts[0])
-
-
-def _symbols(
-    sympy: Any, letter: str, values: np.ndarray, given: Any, classes: bool, *, single_row: bool = False
-) -> tuple[tuple[Any, ...], ...]:
-    if given is not None:
-        _require_shape(given, values.shape, "think_times" if single_row else "demands")
-    rows = []
-    for k, row in enumerate(values):
-        names = []
-        for c, value in enumerate(row):
-            if given is not None:
-                entry = given[k] if np.ndim(given[k]) == 0 else given[k][c]
-                names.append(_expression(sympy, entry))
-            elif value == 0:
-                names.append(sympy.Integer(0))
-            else:
-                index = [] if single_row else [str(k + 1)]
-                label = "_".join([letter, *index, *([str(c + 1)] if classes else [])])
-                names.append(sympy.Symbol(label, positive=True))
-        rows.append(tuple(names))
-    return tuple(rows)
-
-
-def _expression(sympy: Any, entry: Any) -> Any:
-    try:
-        value = sympy.sympify(entry)
-    except (sympy.SympifyError, TypeError, AttributeError):
-        value = None
-    if not isinstance(value, sympy.Expr):
-        raise ModelError(f"symbolic: {entry!r} is no symbol, number or expression")
-    return value
-
-
-def _require_shape(given: Any, shape: tuple[int, ...], what: str) -> None:
-    rows, columns = shape
-    wanted = f"{rows} rows of {columns}" if what == "demands" else str(columns)
-    lengths = [len(row) if np.ndim(row) else 1 for row in given] if isinstance(given, list | tuple | np.ndarray) else []
-    if lengths != [columns] * rows:
-        raise ModelError(f"symbolic: {what} must be {wanted}, one for each of the network's, got {given!r}")
-
-
-def _constants(sympy: Any, network: Network, D: Any, Z: Any, counts: tuple[int, ...]) -> tuple[dict[Any, Any], Any]:
-    """G on all populations, and per station and class the sum that its queue length is a ratio of."""
+    K, classes = len(network.stations), bool(network.classes)
     points = list(np.ndindex(*[n + 1 for n in counts]))
-    think = {n: sympy.prod([z**i / sympy.factorial(i) for z, i in zip(Z, n, strict=True)]) for n in points}
-    factors = [_factor(sympy, station, D[k], points, sum(counts)) for k, station in enumerate(network.stations)]
-    parts = []
-    for k, own in enumerate(factors):
-        rest = think
-        for j, other in enumerate(factors):
-            if j != k:
-                rest = _convolve(sympy, rest, other, points)
-        weighted = [{n: n[c] * f for n, f in own.items()} for c in range(len(counts))]
-        parts.append([_at(sympy, rest, w, counts) for w in weighted])
-        if k == len(factors) - 1:
-            G = _convolve(sympy, rest, own, points)
-    return G, parts
+    if len(points) * K * sum(counts) > MOST_TERMS:
+        raise ModelError(
+            f"symbolic: {len(points):,} populations at {K} stations are too many for a closed form; use solve"
+        )
+
+    def symbol(value: float, *label: object) -> Any:
+        return sympy.Symbol("_".join(map(str, label)), positive=True) if value else sympy.Integer(0)
+
+    def own(c: int) -> list[int]:
+        return [c + 1] if classes else []
+
+    D = tuple(
+        tuple(symbol(d, "D", k + 1, *own(c)) for c, d in enumerate(row))
+        for k, row in enumerate(network.class_service_demand)
+    )
+    Z = tuple(symbol(z, "Z", *own(c)) for c, z in enumerate(network.think_times))
+    G = {n: sympy.prod([z**i / sympy.factorial(i) for z, i in zip(Z, n, strict=True)]) for n in points}
+    for station, d in zip(network.stations, D, strict=True):
+        factor = {n: _factor(sympy, station, d, n, sum(counts)) for n in points}
+        G = {n: sympy.expand(sum(factor[i] * G[_less(n, i)] for i in np.ndindex(*[m + 1 for m in n]))) for n in points}
+    top = G[counts]
+    ones = np.eye(len(counts), dtype=int)
+    X = [sympy.cancel(G[_less(counts, ones[c])] / top) if n else sympy.Integer(0) for c, n in enumerate(counts)]
+    Q = tuple(tuple(sympy.cancel(d * sympy.diff(top, d) / top) if d else d for d in row) for row in D)
+    if classes:
+        return SymbolicSolution(tuple(X), Q, D, Z, counts)
+    return SymbolicSolution(X[0], tuple(q[0] for q in Q), tuple(d[0] for d in D), Z, counts[0])
 
 
-def _factor(sympy: Any, station: Any, D: Any, points: list[Any], total: int) -> dict[Any, Any]:
+def _less(n: Sequence[int], i: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(a - b) for a, b in zip(n, i, strict=True))
+
+
+def _factor(sympy: Any, station: Place, D: Sequence[Any], n: tuple[int, ...], total: int) -> Any:
+    """The weight of n customers at a station."""
+    f = sympy.prod([d**i / sympy.factorial(i) for d, i in zip(D, n, strict=True)])
+    if station.is_delay:
+        return f
     mu = speeds_of(station, total)
-    values = {}
-    for n in points:
-        m = sum(n)
-        f = sympy.prod([d**i / sympy.factorial(i) for d, i in zip(D, n, strict=True)])
-        if not station.is_delay:
-            f *= sympy.factorial(m)
-            for i in range(1, m + 1):
-                rate = 1.0 if mu is None else float(mu[min(i, len(mu)) - 1])
-                f /= sympy.nsimplify(rate)
-        values[n] = f
-    return values
-
-
-def _convolve(sympy: Any, a: dict[Any, Any], b: dict[Any, Any], points: list[Any]) -> dict[Any, Any]:
-    return {n: _at(sympy, a, b, n) for n in points}
-
-
-def _at(sympy: Any, a: dict[Any, Any], b: dict[Any, Any], n: tuple[int, ...]) -> Any:
-    inner = np.ndindex(*[i + 1 for i in n])
-    return sympy.expand(sympy.Add(*[b[i] * a[tuple(x - y for x, y in zip(n, i, strict=True))] for i in inner]))
+    for i in range(1, sum(n) + 1):
+        f *= i / sympy.nsimplify(1.0 if mu is None else float(mu[min(i, len(mu)) - 1]))
+    return f

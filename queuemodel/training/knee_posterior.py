@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..solvers.knee import knee_throughput
+from ..solvers import knee_throughput
 from .bandwidth import LINK_EFFICIENCY
 from .prior import KneePrior
 from .round_law import COST_PRIOR, COSTS, round_time

@@ -12,7 +12,7 @@ from ..checks import one_line, require_distinct_keys
 from ..convergence import NoiseScale, noise_scale
 from ..errors import DataError
 from ..files import read_bytes, write_json
-from ..network.json_reading import require_format
+from ..network.json_format import require_format
 from ..results import Result
 from .gradient_norms import GradientNorms
 from .job import SHORTEST_STEP, Cluster, CongestionControl, Job, Source, Throughput, given, require_counts

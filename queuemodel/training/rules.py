@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ModelError
-from ..solvers import knee_throughput
-from ..solvers.recursions import mva_recursion
+from ..solvers import knee_throughput, mva_recursion
 from .flights import Flights
 from .pace import NOTHING, Pace, Rule
 from .parallel_servers import ParallelServers
@@ -30,7 +29,7 @@ class ClosedNetwork:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        X, R = mva_recursion(D, Z, np.zeros(D.shape[-1], dtype=bool), populations)
+        X, R = mva_recursion(D, Z, populations)
         return Pace(X, R, np.broadcast_to(Z, X.shape))
 
 

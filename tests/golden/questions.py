@@ -260,7 +260,8 @@ def random_network(seed: int, *, classes: int = 0, multiserver: bool = False) ->
 
 SOLVERS: dict[str, Callable[[], Any]] = {
     "chosen": lambda: None, "exact-mva": qm.ExactMVA, "convolution": qm.Convolution, "markov": qm.MarkovChain,
-    "bard-schweitzer": qm.BardSchweitzer, "linearizer": qm.Linearizer, "aql": qm.AQL, "approximate": qm.ApproximateMVA,
+    "approximate": qm.ApproximateMVA,
+    **{name: partial(qm.ApproximateMVA, name) for name in ("bard-schweitzer", "linearizer", "aql")},
 }  # fmt: skip
 
 
@@ -270,13 +271,8 @@ def solved(solver: str, *, population: int | None = None, **kind: Any) -> Any:
 
 
 def bounded(kind: str, seed: int) -> Any:
-    functions = {
-        "asymptotic": qm.asymptotic_bounds,
-        "balanced": qm.balanced_job_bounds,
-        "geometric": qm.geometric_bounds,
-        "proportional": qm.proportional_bounds,
-    }
-    found = functions[kind](random_network(seed), 7)
+    names = {"balanced": "balanced-job"}
+    found = qm.bounds(random_network(seed), 7, kind=names.get(kind, kind))
     return plain([found.lower, found.upper])
 
 

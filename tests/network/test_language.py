@@ -109,9 +109,8 @@ BAD = [
     (lambda: qm.Simulation(replications=1.5), "replications"),
     (lambda: qm.Simulation(confidence=1.0), "confidence"),
     (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
-    (lambda: qm.geometric_bounds(one(service_time=1.0, servers=2), 3), "station 'cpu' has 2 servers"),
-    (lambda: qm.asymptotic_bounds(one(service_time=1.0), 0), "bounds: population"),
-    (lambda: qm.bottleneck_switches(one(service_time=1.0)), "two classes"),
+    (lambda: qm.bounds(one(service_time=1.0, servers=2), 3, kind="geometric"), "station 'cpu' has 2 servers"),
+    (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "one per class"),
 ]
 
@@ -154,10 +153,9 @@ def test_phase_types_have_their_moments():
         shape = qm.PhaseType.from_moments(mean=0.2, scv=scv)
         assert shape.mean == pytest.approx(0.2, rel=1e-10)
         assert shape.scv == pytest.approx(scv, rel=1e-8)
-    assert shape.scaled(3.0).mean == pytest.approx(3.0)
 
 
-def test_a_network_prints_and_draws_itself():
+def test_a_network_prints_itself():
     network = N(
         [
             S("x", service_time={"a": 0.1, "b": 0.2}, servers=2),
@@ -169,7 +167,4 @@ def test_a_network_prints_and_draws_itself():
     )
     assert "ps, 2 servers" in repr(network)
     assert "fork-join of 2" in repr(network)
-    svg = network._repr_svg_()
-    assert "&lt;f&gt;" in svg
-    assert svg.count("<rect") == 3
-    assert "<svg" in network._repr_html_()
+    assert "<table" in network._repr_html_()

@@ -16,7 +16,7 @@ rate = st.floats(0.3, 4.0)
 def test_a_fork_join_is_bounded_by_its_slowest_branch():
     network = qm.Network([qm.ForkJoin("f", service_times=[0.1] * 10)], think_time=1.0)
     alone = 1 / (1.0 + 0.1 * sum(1 / n for n in range(1, 11)))  # the largest of ten exponential times
-    bounds = qm.asymptotic_bounds(network, 1)
+    bounds = qm.bounds(network, 1)
     assert bounds.lower <= alone <= bounds.upper
     assert float(bounds.upper) == pytest.approx(1 / 1.1)
     assert float(bounds.lower) == pytest.approx(1 / 2.0)  # one branch after the other
@@ -28,7 +28,7 @@ def test_a_fork_join_is_bounded_by_its_slowest_branch():
 def test_fork_joins_stay_within_their_bounds(branches, D, Z, N):
     network = qm.Network([qm.ForkJoin("f", service_times=branches), qm.Station("q", service_time=D)], think_time=Z)
     truth = qm.solve(network, population=N, solver=qm.MarkovChain()).throughput
-    bounds = qm.asymptotic_bounds(network, N)
+    bounds = qm.bounds(network, N)
     assert bounds.lower * (1 - 1e-9) <= truth <= bounds.upper * (1 + 1e-9)
 
 
@@ -36,7 +36,7 @@ def test_fork_joins_stay_within_their_bounds(branches, D, Z, N):
 @given(rates=st.lists(rate, min_size=6, max_size=6), D=demand, Z=st.sampled_from([0.0, 2.0]))
 def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):
     network = qm.Network([qm.Station("ld", rates=rates), qm.Station("q", service_time=D, servers=2)], think_time=Z)
-    X, bounds = qm.solve(network, population=6).throughputs, qm.asymptotic_bounds(network, np.arange(1, 7))
+    X, bounds = qm.solve(network, population=6).throughputs, qm.bounds(network, np.arange(1, 7))
     assert np.all(bounds.lower <= X * (1 + 1e-9))
     assert np.all(bounds.upper * (1 + 1e-9) >= X)
 
@@ -45,7 +45,7 @@ def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):
 @given(D=st.lists(demand, min_size=1, max_size=5), Z=st.floats(0.0, 20.0), N=st.integers(1, 40))
 def test_proportional_bounds_hold_with_thinking(D, Z, N):
     network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
-    X, bounds = qm.solve(network, population=N).throughputs, qm.proportional_bounds(network, n)
+    X, bounds = qm.solve(network, population=N).throughputs, qm.bounds(network, n, kind="proportional")
     assert np.all(bounds.lower <= X * (1 + 1e-9))
     assert np.all(bounds.upper * (1 + 1e-9) >= X)
 
@@ -53,29 +53,31 @@ def test_proportional_bounds_hold_with_thinking(D, Z, N):
 def test_proportional_bounds_are_the_published_ones():
     # Hsieh and Lam (1987), table IV; and by hand with a think time
     network = qm.Network.from_demands([0.1, 0.1, 0.09, 0.08])
-    bounds = qm.proportional_bounds(network, [2, 5, 10, 20, 80])
+    bounds = qm.bounds(network, [2, 5, 10, 20, 80], kind="proportional")
     np.testing.assert_allclose(bounds.lower, [4.3174, 6.6600, 8.0219, 8.8672, 9.6736], rtol=2e-5)
     np.testing.assert_allclose(bounds.upper, [4.3174, 6.7297, 8.2700, 9.3387, 10.0], rtol=2e-5)
-    thinking = qm.proportional_bounds(qm.Network.from_demands([0.5, 0.25], think_time=2.0), 3)
+    thinking = qm.bounds(qm.Network.from_demands([0.5, 0.25], think_time=2.0), 3, kind="proportional")
     slow, fast = (0.5**3 + 0.25**3) / (0.5**2 + 0.25**2), (0.5**2 + 0.25**2) / 0.75
     assert float(thinking.lower) == pytest.approx(3 / (2.75 + 2 * slow))
     assert float(thinking.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
 
 
-PRODUCT_FORM = [qm.balanced_job_bounds, qm.proportional_bounds, qm.geometric_bounds]
+PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
 
 
-@pytest.mark.parametrize("bounds", [qm.asymptotic_bounds, *PRODUCT_FORM])
-def test_where_nobody_queues_they_meet(bounds):
-    found = bounds(qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5), [1, 7])
+@pytest.mark.parametrize("kind", ["asymptotic", *PRODUCT_FORM])
+def test_where_nobody_queues_they_meet(kind):
+    found = qm.bounds(
+        qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5), [1, 7], kind=kind
+    )
     np.testing.assert_allclose([found.lower, found.upper], [[0.5, 3.5]] * 2)
 
 
-@pytest.mark.parametrize("bounds", PRODUCT_FORM)
-@pytest.mark.parametrize("kind", [{"servers": 2}, {"scv": 0.0, "discipline": "fcfs"}], ids=str)
-def test_bounds_of_product_form_refuse_other_networks(bounds, kind):
-    with pytest.raises(qm.ModelError, match="use asymptotic_bounds"):
-        bounds(qm.Network([qm.Station("q", service_time=0.5, **kind)], think_time=1.0), 3)
+@pytest.mark.parametrize("kind", PRODUCT_FORM)
+@pytest.mark.parametrize("other", [{"servers": 2}, {"scv": 0.0, "discipline": "fcfs"}], ids=str)
+def test_bounds_of_product_form_refuse_other_networks(kind, other):
+    with pytest.raises(qm.ModelError, match="use kind='asymptotic'"):
+        qm.bounds(qm.Network([qm.Station("q", service_time=0.5, **other)], think_time=1.0), 3, kind=kind)
 
 
 def test_the_bottleneck_counts_servers_and_speeds():
@@ -96,30 +98,6 @@ def test_the_bottleneck_counts_servers_and_speeds():
     assert bottleneck(S("a", service_time={"u": 0.3, "v": 0.2}, servers=4), S("b", service_time=0.1), **crowd) == "b"
 
 
-def test_bottleneck_switches_count_servers_and_speeds():
-    def switches(**kind):
-        stations = [
-            qm.Station("a", service_time={"u": 1.0, "v": 0.2}, **kind),
-            qm.Station("b", service_time={"u": 0.4, "v": 0.6}),
-        ]
-        classes = [qm.JobClass("u", population=3), qm.JobClass("v", population=3)]
-        return [(s.stations, s.share) for s in qm.bottleneck_switches(qm.Network(stations, classes=classes))]
-
-    assert switches() == [(("b", "a"), pytest.approx(0.4))]
-    for twice in ({"servers": 2}, {"rates": [1.0, 2.0, 2.0, 2.0, 2.0, 2.0]}):
-        assert switches(**twice) == [(("b", "a"), pytest.approx(0.5 / (0.5 + 0.1)))]
-    assert switches(servers=math.inf) == []
-
-
-def test_bottleneck_switches_need_classes_that_nobody_leaves():
-    P = [[0.0, 0.5], [0.5, 0.0]]
-    routing = {(c, d): P for c in "uv" for d in "uv"}
-    stations = [qm.Station("a", service_time=0.1), qm.Station("b", service_time=0.2)]
-    network = qm.Network(stations, classes=[qm.JobClass("u"), qm.JobClass("v")], routing=routing)
-    with pytest.raises(qm.ModelError, match="1 chains"):
-        qm.bottleneck_switches(network)
-
-
 def test_saturation_with_rates():
     listed = qm.Network([qm.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
     assert qm.saturation_population(listed) == pytest.approx(3.4 / 0.2)
@@ -131,12 +109,12 @@ def test_saturation_with_rates():
 
 def test_bounds_and_batches_show_themselves():
     network = qm.Network.from_demands([0.5, 0.25], think_time=2.0)
-    bounds = qm.asymptotic_bounds(network, [1, 4])
+    bounds = qm.bounds(network, [1, 4])
     assert [row["population"] for row in bounds.to_rows()] == [1, 4]
     assert bounds.to_rows()[1]["throughput_upper"] == pytest.approx(4 / 2.75)
     assert repr(bounds).startswith("asymptotic bounds on throughput")
     assert "<table" in bounds._repr_html_()
-    assert qm.geometric_bounds(network, 3).to_rows()[0]["response_lower"] > 0
+    assert qm.bounds(network, 3, kind="geometric").to_rows()[0]["response_lower"] > 0
     batch = qm.solve_batch(np.full((4, 10, 2), 0.5), think_time=1.0, population=3)
     assert len(batch.to_rows()) == 40
     assert "40 networks of up to 2 queues, the first 20" in repr(batch)

@@ -10,11 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.solvers.lattice import solve_lattice
-from queuemodel.solvers.lowering import chains_of
-from queuemodel.solvers.merging import merge
-from queuemodel.solvers.multiclass import _by_customer
-from queuemodel.solvers.recursions import lattice_recursion
 
 
 def fifty_digits(demands, servers, think, N):
@@ -88,18 +83,6 @@ def test_rates_that_never_settle_keep_their_digits(rates):
     assert solution.queue_length[0] == pytest.approx(solution.queue_length[1], rel=1e-12)
 
 
-def test_normalizing_constants_neither_overflow_nor_underflow_at_100_000():
-    N, D = 100_000, 0.05
-    log = qm.log_normalizing_constants(qm.Network.from_demands([D], think_time=1.0), population=N)
-    assert np.all(np.isfinite(log))
-    # G(N) = D**N * sum over z of (Z/D)**z / z!, which is D**N * exp(Z/D) for so many customers
-    assert log[-1] == pytest.approx(N * math.log(D) + 1 / D, rel=1e-12)
-    big = qm.log_normalizing_constants(
-        qm.Network.from_demands([50.0, 3.0], servers=[4, 1], think_time=1e6), population=20_000
-    )
-    assert np.all(np.isfinite(big))
-
-
 small = st.floats(0.01, 2.0)
 
 
@@ -153,25 +136,6 @@ def test_exact_solvers_agree_with_the_markov_chain(data, classes, N):
     np.testing.assert_allclose(exact.class_utilization, chain.class_utilization, rtol=1e-8, atol=1e-10)
 
 
-@settings(max_examples=60)
-@given(data=st.data(), classes=st.integers(2, 3), dependent=st.booleans())
-def test_multi_class_recursions_agree(data, classes, dependent):
-    network = random_network(data.draw, classes=classes, dependent=dependent)
-    population = tuple(data.draw(st.integers(1, 6)) for _ in range(classes))
-    if any(s.rates is not None for s in network.stations):
-        population = tuple(min(n, 2) for n in population)
-    merged = merge(chains_of(network, population))
-    if not merged.stations:
-        return
-    by_customer, by_convolution = _by_customer(merged), solve_lattice(merged)
-    for a, b in zip(by_customer[:2], by_convolution[:2], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-    if not dependent:
-        X, R, *_ = lattice_recursion(merged.D, merged.Z, merged.N)
-        np.testing.assert_allclose(by_customer[0], X, rtol=1e-9)
-        np.testing.assert_allclose(by_customer[1], X[:, None] * R, rtol=1e-9, atol=1e-12)
-
-
 def test_two_hundred_workers_that_all_differ():
     rng, workers = np.random.default_rng(5), 200
     D, Z = rng.uniform(0.001, 0.02, workers), rng.uniform(0.5, 2.0, workers)
@@ -221,6 +185,6 @@ def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
     network = qm.Network.from_demands(rng.uniform(0.1, 1, (6, 12)), population=[50] * 12)
     with pytest.raises(qm.ModelError, match=r"12 different classes with 600 customers need .* bytes .* take an approx"):
         qm.solve(network)
-    assert not qm.solve(network, solver=qm.BardSchweitzer()).exact
+    assert not qm.solve(network, solver=qm.ApproximateMVA("bard-schweitzer")).exact
     with pytest.raises(qm.ModelError, match=r"bytes, more than"):
         qm.solve(qm.Network.from_demands([1.0] * 100), population=10_000_000)

@@ -155,7 +155,7 @@ def test_classes_without_customers_disturb_nobody():
         qm.solve(network, population={"a": 1, "b": 3}, solver=qm.ExactMVA())
 
 
-@pytest.mark.parametrize("solver", [None, qm.MarkovChain(), qm.BardSchweitzer()])
+@pytest.mark.parametrize("solver", [None, qm.MarkovChain(), qm.ApproximateMVA("bard-schweitzer")])
 def test_a_fork_join_that_takes_no_time_lets_customers_through(solver):
     stations = [qm.ForkJoin("f", service_times=[0.0, 0.0]), qm.Station("q", service_time=0.1)]
     s = qm.solve(qm.Network(stations), population=3, solver=solver)
@@ -186,7 +186,7 @@ def test_answers_are_possible_and_the_chain_agrees_where_they_are_exact(drawn):
     except qm.ModelError as error:
         assume("states" not in str(error))
         raise
-    for solver in (None, qm.BardSchweitzer(), qm.Linearizer()):
+    for solver in (None, qm.ApproximateMVA("bard-schweitzer"), qm.ApproximateMVA("linearizer")):
         s = qm.solve(network, population=counts, solver=solver)
         assert np.all(s.utilization[~network.is_delay] <= 1 + 1e-6), s
         assert np.all(s.class_queue_length >= 0)
@@ -194,7 +194,7 @@ def test_answers_are_possible_and_the_chain_agrees_where_they_are_exact(drawn):
         if network.routing is None:
             assert held == pytest.approx(s.population, rel=1e-5)
         if not network.classes:
-            bounds = qm.asymptotic_bounds(network, counts)
+            bounds = qm.bounds(network, counts)
             assert bounds.lower * (1 - 1e-9) <= truth.throughput <= bounds.upper * (1 + 1e-9)
             assert bounds.lower * (1 - 1e-6) <= s.throughput <= bounds.upper * (1 + 1e-6)
         if s.exact:

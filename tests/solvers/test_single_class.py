@@ -63,7 +63,7 @@ def test_laws(demands, think, population):
     assert X * solved.cycle_time == pytest.approx(population, rel=1e-12)  # Little
     assert np.all(np.diff(solved.throughputs) >= -1e-12 * X)
     populations = np.arange(1, population + 1)
-    for bounds in (qm.asymptotic_bounds(network, populations), qm.balanced_job_bounds(network, populations)):
+    for bounds in (qm.bounds(network, populations), qm.bounds(network, populations, kind="balanced-job")):
         assert np.all(bounds.lower <= solved.throughputs * (1 + 1e-9))
         assert np.all(solved.throughputs <= bounds.upper * (1 + 1e-9))
 
@@ -79,7 +79,7 @@ def test_units_scale_and_stations_permute(demands, think, population, factor):
 @given(demands=DEMANDS, think=THINK, population=st.integers(2, 40))
 def test_balanced_job_bounds_are_tighter(demands, think, population):
     network = network_of(demands, think)
-    loose, tight = qm.asymptotic_bounds(network, population), qm.balanced_job_bounds(network, population)
+    loose, tight = qm.bounds(network, population), qm.bounds(network, population, kind="balanced-job")
     assert tight.lower >= loose.lower * (1 - 1e-12)
     assert tight.upper <= loose.upper * (1 + 1e-12)
 
@@ -166,7 +166,7 @@ def test_bad_populations_are_refused(population):
         qm.solve(network_of([1.0]), population=population)
     if not isinstance(population, (str, type(None), bool, int)) or population in (0, -3):
         with pytest.raises(qm.ModelError, match="population"):
-            qm.asymptotic_bounds(network_of([1.0]), population)
+            qm.bounds(network_of([1.0]), population)
 
 
 @pytest.mark.parametrize(

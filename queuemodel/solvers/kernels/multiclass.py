@@ -6,60 +6,34 @@ from ...compiled import compiled
 
 
 @compiled()
-def lattice(D, Z, N, X, R, dX, dR):
+def lattice(D, Z, N, X, R):
     """Reiser and Lavenberg (1980), keeping one plane: all populations of classes 1.. at the current one of class 0.
 
-    D (C, K), Z (C,), N (C,). Fills X (1, C) and R (1, C, K) at N, or with N[0] rows for every population of class 0.
-    Fills dX (C, P) and dR (C, K, P) with the derivatives at N by demands (K, C) and think times (C,); P may be 0. Of
-    one class, rounding is kept from breaking the laws that X grows with n and stays below 1 / max D.
+    D (C, K), Z (C,), N (C,). Fills X (C,) and R (C, K) at N.
     """
     C, K = D.shape
-    P = dX.shape[1]
     strides = np.ones(C, dtype=np.int64)
     for c in range(C - 2, -1, -1):
         strides[c] = strides[c + 1] * (N[c + 1] + 1)
-    size = strides[0]
-    Q, dQ = np.zeros((size, K)), np.zeros((size, K, P))
+    Q, new = np.zeros((strides[0], K)), np.zeros(K)
     n = np.zeros(C, dtype=np.int64)
-    new, slopes = np.zeros(K), np.zeros((K, P))
-    largest, earlier = D.max() if K > 0 else 0.0, 0.0
     for first in range(N[0] + 1):
-        row = first - 1 if len(X) > 1 and first > 0 else 0
         n[1:] = 0
         n[0] = first
-        for at in range(size):
+        for at in range(strides[0]):
             new[:] = 0.0
-            slopes[:] = 0.0
             for c in range(C):
                 if n[c] == 0:
                     continue
                 before = at if c == 0 else at - strides[c]
                 total = Z[c]
                 for k in range(K):
-                    r = D[c, k] * (1.0 + Q[before, k])  # arrival theorem
-                    R[row, c, k] = r
-                    total += r
-                x = n[c] / total
-                if C == 1:
-                    x = max(earlier, min(x, 1.0 / largest) if largest > 0.0 else x)
-                    earlier = x
-                X[row, c] = x
+                    R[c, k] = D[c, k] * (1.0 + Q[before, k])  # arrival theorem
+                    total += R[c, k]
+                X[c] = n[c] / total
                 for k in range(K):
-                    new[k] += x * R[row, c, k]  # Little's law
-                for p in range(P):
-                    slope = 1.0 if p == K * C + c else 0.0
-                    for k in range(K):
-                        dR[c, k, p] = D[c, k] * dQ[before, k, p]
-                        if p == k * C + c:
-                            dR[c, k, p] += 1.0 + Q[before, k]
-                        slope += dR[c, k, p]
-                    dX[c, p] = -x / total * slope
-                    for k in range(K):
-                        slopes[k, p] += dX[c, p] * R[row, c, k] + x * dR[c, k, p]
-            for k in range(K):
-                Q[at, k] = new[k]
-                for p in range(P):
-                    dQ[at, k, p] = slopes[k, p]
+                    new[k] += X[c] * R[c, k]  # Little's law
+            Q[at] = new
             for c in range(C - 1, 0, -1):
                 if n[c] < N[c]:
                     n[c] += 1

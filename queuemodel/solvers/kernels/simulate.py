@@ -3,7 +3,7 @@
 Customers at delays, first-come-first-served stations and fork-joins know when they will leave as soon as they come, so
 they wait in one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent
 rates) tell their next departure, and the earliest of all is next. What the loop works on is `Model`, what it changes is
-`Run` (both made by `solvers.simulation.arrays`), so that it can stop after any departure and go on later.
+`Run` (both made by `solvers.replication`), so that it can stop after any departure and go on later.
 """
 
 from collections import namedtuple
@@ -11,7 +11,6 @@ from collections import namedtuple
 import numpy as np
 
 from ...compiled import compiled
-from .heap import pop, push
 
 DELAY, FCFS, SHARING, LIFO, FORK, ORDERED = range(6)
 CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = range(5)
@@ -191,3 +190,34 @@ def first_out(kind, tag, clock, n):
     if kind == SHARING:
         return max(tag[0] - clock, 0.0)
     return tag[n - 1] if kind == LIFO else tag[0]
+
+
+@compiled()
+def push(times, who, size, time, customer):
+    """Into a heap of ``size``."""
+    i = size
+    while i > 0:
+        up = (i - 1) // 2
+        if times[up] <= time:
+            break
+        times[i], who[i] = times[up], who[up]
+        i = up
+    times[i], who[i] = time, customer
+
+
+@compiled()
+def pop(times, who, size):
+    """The first leaves a heap of ``size``."""
+    time, customer = times[size - 1], who[size - 1]
+    last, i = size - 1, 0
+    while True:
+        child = 2 * i + 1
+        if child >= last:
+            break
+        if child + 1 < last and times[child + 1] < times[child]:
+            child += 1
+        if times[child] >= time:
+            break
+        times[i], who[i] = times[child], who[child]
+        i = child
+    times[i], who[i] = time, customer

@@ -1,21 +1,23 @@
-"""Reading the JSON form of a network, of either version."""
+"""The JSON form of a network: version 1 for single-class networks of plain stations, else version 2."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..checks import nearest, require_distinct_keys
 from ..errors import DataError, ModelError
-from .forkjoin import ForkJoin
-from .jobclass import JobClass
-from .json_writing import FORMAT, FORMAT_VERSION
 from .phasetype import PhaseType
-from .place import Place
-from .station import Station
+from .stations import ForkJoin, JobClass, Place, Station
+
+if TYPE_CHECKING:
+    from .network import Network
+
+FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
@@ -91,8 +93,6 @@ def from_document(text: str | bytes) -> dict[str, Any]:
     require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
         raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
-    if document.version == 1:
-        _require_version_1(document)
     return {
         "stations": [_station(s) for s in document.stations],
         "classes": [JobClass(c.name, population=c.population, think_time=c.think_time) for c in document.classes],
@@ -113,19 +113,6 @@ def _explained(message: str) -> str:
     known = kinds.get(kind, _NetworkDocument).__struct_encode_fields__
     meant = nearest(key, known, called={"visits": "visit_ratio"} if kind == "stations" else None)
     return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
-
-
-def _require_version_1(document: _NetworkDocument) -> None:
-    newer = [f for f in ("classes", "routing", "reference") if getattr(document, f)]
-    for s in document.stations:
-        if s.service_time is None:
-            raise DataError(f"Object missing required field `service_time` - at `$.stations[...]`, station {s.name!r}")
-        if s.servers not in (1, "inf") or isinstance(s.visit_ratio, dict) or isinstance(s.service_time, dict):
-            newer.append(f"servers or numbers per class (station {s.name!r})")
-        newer += [f for f in ("rates", "distribution", "branches") if getattr(s, f) is not None]
-        newer += [f for f, plain in (("discipline", "ps"), ("scv", 1.0)) if getattr(s, f) != plain]
-    if newer:
-        raise DataError(f"version 1 does not have {newer[0]}; say version 2")
 
 
 def _station(s: _StationDocument) -> Place:
@@ -176,3 +163,65 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
             raise ModelError(f"routing: class pair {(r.start, r.end)!r} is given twice")
         routing[r.start, r.end] = r.matrix
     return routing
+
+
+def to_document(network: Network) -> dict[str, Any]:
+    """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
+    stations, routing = [_station_document(s) for s in network.stations], network.routing
+    plain = {"name", "service_time", "visit_ratio", "servers"}
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": 1,
+        "name": network.name,
+        "think_time": network.think_time,
+        "stations": stations,
+    }
+    if network.classes:
+        document["classes"] = [
+            {"name": c.name, "population": c.population}
+            | ({} if c.think_time is None else {"think_time": c.think_time})
+            for c in network.classes
+        ]
+    if isinstance(routing, Mapping):
+        document["routing"] = [
+            {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
+        ]
+    elif routing is not None:
+        document["routing"] = [{"matrix": [list(row) for row in routing]}]
+    if network.reference is not None:
+        document["reference"] = network.reference
+    simple = all(
+        set(s) == plain and not isinstance(s["visit_ratio"], dict) and s["servers"] in (1, "inf") for s in stations
+    )
+    if len(document) > 5 or not simple:
+        document["version"] = FORMAT_VERSION
+    return document
+
+
+def _station_document(s: Place) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": s.name}
+    if s.branches:
+        document["branches"] = list(s.branches)
+    elif s.distribution is None:
+        document["service_time"] = _number(s.service_time)
+    else:
+        shapes = s.distribution
+        document["distribution"] = msgspec.to_builtins(dict(shapes) if isinstance(shapes, Mapping) else shapes)
+    document["visit_ratio"] = _number(s.visit_ratio)
+    document["servers"] = "inf" if s.is_delay else int(s.servers)
+    if s.discipline != "ps" and not s.branches:
+        document["discipline"] = s.discipline
+    if s.scv != 1.0 and s.distribution is None:
+        document["scv"] = _number(s.scv)
+    if callable(s.rates):
+        raise ModelError(
+            f"station {s.name!r}: rates is a function, which no file can hold; "
+            "make it a list: [rates(n) for n in range(1, population + 1)]"
+        )
+    if s.rates is not None:
+        document["rates"] = list(s.rates)
+    return document
+
+
+def _number(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else float(value)

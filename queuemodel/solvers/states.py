@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...network import Network, PhaseType
+from ..network import Network, PhaseType
 
 State = tuple[Any, ...]
 Moves = list[tuple[float, State, int]]

@@ -1,4 +1,8 @@
-"""The solver value: replications that are made longer until their intervals can be trusted."""
+"""Simulation of a network, customer by customer: an estimate with an interval, for any size and service.
+
+Replications (`replication`) are made longer until their batches say that each has forgotten its start, or it is said
+that they have not.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,84 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import require_count, require_seed, require_share
-from ...errors import QueueModelWarning
-from ...network import LARGEST_POPULATION, Network, Solution
-from ..measures import solution_of
-from ..routes import Routes, routes_of
-from .result import SimulationResult
-from .series import VISITS, too_short
+from ..checks import require_count, require_seed, require_share
+from ..errors import QueueModelWarning
+from ..network import LARGEST_POPULATION, Network, Solution
+from ..results import Result
+from .chains import solution_of
+from .routes import Routes, routes_of
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulationResult(Result):
+    """Estimates with their intervals; `solution` holds the means in the form of every other solver.
+
+    Attributes
+    ----------
+    solution : Solution
+    confidence : float
+    throughput_interval : tuple of float
+        Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
+    queue_length_interval : ndarray, shape (2, K)
+        The same for the queue lengths.
+    replications : int
+    warm_up : float
+        Part of each replication that was left out at its beginning.
+    events : int
+        Departures simulated in all.
+    replicated_throughputs : ndarray, shape (replications,)
+    too_short : str
+        What still depends on the start, and therefore has no interval; empty when nothing does.
+    """
+
+    solution: Solution
+    confidence: float
+    throughput_interval: tuple[float, float]
+    queue_length_interval: np.ndarray
+    replications: int
+    warm_up: float
+    events: int
+    replicated_throughputs: np.ndarray
+    too_short: str = ""
+
+    @property
+    def throughput(self) -> float:
+        """Cycles per second, the mean over replications."""
+        return self.solution.throughput
+
+    def caption(self) -> str:
+        """The estimate of the throughput, and how it was got."""
+        low, high = self.throughput_interval
+        known = "no interval: " + self.too_short if self.too_short else f"{low:.6g} to {high:.6g}"
+        return (
+            f"{self.solution.network.name or 'network'}: population {self.solution.population}, throughput "
+            f"{self.throughput:.6g} /s ({known}), {self.confidence:.0%} confidence, {self.solution.solver}"
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per station: utilization, and queue length with its interval."""
+        s = self.solution
+        measures = zip(s.network.names, s.utilization, s.queue_length, *self.queue_length_interval, strict=True)
+        return [
+            {"station": name}
+            | {
+                what: None if math.isnan(value) else float(value)
+                for what, value in zip(("utilization", "queue_length", "lower", "upper"), values, strict=True)
+            }
+            for name, *values in measures
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `to_json` writes them."""
+        low, high = (None if math.isnan(end) else end for end in self.throughput_interval)
+        return {
+            "solution": self.solution.to_dict(),
+            "confidence": self.confidence,
+            "throughput_interval": [low, high],
+            "stations": self.to_rows(),
+            "too_short": self.too_short,
+        }
+
 
 #: More departures than this in one replication are a mistake.
 MOST_DEPARTURES = 10**12
@@ -68,8 +143,7 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .arrays import model_of  # loads numba
-        from .replication import BATCHES, WARM_UP, Replication
+        from .replication import BATCHES, WARM_UP, Replication, model_of  # loads numba
 
         counts = (population,) if isinstance(population, int) else tuple(population)
         total = require_count(sum(counts), "population", most=LARGEST_POPULATION)
@@ -148,9 +222,37 @@ def _too_short(network: Network, series: np.ndarray, rare: np.ndarray) -> str:
     places = [f"station {name!r}" for name in network.names] + ["thinking"]
     if rare.any():
         return f"too few visits to {places[int(np.argwhere(rare)[0, 0])]}"
-    short = too_short(series)
+    short = _correlated(series)
     if not short.any():
         return ""
     what = int(np.flatnonzero(short)[0])
     where = f"the queue at {places[what // C]}" if what < K * C else "the throughput"
     return f"{where} still depends on the start"
+
+
+#: Groups of batches in each replication that are compared.
+GROUPS = 20
+#: Groups that follow each other may correlate by so much. A queue that forgets with time constant r correlates by 0.2
+#: when a group lasts 3.3 r: the run is then 80 r long, and the warm-up leaves exp(-16) of the start.
+CORRELATED = 0.2
+#: The first group after the warm-up may be so many times more variable than the others.
+UNSETTLED = 4.0
+#: Visits that a class makes at each station in each replication; times the scv where service varies much.
+VISITS = 100
+
+
+def _correlated(series: np.ndarray) -> np.ndarray:
+    """Which measures of ``series``, shape (R, B, M), still depend on the start: shape (M,).
+
+    Deviations are from the mean of all replications, which began at different places: where the runs are too short to
+    forget that, each stays on its own side, and its groups of batches correlate (von Neumann, 1941, has the ratio).
+    """
+    R, B, M = series.shape
+    groups = series.reshape(R, GROUPS, B // GROUPS, M).mean(axis=2)
+    apart = groups - groups.mean(axis=(0, 1))
+    spread = (apart**2).mean(axis=(0, 1))
+    alike = spread <= 1e-24 * groups.mean(axis=(0, 1)) ** 2  # constant but for rounding
+    spread = np.where(alike, 1.0, spread)
+    correlation = (apart[:, :-1] * apart[:, 1:]).mean(axis=(0, 1)) / spread
+    first = (apart[:, 0] ** 2).mean(axis=0) / spread
+    return ~alike & ((correlation > CORRELATED) | (first > UNSETTLED))

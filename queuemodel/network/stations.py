@@ -1,0 +1,428 @@
+"""What a network is made of: stations (queues, delays, fork-joins) and job classes, with their checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checks import require_choice, require_count, require_name, require_number
+from ..errors import ModelError
+from .phasetype import PhaseType
+
+#: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
+LONGEST_SERVICE = 7 * 24 * 3600.0
+
+#: And service more variable than this for a mistake too.
+LARGEST_SCV = 1e6
+
+#: Processor sharing; first come first served; last come first served, preempting and resuming.
+DISCIPLINES = ("ps", "fcfs", "lifo-pr")
+
+#: More branches than this are taken for a mistake.
+MOST_BRANCHES = 1000
+
+#: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
+LARGEST_POPULATION = 10_000_000
+
+
+class Place:
+    """A place of service: unless it says otherwise, one server, first come first served.
+
+    `Station` (a queue, or a delay where its servers are infinitely many) and `ForkJoin` are its kinds.
+    """
+
+    __slots__ = ()
+
+    name: str
+    visit_ratio: float | Mapping[str, float]
+    scv: float | Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        raise NotImplementedError
+
+    @property
+    def service_time(self) -> float | Mapping[str, float]:
+        """Mean seconds of service per visit."""
+        raise NotImplementedError
+
+    @property
+    def servers(self) -> float:
+        """How many serve; infinitely many where nobody ever queues."""
+        return 1
+
+    @property
+    def discipline(self) -> str:
+        """Who is served first."""
+        return "fcfs"
+
+    @property
+    def rates(self) -> Any:
+        """Speeds with 1, 2, ... customers, where they are given."""
+        return None
+
+    @property
+    def distribution(self) -> PhaseType | Mapping[str, PhaseType] | None:
+        """The whole distribution of the service time, where it is given."""
+        return None
+
+    @property
+    def branches(self) -> Sequence[float]:
+        """Mean seconds of the parallel tasks that a customer splits into; none where it stays whole."""
+        return ()
+
+    @property
+    def is_delay(self) -> bool:
+        """Whether nobody ever queues here."""
+        return self.servers == math.inf
+
+    @property
+    def service_demand(self) -> float:
+        """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
+        if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
+            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
+        return self.visit_ratio * self.service_time
+
+    def distribution_of(self, job_class: str | None) -> PhaseType | None:
+        """The phase-type distribution given for a class, or None."""
+        given = self.distribution
+        if isinstance(given, Mapping):
+            return None if job_class is None else given.get(job_class)
+        return given
+
+    def scv_of(self, job_class: str | None) -> float:
+        """Squared coefficient of variation of a class's service time."""
+        return number_of(self.scv, job_class, 1.0)
+
+    def time_of(self, job_class: str | None) -> float:
+        """Mean seconds of a class's service per visit."""
+        return number_of(self.service_time, job_class, 0.0)
+
+    def rate(self, customers: int) -> float:
+        """How many times faster than with one server, or with ``rates`` 1, it works with so many customers, >= 1."""
+        return float(min(customers, self.servers))
+
+    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
+        """What keeps a network with this station, and these classes coming, from having product form; else None."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Station(Place):
+    """A place where customers queue for service (times in seconds).
+
+    Parameters
+    ----------
+    name : str
+        Unique within its network.
+    service_time : float or mapping from class names
+        Mean seconds of service per visit; finite and >= 0. May be left out where ``distribution`` or ``rates`` say it.
+    visit_ratio : float or mapping from class names, default 1
+        Mean visits per cycle; finite and >= 0. A class that a mapping leaves out does not come here.
+    servers : int or math.inf, default 1
+        ``math.inf`` makes a delay station, where nobody ever queues.
+    discipline : {"ps", "fcfs", "lifo-pr"}, default "ps"
+        Processor sharing, first come first served, or last come first served with preemption.
+    scv : float or mapping from class names, default 1
+        Squared coefficient of variation of the service time; matters only under "fcfs".
+    distribution : PhaseType or mapping from class names, optional
+        The whole distribution of the service time; sets ``service_time`` and ``scv``.
+    rates : sequence or callable, optional
+        Makes the station load-dependent: with n customers it completes ``rates[n-1]`` (or ``rates(n)``) divided by
+        ``service_time`` visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second.
+
+    Raises
+    ------
+    ModelError
+        When a value is negative, NaN, infinite where it must not be, or absurd.
+
+    Examples
+    --------
+    >>> Station("disk", service_time=0.02, visit_ratio=5).service_demand
+    0.1
+    """
+
+    name: str
+    _: KW_ONLY
+    service_time: float | Mapping[str, float] = None  # type: ignore[assignment]  # checked to be there
+    visit_ratio: float | Mapping[str, float] = 1.0
+    servers: float = 1
+    discipline: str = "ps"
+    scv: float | Mapping[str, float] = 1.0
+    distribution: PhaseType | Mapping[str, PhaseType] | None = None
+    rates: Sequence[float] | Callable[[int], float] | None = None
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "station")
+        where = f"station {self.name!r}"
+        put = object.__setattr__
+        if self.distribution is not None:
+            _take_distribution(self, where)
+        elif self.service_time is None and self.rates is not None:
+            put(self, "service_time", 1.0)
+        time = require_numbers(self.service_time, f"{where}: service_time", unit="seconds")
+        longest = max(time.values()) if isinstance(time, PerClass) else time
+        if longest > LONGEST_SERVICE:
+            raise ModelError(
+                f"{where}: service_time must be below a week, got {longest!r} seconds; "
+                "traces are often in microseconds, so convert when reading them"
+            )
+        put(self, "service_time", time)
+        put(self, "visit_ratio", require_numbers(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
+        if self.scv != 1.0:
+            put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
+        if self.servers.__class__ is not int or self.servers != 1:
+            put(self, "servers", require_servers(self.servers, where))
+        require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
+        if self.rates is not None:
+            if self.servers != 1:
+                raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
+            if not callable(self.rates):
+                put(self, "rates", _rate_values(self.rates, where))
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        if self.is_delay:
+            return "delay"
+        if self.rates is not None:
+            return f"{self.discipline}, load-dependent"
+        return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
+
+    def rate(self, customers: int) -> float:
+        """How many times faster than with ``rates`` 1 the station works with so many customers, >= 1.
+
+        Raises
+        ------
+        ModelError
+            When `rates` is too short, or gives zero, a negative number or no number.
+        """
+        if self.rates is None:
+            return Place.rate(self, customers)
+        if not callable(self.rates):
+            if customers > len(self.rates):
+                raise ModelError(
+                    f"station {self.name!r}: rates has {len(self.rates)} values, but {customers} customers can be "
+                    "here; give one rate for each, or a function"
+                )
+            return self.rates[customers - 1]
+        what = f"station {self.name!r}: rates({customers})"
+        try:
+            value = self.rates(customers)
+        except Exception as error:
+            raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
+        return require_number(value, what, unit="(a rate)", positive=True, largest=1e15)
+
+    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
+        """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
+
+        Processor sharing, delays and one server that is preempted have it whatever the service; where the order says
+        who waits, service must be exponential and the same for all. Several preempted servers are of that kind: who
+        comes takes a server from one of several.
+        """
+        ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
+        if self.is_delay or not ordered:
+            return None
+        how = "first come first served" if self.discipline == "fcfs" else "last come first served by several servers"
+        where = f"station {self.name!r} is {how}"
+        for label in visiting:
+            shape = self.distribution_of(label)
+            if abs(self.scv_of(label) - 1.0) > 1e-9 or (shape is not None and len(shape.alpha) > 1):
+                return f"{where} with a service time that is not exponential"
+        times = [self.time_of(label) for label in visiting]
+        if times and max(times) - min(times) > 1e-12 * max(times):
+            return f"{where} with service times that differ by class"
+        return None
+
+
+def _take_distribution(station: Station, where: str) -> None:
+    given, put = station.distribution, object.__setattr__
+    for value in given.values() if isinstance(given, Mapping) else [given]:
+        if not isinstance(value, PhaseType):
+            raise ModelError(f"{where}: distribution must be a PhaseType or a mapping to them, got {value!r}")
+    if station.service_time is not None or station.scv != 1.0:
+        raise ModelError(f"{where}: distribution says service_time and scv already; give only one of them")
+    if isinstance(given, Mapping):
+        put(station, "distribution", PerClass(given))
+    for name, of in (("service_time", "mean"), ("scv", "scv")):
+        said = {c: getattr(d, of) for c, d in given.items()} if isinstance(given, Mapping) else getattr(given, of)
+        put(station, name, said)
+
+
+def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
+    if isinstance(rates, str | bytes | Mapping) or not isinstance(rates, Sequence | np.ndarray) or not len(rates):
+        raise ModelError(f"{where}: rates must be a list of numbers or a function of the customers, got {rates!r}")
+    return tuple(
+        require_number(r, f"{where}: rates[{n}]", unit="(a rate)", positive=True, largest=1e15)
+        for n, r in enumerate(rates)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ForkJoin(Place):
+    """A station that splits a customer into parallel tasks, each with its own queue, and waits for the slowest.
+
+    A step that needs every shard of the parameters is one: it goes on when its slowest shard has answered. Its
+    utilization is that of the busiest branch. No exact solution is known but the Markov chain; see `solve`.
+
+    Parameters
+    ----------
+    name : str
+    service_times : sequence of float
+        Mean seconds of service of each branch, >= 0, at least one.
+    visit_ratio, scv
+        As of `Station`; ``scv`` is of each branch. Branches serve first come first served.
+
+    Examples
+    --------
+    >>> ForkJoin("shards", service_times=[0.02, 0.03]).service_time
+    0.03
+    """
+
+    name: str
+    _: KW_ONLY
+    service_times: Sequence[float]
+    visit_ratio: float = 1.0
+    scv: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "station")
+        where, times, put = f"station {self.name!r}", self.service_times, object.__setattr__
+        if isinstance(times, str | bytes | Mapping) or not isinstance(times, Sequence | np.ndarray) or not len(times):
+            raise ModelError(f"{where}: service_times must be a list with a time for each branch, got {times!r}")
+        if len(times) > MOST_BRANCHES:
+            raise ModelError(f"{where}: service_times must be at most {MOST_BRANCHES} branches, got {len(times)}")
+        checked = [
+            require_number(t, f"{where}: service_times[{b}]", unit="seconds", largest=LONGEST_SERVICE)
+            for b, t in enumerate(times)
+        ]
+        if isinstance(self.visit_ratio, Mapping) or isinstance(self.scv, Mapping):
+            raise ModelError(f"{where}: a fork-join has the same visit_ratio and scv for every class")
+        put(self, "service_times", tuple(checked))
+        put(self, "visit_ratio", require_number(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
+        put(self, "scv", require_number(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
+
+    @property
+    def service_time(self) -> float:
+        """Mean seconds of the slowest branch: what keeps the busiest server busy."""
+        return max(self.service_times)
+
+    @property
+    def branches(self) -> Sequence[float]:
+        """Mean seconds of the parallel tasks."""
+        return self.service_times
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        return f"fork-join of {len(self.service_times)}"
+
+    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
+        """One branch is a queue; more have no product form (Nelson and Tantawi, 1988)."""
+        if len(self.service_times) > 1 or self.scv != 1.0:
+            return f"station {self.name!r} is a fork-join"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """A kind of customer.
+
+    Parameters
+    ----------
+    name : str
+        Unique within its network; stations name it in their mappings.
+    population : int, default 1
+        Customers of this class, >= 0.
+    think_time : float, optional
+        Seconds per cycle outside all stations; the network's think time unless given.
+
+    Raises
+    ------
+    ModelError
+        When the population is not a whole number >= 0 or the think time is negative or not finite.
+
+    Examples
+    --------
+    >>> JobClass("fast worker", population=4, think_time=0.2).population
+    4
+    """
+
+    name: str
+    _: KW_ONLY
+    population: int = 1
+    think_time: float | None = None
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "class")
+        what = f"class {self.name!r}: population"
+        object.__setattr__(self, "population", require_count(self.population, what, least=0, most=LARGEST_POPULATION))
+        if self.think_time is not None:
+            think = require_number(self.think_time, f"class {self.name!r}: think_time", unit="seconds")
+            object.__setattr__(self, "think_time", think)
+
+
+class PerClass(Mapping[str, float]):
+    """An immutable, hashable mapping from class names to numbers."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, float]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, name: str) -> float:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
+    """A number, or a mapping from class names to numbers, each checked by `require_number`."""
+    if not isinstance(value, Mapping):
+        return require_number(value, what, **limits)
+    if not value:
+        raise ModelError(f"{what} must name at least one class, got {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"{what}: class names must be texts that are not empty, got {name!r}")
+    return PerClass({name: require_number(v, f"{what}[class {name!r}]", **limits) for name, v in value.items()})
+
+
+def require_servers(servers: Any, what: str) -> float:
+    """A whole number of servers, or infinity for a delay."""
+    if not isinstance(servers, (bool, str, bytes, complex)):
+        try:
+            if servers == math.inf:
+                return math.inf
+            count = int(servers)
+            if count == servers and 1 <= count <= 1_000_000:
+                return count
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise ModelError(
+        f"{what}: servers must be a whole number, 1 to 1,000,000, or math.inf for a delay station, got {servers!r}"
+    )
+
+
+def number_of(value: float | Mapping[str, float] | None, name: str | None, missing: float) -> float:
+    """The number of class ``name``: the common one, its own, or ``missing``."""
+    if type(value) is float:  # the usual case, kept fast
+        return value
+    if isinstance(value, Mapping):
+        return missing if name is None else value.get(name, missing)
+    return missing if value is None else value
