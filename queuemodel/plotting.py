@@ -4,7 +4,6 @@ Each function draws on an `Axes` and gives it back; nothing is shown, no global 
 """
 
 from .comparison.figures import plot_losses, plot_time_to_target
-from .convergence.figures import plot_convergence
 from .drawing import new_axes, save_figure, svg_image
 from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
 from .solvers.figures import plot_network_solution
@@ -15,7 +14,6 @@ from .training.figures import plot_comparison, plot_efficiency, plot_step_time, 
 __all__ = [
     "new_axes",
     "plot_comparison",
-    "plot_convergence",
     "plot_efficiency",
     "plot_losses",
     "plot_network_solution",
