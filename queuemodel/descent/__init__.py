@@ -12,7 +12,7 @@
 Problem and strategy are values; `descend` runs one on the other for several seeds side by side.
 """
 
-from .adacomm import AdaComm, best_local_steps, error_bound
+from .adacomm import AdaComm
 from .adaquant import AdaQuantFL
 from .compressors import QSGD, BlockSign, Compressor, Identity, RandomK, TopK
 from .data import make_problem, split
@@ -58,9 +58,7 @@ __all__ = [
     "Strategy",
     "SynchronousSGD",
     "TopK",
-    "best_local_steps",
     "descend",
-    "error_bound",
     "make_problem",
     "mixing_matrix",
     "spectral_gap",
