@@ -27,7 +27,6 @@ from queuemodel.scheduling import (
     FIFO,
     SRPT,
     Cluster,
-    EndsEarly,
     EqualShare,
     FitnessMaximization,
     Goodput,
@@ -42,9 +41,8 @@ from queuemodel.scheduling import (
     simulate,
 )
 from queuemodel.scheduling.figures import SIZE, plot_nodes, plot_response_times, plot_sweep
-from queuemodel.scheduling.runs import Study
 from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import Replication, run_all
+from queuemodel.scheduling.study import Replication, Study, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
@@ -209,7 +207,7 @@ def early_study(processes: int) -> Study:
     """What early termination does, unknown to the policies."""
     points = []
     for chance in (0.0, 0.3, 0.6):
-        kinds = tuple(replace(kind, end=EndsEarly(chance)) for kind in example_kinds(most=NODES))
+        kinds = tuple(replace(kind, end_probability=chance) for kind in example_kinds(most=NODES))
         points.append(runs(replace(stream(0.6), kinds=kinds), FEW, {"ends_early": chance}))
     return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 

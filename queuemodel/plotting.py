@@ -3,7 +3,7 @@
 Each function draws on an `Axes` and gives it back; nothing is shown, no global is changed.
 """
 
-from .comparison.figures import plot_losses, plot_time_to_target
+from .comparison.result import plot_losses, plot_time_to_target
 from .drawing import new_axes, save_figure, svg_image
 from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep
 from .solvers.figures import plot_network_solution

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..drawing import BOUND, COLORS, OTHERS, band, finish, label_ends, new_axes, nth_style
 from ..errors import ModelError
-from .runs import Study
 from .schedule import Schedule
+from .study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

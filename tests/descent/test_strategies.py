@@ -30,7 +30,7 @@ from queuemodel.descent import (
     spectral_gap,
     split,
 )
-from queuemodel.descent.ordered import speakers
+from queuemodel.descent.messages import speakers
 from queuemodel.descent.strategy import Moment
 
 SQUARES = make_problem("least-squares", examples=200, features=10)

@@ -14,7 +14,6 @@ from queuemodel.scheduling import (
     FIFO,
     BatchSizes,
     Cluster,
-    EndsEarly,
     Goodput,
     Job,
     RankPriced,
@@ -122,10 +121,17 @@ def stream(batch_sizes_of):
         time += rng.exponential(20)
         steps = float(rng.lognormal(6, 1))
         curve = {n: n ** rng.uniform(0.4, 1) for n in range(1, 9)}
-        end = EndsEarly(0.3)
         sizes = batch_sizes_of(curve, steps)
         jobs.append(
-            Job(f"{number}", arrival_time=time, steps=steps, curve=curve, batch_sizes=sizes, end=end, most_nodes=8)
+            Job(
+                f"{number}",
+                arrival_time=time,
+                steps=steps,
+                curve=curve,
+                batch_sizes=sizes,
+                end_probability=0.3,
+                most_nodes=8,
+            )
         )
     return jobs
 

@@ -34,7 +34,7 @@ def workload(tmp_path):
 def test_a_workload_is_read(workload):
     a, b = read_workload(workload)
     assert (a.requested, a.most_nodes, a.curve(2), a.kind) == (2, 4, 3.7, "image")
-    assert (b.curve(1), b.most_nodes, b.end.probability) == (2.5, None, 0.25)
+    assert (b.curve(1), b.most_nodes, b.end_probability) == (2.5, None, 0.25)
 
 
 def test_a_misspelt_column_would_have_changed_the_answer(workload):

@@ -10,10 +10,9 @@ from ...checks import MOST_EXAMPLES
 from ...errors import DataError, ModelError, QueueModelError
 from ...rows import Row, read_rows
 from ...training.curve import ThroughputCurve
-from ..batch_sizes import BatchSizes, statistical_efficiency
 from ..curves import PowerLawCurve, TableCurve
-from ..ends import Completes, EndsEarly
 from ..jobs import Job, Workload, training_steps
+from ..phases import BatchSizes, statistical_efficiency
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
 Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
@@ -94,7 +93,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
             most_nodes=most,
             requested_nodes=row.count("requested_nodes", 0) or None,
             kind=row.text("kind", ""),
-            end=EndsEarly(row.share("end_probability")) if row.given("end_probability") else Completes(),
+            end_probability=row.share("end_probability", 0.0),
         )
     except ModelError as error:
         raise DataError(f"{row.where}: {error}") from None
