@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
+from queuemodel.drawing import finish, new_axes, nth_style
 from queuemodel.plotting import save_figure
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
     Cluster,
-    EndsEarly,
     EqualShare,
     FitnessMaximization,
     Goodput,
@@ -39,10 +40,9 @@ from queuemodel.scheduling import (
     ShortestJobFirst,
     simulate,
 )
-from queuemodel.scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
-from queuemodel.scheduling.runs import Study
+from queuemodel.scheduling.figures import SIZE, plot_nodes, plot_response_times, plot_sweep
 from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import Replication, run_all
+from queuemodel.scheduling.study import Replication, Study, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
@@ -177,11 +177,37 @@ def _without(varied: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in varied.items() if key != "policy"}
 
 
+def plot_tradeoff(study: Study) -> Axes:
+    """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
+    ax = new_axes(SIZE)
+    rows = study.table("mean_response_time", "efficiency")
+    for number, name in enumerate(dict.fromkeys(row["family"] for row in rows)):
+        own = sorted((row for row in rows if row["family"] == name), key=lambda row: row["knob"])
+        x = [row["efficiency"] for row in own]
+        y = [row["mean_response_time"] for row in own]
+        half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
+        style = nth_style(number)
+        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **style)
+        for row in (own[0], own[-1]):  # families often end at the same point: each its own height
+            ax.annotate(
+                f"{row['knob']:g}",
+                (row["efficiency"], row["mean_response_time"]),
+                textcoords="offset points",
+                xytext=(5, 4 + 9 * number),
+                color=style["color"],
+                fontsize="small",
+            )
+    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")
+    ax.set_ylim(bottom=0)
+    finish(ax)
+    return ax
+
+
 def early_study(processes: int) -> Study:
     """What early termination does, unknown to the policies."""
     points = []
     for chance in (0.0, 0.3, 0.6):
-        kinds = tuple(replace(kind, end=EndsEarly(chance)) for kind in example_kinds(most=NODES))
+        kinds = tuple(replace(kind, end_probability=chance) for kind in example_kinds(most=NODES))
         points.append(runs(replace(stream(0.6), kinds=kinds), FEW, {"ends_early": chance}))
     return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 

@@ -3,10 +3,9 @@
 Each function draws on an `Axes` and gives it back; nothing is shown, no global is changed.
 """
 
-from .comparison.figures import plot_losses, plot_time_to_target
-from .convergence.figures import plot_convergence
+from .comparison.result import plot_losses, plot_time_to_target
 from .drawing import new_axes, save_figure, svg_image
-from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep, plot_tradeoff
+from .scheduling.figures import plot_nodes, plot_response_times, plot_sweep
 from .solvers.figures import plot_network_solution
 from .strategies.figures import plot_round
 from .traces.figures import plot_timeline
@@ -15,7 +14,6 @@ from .training.figures import plot_comparison, plot_efficiency, plot_step_time, 
 __all__ = [
     "new_axes",
     "plot_comparison",
-    "plot_convergence",
     "plot_efficiency",
     "plot_losses",
     "plot_network_solution",
@@ -27,7 +25,6 @@ __all__ = [
     "plot_throughput",
     "plot_time_to_target",
     "plot_timeline",
-    "plot_tradeoff",
     "save_figure",
     "svg_image",
 ]

@@ -11,7 +11,7 @@ from .checks import require_choice, require_seed, require_share
 from .errors import DataError, ModelError
 from .files import read_bytes
 from .placements import PlacedStep, fit_placements, read_placements
-from .placements.measured import holds_placements
+from .placements.law import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
 from .strategies.fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
 from .strategies.half_synchronous import NUMBERS

@@ -10,9 +10,9 @@ import click
 from ..checks import require_writable
 from ..comparison import NAMES, StrategyPlan, plan_strategies
 from ..comparison import compare as compare_strategies
-from ..comparison.figures import plot_time_to_target
+from ..comparison.result import plot_time_to_target
 from ..convergence import fit_convergence, read_convergence
-from ..descent.data import KINDS
+from ..descent.problems import KINDS
 from ..drawing import save_figure
 from ..errors import ModelError
 from ..prediction import load

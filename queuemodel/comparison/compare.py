@@ -1,26 +1,144 @@
-"""Run every strategy on a problem in the time that a profile predicts, until each reaches the loss."""
+"""Run every strategy on a problem in the time that a profile predicts, or ask a law of its steps, to the loss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_seed, require_share
-from ..convergence import Convergence, NoiseScale
-from ..descent import Problem, make_problem
-from ..descent.data import KINDS
+from ..convergence import Convergence, NoiseScale, relative_convergence
+from ..descent import Descent, Problem, ServerSGD, SynchronousSGD, descend, make_problem
+from ..descent.problems import KINDS
+from ..descent.strategy import WORD
 from ..errors import ModelError
 from ..prediction import really_changed, unsimulated
 from ..training import Profile
 from ..training.job import TOLD
-from .by_law import TRIAL, absolute, by_law, relative
-from .by_training import by_training
 from .candidates import Candidate, candidates
 from .result import Compared, Comparison
 from .timing import Timing
+
+#: Seeds on which learning rates are chosen, apart from those that are reported.
+TRIALS = (10_001, 10_002)
+
+#: Looks at the loss.
+LOOKS = 200
+
+
+def by_training(
+    one: Candidate,
+    timing: Timing,
+    problem: Problem,
+    target: float,
+    steps: int,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+) -> Compared:
+    """A strategy's run at its best learning rate, in predicted seconds."""
+    pace = timing.pace(**one.asks) if one.asks else timing.together
+    each = timing.workers if not isinstance(one.descent, ServerSGD) else 1
+    clock = timing.alone if one.asks else timing.clock(one.descent, one.compression)
+    length = steps if each > 1 or timing.workers == 1 else steps * timing.workers
+
+    def run(rate: float, seeds: Sequence[int]) -> Descent:
+        settings = {"workers": timing.workers, "steps": length, "clock": clock, "record": LOOKS + 1}
+        return descend(problem, one.descent, learning_rate=rate, seeds=seeds, until=target, **settings)  # type: ignore[arg-type]
+
+    def merit(rate: float) -> tuple[float, float]:
+        tried = run(rate, TRIALS)
+        return float(np.median(tried.steps_to(target))), float(tried.losses[:, -1].mean())
+
+    best = rates[0] if len(rates) == 1 else min(rates, key=merit)
+    done = run(best, seeds)
+    if one.asks:  # its gradients come at the rate of its network
+        done = replace(done, times=done.times * done.steps[-1] / pace.steps_per_second / done.times[:, -1:])
+    seconds, taken = float(done.times[:, -1].mean()), int(done.steps[-1])
+    sent = float((done.up_bits + done.down_bits)[:, -1].mean()) / 8 * timing.scale / taken
+    sent *= timing.sizing(one.descent)
+    return Compared(
+        name=one.name,
+        steps_per_second=each * taken / seconds,
+        bytes_per_step=sent,
+        steps_to=each * done.steps_to(target),
+        seconds_to=done.time_to(target),
+        spread=pace.spread,
+        learning_rate=best,
+        descent=done,
+    )
+
+
+#: What is trained to see what a strategy sends; the timing is that of as many parameters.
+TRIAL = make_problem("logistic", features=50)
+
+#: Quantiles of the law that stand for all, of equal weight.
+LEVELS = (np.arange(41) + 0.5) / 41
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Examples until the target by batch size, told in steps of one worker's batch.
+
+    Attributes
+    ----------
+    convergence : Convergence
+    step : float
+        Of what the law tells, in one step.
+    second : float
+        Seconds in the unit of time that is told.
+    """
+
+    convergence: Convergence
+    step: float
+    second: float = 1.0
+
+    def steps(self, batch_size: int) -> np.ndarray:
+        """Steps to the target at the batch size of an update: quantiles of equal weight, shape (levels,)."""
+        return np.array(self.convergence.quantiles(batch_size, LEVELS)) / self.step
+
+
+def absolute(convergence: Convergence, timing: Timing) -> Law:
+    """The job's own law, in steps and seconds."""
+    return Law(convergence, timing.batch_size)
+
+
+def relative(noise: NoiseScale, timing: Timing) -> Law:
+    """The law of the gradients' noise, in steps and seconds of one worker alone."""
+    alone = replace(timing, workers=1).together.steps_per_second
+    return Law(relative_convergence(timing.batch_size, noise), 1.0, alone)
+
+
+def by_law(one: Candidate, timing: Timing, law: Law | None) -> Compared:
+    """The time of a step and, where an update averages gradients of the same parameters, the steps."""
+    pace = timing.pace(**one.asks) if one.asks else timing.together
+    steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
+    averaged = _averaged(one, timing.workers)
+    if not averaged and not one.asks:
+        trial = replace(TRIAL, batch_size=len(TRIAL.targets)) if one.descent.exact else TRIAL  # a batch is all there is
+        run = by_training(one, timing, trial, -1.0, 200, range(2), (0.01,))
+        steps_per_second, sent = run.steps_per_second, run.bytes_per_step
+    steps = np.full(1, np.nan)
+    if law is not None and averaged:
+        steps = law.steps(averaged * timing.batch_size)
+    return Compared(
+        name=one.name,
+        steps_per_second=steps_per_second,
+        bytes_per_step=sent,
+        steps_to=steps,
+        seconds_to=steps / steps_per_second * (law.second if law else 1.0),
+        spread=pace.spread,
+    )
+
+
+def _averaged(one: Candidate, workers: int) -> int:
+    """Workers whose gradients, all of the same parameters, make an update; 0 where some are older, or changed."""
+    if isinstance(one.descent, ServerSGD):
+        return one.descent.k if one.descent.name in ("k-sync", "k-batch-sync") else 0
+    return workers if isinstance(one.descent, SynchronousSGD) else 0
+
 
 #: Learning rates that are tried for each strategy.
 RATES = (0.03, 0.1, 0.3, 1.0)

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..collectives import Link
 from ..descent import Clock, SquarmSGD, SynchronousSGD
-from ..descent.compressors import WORD, Compressor
+from ..descent.compression import Compressor
 from ..descent.loop import Transfer
+from ..descent.strategy import WORD
 from ..errors import ModelError
 from ..prediction import predict
 from ..results import Result

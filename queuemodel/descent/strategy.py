@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
-from .compressors import WORD
+from ..checks import require_share
+
+#: Bits of a number that is sent as it is.
+WORD = 32
 
 #: Of a meeting: everyone waits for all.
 EVERYONE = np.ones((1, 1), bool)
@@ -109,3 +113,28 @@ def whole(runs: int, dimension: int, *, ahead: bool = False) -> Sent:
 def nothing(runs: int) -> Sent:
     """A step that every worker takes alone."""
     return sent(runs, 0.0, 0.0, met=False)
+
+
+@dataclass(frozen=True)
+class SynchronousSGD(Strategy):
+    """x <- x - eta v, where v <- momentum v + mean of the gradients (Polyak 1964).
+
+    Attributes
+    ----------
+    momentum : float
+        In [0, 1].
+    """
+
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_share(self.momentum, "SynchronousSGD: momentum")
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        return {"x": start[:, None].copy(), "v": np.zeros_like(start)[:, None]}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        if self.momentum:
+            state["v"] = gradients = self.momentum * state["v"] + over_workers(gradients)
+        state["x"] -= over_workers(moment.rate * gradients)
+        return whole(len(gradients), gradients.shape[-1])

@@ -1,20 +1,18 @@
 """Scheduling a cluster with throughput predictions.
 
-A `Job` is work in steps, a speed curve (`curves`), the law of its end (`ends`) and, where it may choose them, its
-`batch_sizes`; these, and a curve in `stages`, make `phases` of it. A `Workload` of jobs comes from
-files (`workloads`, one reader per format) or from random `streams` of `kinds`. `simulate` runs it on a `Cluster` under
-one of the `policies`, which sees only the columns of `view` that it declares: `engine` advances the `state`, with its
-`failures`, and yields a `Schedule`, one record per job and the figures that follow. `study` repeats that over policies
-and loads, and `runs` holds what comes out; `figures` draws both.
+A `Job` is work in steps, a speed curve (`curves`), the law of its end and, where it may choose them, its batch sizes;
+these, and a curve in stages, make `phases` of it. A `Workload` of `jobs` comes from files (`workloads`, one reader per
+format) or from random `streams`. `simulate` runs it on a `Cluster` under one of the `policies`, which sees only the
+columns of `view` that it declares: `engine` advances the `state` and yields a `Schedule`, one record per job and the
+figures that follow. `study` repeats that over policies and loads; `figures` draws both.
 
 Curves are asked once per kind of job and number of nodes (`speed_tables`); nothing else here knows a performance model.
 """
 
-from .batch_sizes import BatchSizes, statistical_efficiency
 from .cluster import Cluster
 from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
-from .ends import Completes, EndsEarly
 from .jobs import Job, Workload
+from .phases import BatchSizes, StagedCurve, statistical_efficiency
 from .policies import (
     FIFO,
     POLICIES,
@@ -35,7 +33,6 @@ from .policies import (
 )
 from .schedule import Schedule
 from .simulate import simulate
-from .stages import StagedCurve
 from .view import ActiveJobs, JobState
 
 __all__ = [
@@ -46,9 +43,7 @@ __all__ = [
     "Backfill",
     "BatchSizes",
     "Cluster",
-    "Completes",
     "DistortedCurve",
-    "EndsEarly",
     "EqualShare",
     "FitnessMaximization",
     "Goodput",

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..drawing import BOUND, COLORS, OTHERS, band, finish, label_ends, new_axes, nth_style
 from ..errors import ModelError
-from .runs import Study
 from .schedule import Schedule
+from .study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,32 +107,4 @@ def plot_sweep(
     ax.set_ylim(bottom=0)
     finish(ax, legend=None)
     label_ends(ax, lines)
-    return ax
-
-
-def plot_tradeoff(study: Study, *, family: str = "family", knob: str = "knob", ax: Axes | None = None) -> Axes:
-    """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
-    if family not in study.varied or knob not in study.varied:
-        raise ModelError(f"plot_tradeoff: the study varied {', '.join(study.varied)}, not {family!r} and {knob!r}")
-    ax = ax or new_axes(SIZE)
-    rows = study.table("mean_response_time", "efficiency")
-    for number, name in enumerate(dict.fromkeys(row[family] for row in rows)):
-        own = sorted((row for row in rows if row[family] == name), key=lambda row: row[knob])
-        x = [row["efficiency"] for row in own]
-        y = [row["mean_response_time"] for row in own]
-        half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
-        style = nth_style(number)
-        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **style)
-        for row in (own[0], own[-1]):  # families often end at the same point: each its own height
-            ax.annotate(
-                f"{row[knob]:g}",
-                (row["efficiency"], row["mean_response_time"]),
-                textcoords="offset points",
-                xytext=(5, 4 + 9 * number),
-                color=style["color"],
-                fontsize="small",
-            )
-    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")
-    ax.set_ylim(bottom=0)
-    finish(ax)
     return ax

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..checks import MOST_EXAMPLES, require_choice, require_count, require_name, require_number, require_seed
+from ..checks import (
+    MOST_EXAMPLES,
+    require_choice,
+    require_count,
+    require_name,
+    require_number,
+    require_seed,
+    require_share,
+)
 from ..errors import ModelError, QueueModelError
-from .batch_sizes import BatchSizes
 from .curves import DistortedCurve, as_curve, distorted
-from .ends import Completes, EndLaw
+from .phases import BatchSizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +42,8 @@ class Job:
     requested_nodes : int, optional
         What the user asked for, used by rigid policies; ``least_nodes`` unless given. A cluster that has fewer gives
         all it has.
-    end : EndLaw
-        Whether it completes.
+    end_probability : float, default 0
+        That it is terminated early, uniformly over its work, as users kill runs whose loss does not fall.
     predicted : like ``curve``, optional
         What a policy sees instead of the truth.
     kind : str
@@ -59,7 +66,7 @@ class Job:
     least_nodes: int = 1
     most_nodes: int | None = None
     requested_nodes: int | None = None
-    end: EndLaw = field(default_factory=Completes)
+    end_probability: float = 0.0
     predicted: Callable[[float], float] | None = None
     kind: str = ""
     batch_sizes: BatchSizes | None = None
@@ -69,6 +76,7 @@ class Job:
         what = f"job {self.name!r}"
         require_number(self.arrival_time, f"{what}: arrival_time", unit="seconds")
         require_number(self.steps, f"{what}: steps", unit="steps (a job needs work)", positive=True)
+        require_share(self.end_probability, f"{what}: end_probability")
         require_count(self.least_nodes, f"{what}: least_nodes")
         if self.most_nodes is not None:
             require_count(self.most_nodes, f"{what}: most_nodes")
@@ -214,10 +222,14 @@ class Workload:
 
     def shares(self, seed: int) -> np.ndarray:
         """Share of its work that each job really does, shape (jobs,): the same under every policy."""
-        if all(isinstance(job.end, Completes) for job in self.jobs):
-            return np.ones(len(self))
+        chances = np.array([job.end_probability for job in self.jobs])
+        shares = np.ones(len(self))
         rng = np.random.default_rng([seed, 0x656E64])
-        return np.array([job.end.sample(rng) for job in self.jobs])
+        for j in np.flatnonzero(chances):
+            chance, share = rng.random(), rng.beta(1.0, 1.0)  # both always, so that streams stay aligned
+            if chance < chances[j]:
+                shares[j] = max(share, 1e-9)
+        return shares
 
 
 def _seen_wrong(job: Job, factor: float, bend: float) -> Job:

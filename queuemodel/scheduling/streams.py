@@ -1,21 +1,88 @@
-"""Streams of jobs: arrival processes at a given load, and mixes of kinds of job, seeded."""
+"""Streams of jobs: kinds of job, arrival processes at a given load, and mixes of kinds, seeded."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from ..checks import require_choice, require_count, require_number, require_seed
+from ..checks import require_choice, require_count, require_name, require_number, require_seed
 from ..data import example_profile, example_throughputs
 from ..errors import ModelError
 from ..network import Network, Station
 from ..solvers import solve
 from ..training import fit
-from .curves import TableCurve
-from .jobs import Job, Workload
-from .kinds import JobKind
+from .curves import TableCurve, as_curve
+from .jobs import Job, Workload, training_steps
+from .speed_tables import speed_at
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One kind of job in a mix.
+
+    Parameters
+    ----------
+    name : str
+    curve : callable, mapping or ThroughputCurve
+        Steps per second against nodes.
+    steps : float
+        Mean work.
+    variation : float, default 1
+        Coefficient of variation of the work, at most 1000: 0 all the same, 1 exponential, else lognormal.
+    requested_nodes, least_nodes, most_nodes : int
+        A table's, or `ThroughputCurve`'s, largest node count is the most unless one is given.
+    weight : float, default 1
+        Share of the jobs, relative to the other kinds.
+    end_probability : float, default 0
+        As of `Job`.
+    """
+
+    name: str
+    _: KW_ONLY
+    curve: Any
+    steps: float
+    variation: float = 1.0
+    requested_nodes: int = 1
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    weight: float = 1.0
+    end_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "kind")
+        what = f"kind {self.name!r}"
+        require_number(self.steps, f"{what}: steps", positive=True)
+        require_number(self.variation, f"{what}: variation", largest=1000)
+        require_number(self.weight, f"{what}: weight", positive=True)
+        require_count(self.requested_nodes, f"{what}: requested_nodes")
+        object.__setattr__(self, "curve", as_curve(self.curve))
+        if self.most_nodes is None and isinstance(self.curve, TableCurve):
+            object.__setattr__(self, "most_nodes", int(self.curve.points[-1][0]))
+        speed_at(self.curve, self.requested_nodes, what)
+
+    @classmethod
+    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
+        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
+        return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"kind {name!r}"), **rest)
+
+    @property
+    def service(self) -> float:
+        """Mean node-seconds on the requested nodes."""
+        return self.requested_nodes * self.steps / float(self.curve(self.requested_nodes))
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Work of one job, in steps."""
+        if self.variation == 0:
+            return self.steps
+        if self.variation == 1:
+            return self.steps * float(rng.exponential())
+        s2 = math.log1p(self.variation**2)
+        return self.steps * float(rng.lognormal(-s2 / 2, math.sqrt(s2)))
+
 
 #: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
 CIFAR10 = 50_000
@@ -95,7 +162,7 @@ class Stream:
                     least_nodes=kind.least_nodes,
                     most_nodes=kind.most_nodes,
                     requested_nodes=kind.requested_nodes,
-                    end=kind.end,
+                    end_probability=kind.end_probability,
                     kind=kind.name,
                 )
             )

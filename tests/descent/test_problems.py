@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from queuemodel import ModelError
 from queuemodel.descent import LeastSquares, LogisticRegression, make_problem, split
-from queuemodel.descent.data import KINDS
+from queuemodel.descent.problems import KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

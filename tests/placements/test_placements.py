@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.placements import law
-from queuemodel.placements.fit import LONG, PRIOR
+from queuemodel.placements.model import LONG, PRIOR
 from queuemodel.prediction import predict
 from validation.pollux.placements import asked, covered, left_out, predicted
 
@@ -73,7 +73,7 @@ def test_units_do_not_matter(unit, examples):
     ]  # fmt: skip
     asked = {"nodes": 8, "gpus": 24}
     one = qm.fit_placements(points).step_time(batch_size=16, **asked)
-    with patch("queuemodel.placements.fit.LONG", unit * LONG):
+    with patch("queuemodel.placements.model.LONG", unit * LONG):
         other = qm.fit_placements(scaled)
     assert other.step_time(batch_size=16 * examples, **asked) == pytest.approx(one * unit, rel=1e-3)
 

@@ -14,7 +14,6 @@ from queuemodel.scheduling import (
     FIFO,
     BatchSizes,
     Cluster,
-    EndsEarly,
     Goodput,
     Job,
     RankPriced,
@@ -24,10 +23,9 @@ from queuemodel.scheduling import (
     statistical_efficiency,
 )
 from queuemodel.scheduling.workloads import read_pollux
-from queuemodel.scheduling.workloads.pollux import shared_application
-from queuemodel.scheduling.workloads.pollux_application import packed
-from queuemodel.scheduling.workloads.pollux_batch_sizes import application_batch_sizes
+from queuemodel.scheduling.workloads.pollux import packed, shared_application
 from validation.pollux import read_jobs, replay
+from validation.pollux.batch_sizes import application_batch_sizes
 from validation.pollux.state import epoch_rates
 
 SIZES = BatchSizes(
@@ -123,10 +121,17 @@ def stream(batch_sizes_of):
         time += rng.exponential(20)
         steps = float(rng.lognormal(6, 1))
         curve = {n: n ** rng.uniform(0.4, 1) for n in range(1, 9)}
-        end = EndsEarly(0.3)
         sizes = batch_sizes_of(curve, steps)
         jobs.append(
-            Job(f"{number}", arrival_time=time, steps=steps, curve=curve, batch_sizes=sizes, end=end, most_nodes=8)
+            Job(
+                f"{number}",
+                arrival_time=time,
+                steps=steps,
+                curve=curve,
+                batch_sizes=sizes,
+                end_probability=0.3,
+                most_nodes=8,
+            )
         )
     return jobs
 
@@ -249,7 +254,10 @@ def test_goodput_reaches_the_target_on_the_public_workloads(pollux, curves, boun
 
 def test_the_exact_simulation_chooses_batch_sizes_as_well(pollux):
     path = pollux / "workloads" / "workload-6.csv"
-    jobs = read_pollux(path, pollux / "traces", adaptive=True)
+    jobs = [
+        replace(job, batch_sizes=application_batch_sizes(shared_application(pollux / "traces", job.kind)))
+        for job in read_pollux(path, pollux / "traces")
+    ]
     cluster = Cluster(64, restart_seconds=30, start_seconds=30)
     exact, fixed = (simulate(jobs, policy, cluster=cluster).mean_response_time for policy in (Goodput(), RankPriced()))
     assert exact < 0.9 * fixed

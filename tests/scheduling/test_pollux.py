@@ -63,7 +63,7 @@ def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
         assert predicted[1] == pytest.approx(truth[1], rel=0.02)
         errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
         near = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
-        blind = replace(application, placements=near, _memo={})
+        blind = replace(application, placements=near)
         assert dict(predicted_curve(blind, batch).points) == pytest.approx(predicted)  # from no more than two GPUs
     assert np.median(np.abs(errors)) < 0.15
 

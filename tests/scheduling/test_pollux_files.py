@@ -88,10 +88,11 @@ def test_the_artifacts_conventions_on_one_job(traces, workload):
         read_jobs(workload, traces)
 
 
-def test_predicted_curves_are_right_where_they_were_profiled(traces, workload):
-    seen = read_pollux(workload, traces, predicted=predicted_curve).jobs[0]
-    assert seen.predicted(1) == pytest.approx(seen.curve(1))
-    assert seen.predicted(2) == pytest.approx(seen.curve(2), rel=0.01)
+def test_predicted_curves_are_right_where_they_were_profiled(traces):
+    application = read_application(traces, "bert")
+    seen, curve = predicted_curve(application, 24), application.curve(24)
+    assert seen(1) == pytest.approx(curve(1))
+    assert seen(2) == pytest.approx(curve(2), rel=0.01)
 
 
 def damage(traces, name, change):

@@ -10,7 +10,6 @@ from queuemodel.scheduling import (
     FIFO,
     SRPT,
     Cluster,
-    EndsEarly,
     EqualShare,
     GreedyGain,
     Job,
@@ -22,9 +21,8 @@ from queuemodel.scheduling import (
     as_curve,
     simulate,
 )
-from queuemodel.scheduling.runs import Study
 from queuemodel.scheduling.streams import JobKind, Stream, example_kinds, measured_kinds
-from queuemodel.scheduling.study import run_all, sweep
+from queuemodel.scheduling.study import Study, run_all, sweep
 
 LINEAR = PowerLawCurve(1.0)
 
@@ -68,7 +66,7 @@ def test_decisions_on_a_grid_wait_for_it():
 
 
 def test_early_ends_are_the_same_under_every_policy_and_unknown_to_them():
-    jobs = Workload([job(f"{k}", 0, 100, end=EndsEarly(0.5)) for k in range(400)])
+    jobs = Workload([job(f"{k}", 0, 100, end_probability=0.5) for k in range(400)])
     one, other = (simulate(jobs, policy, nodes=400, seed=3) for policy in (FIFO(), EqualShare()))
     assert one.early.tolist() == other.early.tolist()
     assert one.early.mean() == pytest.approx(0.5, abs=0.1)
@@ -82,7 +80,7 @@ def test_a_policy_that_knows_the_end_is_shown_it():
     class Omniscient(SRPT):
         knows = SRPT.knows | {"end"}
 
-    jobs = Workload([job(f"{k}", 0, 100 + k, most_nodes=1, end=EndsEarly(0.7)) for k in range(60)])
+    jobs = Workload([job(f"{k}", 0, 100 + k, most_nodes=1, end_probability=0.7) for k in range(60)])
     blind, told = (simulate(jobs, policy, nodes=4, seed=5) for policy in (SRPT(), Omniscient()))
     assert told.mean_response_time < 0.9 * blind.mean_response_time
     done = np.sort(told.attained_service)
@@ -323,7 +321,7 @@ def test_ctrl_c_keeps_what_has_ended(monkeypatch):
         (lambda: TableCurve({1: 1.0, "2": 1.0}), "expected pairs of node count and speed"),
         (lambda: TableCurve({1: 10**400}), "speed at 1 nodes must be finite"),
         (lambda: Cluster(4, nodes_per_machine=5), "nodes_per_machine must be at most 4"),
-        (lambda: EndsEarly(1.5), "probability must be between 0 and 1"),
+        (lambda: job("a", 0, 1, end_probability=1.5), "end_probability must be between 0 and 1"),
         (lambda: PowerLawCurve(1.2), "exponent must be 0 to 1"),
         (lambda: Stream([], jobs=1, nodes=1), "at least one kind"),
         (lambda: Stream(example_kinds(), jobs=1, nodes=1, arrivals="daily"), "arrivals must be one of"),

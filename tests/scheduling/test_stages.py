@@ -18,7 +18,6 @@ from queuemodel.scheduling import (
     Workload,
     simulate,
 )
-from queuemodel.scheduling.workloads import write_workload
 
 TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
 STRETCHES = st.lists(st.tuples(st.floats(0.1, 5.0), TABLES), min_size=1, max_size=5)
@@ -68,7 +67,7 @@ def test_policies_that_divide_nodes_run_at_the_mean():
     assert ended.end[0] == pytest.approx(25 / 8 + 75 / 2)
 
 
-def test_what_makes_no_sense_is_refused(tmp_path):
+def test_what_makes_no_sense_is_refused():
     for stretches, words in (
         ([], "needs at least one pair"),
         ([(0.0, {1: 1.0})], "length must be finite and > 0"),
@@ -78,7 +77,5 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         with pytest.raises(ModelError, match=words):
             StagedCurve(stretches)
     staged = Workload([job(StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2))])
-    with pytest.raises(ModelError, match="no column for a curve in stages"):
-        write_workload(staged, tmp_path / "jobs.csv")
     with pytest.raises(ModelError, match="nodes cannot fail yet where jobs' speeds change"):
         simulate(staged, FIFO(), cluster=Cluster(4, mean_time_to_failure=1e4))

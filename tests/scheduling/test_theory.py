@@ -21,7 +21,7 @@ from queuemodel.scheduling import (
     Workload,
     simulate,
 )
-from queuemodel.scheduling.policies.rank_priced import rank_prices
+from queuemodel.scheduling.policies.model_based import rank_prices
 
 LINEAR = PowerLawCurve(1.0)
 

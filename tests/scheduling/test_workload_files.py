@@ -1,7 +1,6 @@
 """Workload files, public formats and the command line."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -10,15 +9,13 @@ from refusals import refused
 from queuemodel.data import copy_examples, example_profile
 from queuemodel.errors import DataError, ModelError
 from queuemodel.prediction import predict
-from queuemodel.scheduling import FIFO, BatchSizes, EndsEarly, Goodput, Job, RankPriced, Workload, simulate
-from queuemodel.scheduling.streams import Stream, example_kinds
+from queuemodel.scheduling import FIFO, BatchSizes, Goodput, Job, RankPriced, Workload, simulate
 from queuemodel.scheduling.workloads import (
     read_alibaba,
     read_elasticflow,
     read_gavel,
     read_philly,
     read_workload,
-    write_workload,
 )
 from queuemodel.speeds import curve_of
 from validation.pollux.__main__ import pollux as reproduce
@@ -34,28 +31,10 @@ def workload(tmp_path):
     return path
 
 
-def test_a_workload_survives_writing_and_reading(tmp_path):
-    jobs = Stream(example_kinds(most=16), jobs=30, nodes=16).workload(1)
-    write_workload(jobs, tmp_path / "jobs.csv")
-    again = read_workload(tmp_path / "jobs.csv")
-    assert simulate(again, RankPriced(), nodes=16).end.tolist() == simulate(jobs, RankPriced(), nodes=16).end.tolist()
-
-
-def test_an_end_law_without_a_column_is_not_written(tmp_path):
-    for end, fits in ((EndsEarly(0.5), True), (EndsEarly(0.5, alpha=2.0), False), (EndsEarly(0.5, beta=2.0), False)):
-        jobs = Workload([Job("a", arrival_time=0, steps=1, curve={1: 1.0}, end=end)])
-        if fits:
-            write_workload(jobs, tmp_path / "jobs.csv")
-            assert read_workload(tmp_path / "jobs.csv").jobs[0].end == end
-        else:
-            with pytest.raises(ModelError, match="no column for the law of progress"):
-                write_workload(jobs, tmp_path / "jobs.csv")
-
-
 def test_a_workload_is_read(workload):
     a, b = read_workload(workload)
     assert (a.requested, a.most_nodes, a.curve(2), a.kind) == (2, 4, 3.7, "image")
-    assert (b.curve(1), b.most_nodes, b.end.probability) == (2.5, None, 0.25)
+    assert (b.curve(1), b.most_nodes, b.end_probability) == (2.5, None, 0.25)
 
 
 def test_a_misspelt_column_would_have_changed_the_answer(workload):
@@ -431,24 +410,6 @@ def test_most_nodes_hold_for_all_batch_sizes(tmp_path):
     (near,) = read_workload(batches(tmp_path, f"a,0,{SPEEDS},32,96,300,3,,"))
     assert (far.most_nodes, far.batch_sizes.limit(8)) == (2, 4)  # the user's table ends at two nodes
     assert (near.most_nodes, near.batch_sizes.limit(8)) == (2, 3)
-
-
-def test_batch_sizes_survive_writing_and_reading(tmp_path):
-    rows = [f"a,0,{SPEEDS},32,500:32 500:inf,,,,", f"b,1,{SPEEDS},64,96,300,3,,", "c,2,power 0.5 2.0,,,40,,,"]
-    jobs = read_workload(batches(tmp_path, "\n".join(rows)))
-    write_workload(jobs, tmp_path / "again.csv")
-    again = read_workload(tmp_path / "again.csv")
-    for policy in (Goodput(), RankPriced()):
-        assert simulate(again, policy, nodes=6).end == pytest.approx(simulate(jobs, policy, nodes=6).end, rel=1e-12)
-    differing = BatchSizes({32: {1: 4.0}, 64: {1: 2.2}}, [(500, {32: 1.0, 64: 2.0})])
-    told = Job.adaptive("a", arrival_time=0, batch_sizes=differing, batch_size=64, most_nodes=1)
-    for job, words in (
-        (told, "noise scales that differ by batch size"),
-        (replace(told, curve={1: 5.0}), "none of its batch sizes"),
-        (replace(jobs.jobs[1], most_nodes=2), "user's batch size alone"),
-    ):
-        with pytest.raises(ModelError, match=words):
-            write_workload(Workload([job]), tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy.integrate import cumulative_trapezoid
 
 from queuemodel.checks import require_number
 from queuemodel.errors import ModelError
-from queuemodel.scheduling.policies.rank_priced import rank_prices
+from queuemodel.scheduling.policies.model_based import rank_prices
 
 
 def mmk_response_time(rate: float, service_time: float, servers: int) -> float:

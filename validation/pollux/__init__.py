@@ -4,7 +4,8 @@ The artifact publishes job streams, measured step times and what its simulator m
 first two (`queuemodel.scheduling.workloads.pollux`); here `engine` advances `state` by the artifact's conventions,
 asking a `rule`: one of the artifact's `rivals`, or any policy of the package. `replay` runs all of it, and
 ``python -m validation.pollux`` prints what comes out, beside the published figures to the second. `predict` gives
-policies curves from one and two GPUs instead of the measured ones.
+policies curves from one and two GPUs instead of the measured ones, `batch_sizes` gives jobs some to choose
+among.
 """
 
 from .predict import predicted_curve

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from queuemodel.errors import ModelError
-from queuemodel.scheduling.workloads.pollux_application import GPUS_PER_MACHINE
+from queuemodel.scheduling.workloads.pollux import GPUS_PER_MACHINE
 
 from .rule import Rule
 from .state import STEP, RunningJob

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import PlacedStep, PlacementModel, fit_placements, read_placements
-from queuemodel.placements.fit import ACROSS
 from queuemodel.placements.law import step_time
+from queuemodel.placements.model import ACROSS
 
 #: Where validation/data/README.md says from.
 DATA = Path(__file__).parent.parent / "data" / "pollux"

@@ -13,8 +13,7 @@ from queuemodel.checks import require_choice
 from queuemodel.errors import DataError, ModelError
 from queuemodel.results import Result
 from queuemodel.scheduling import Policy, policy_named
-from queuemodel.scheduling.workloads.pollux import read_submissions
-from queuemodel.scheduling.workloads.pollux_application import Application
+from queuemodel.scheduling.workloads.pollux import Application, read_submissions
 
 from .engine import advance_all
 from .predict import predicted_curve

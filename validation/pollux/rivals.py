@@ -10,6 +10,8 @@ import heapq
 import math
 from collections.abc import Sequence
 
+from queuemodel.scheduling.workloads.pollux import packed
+
 from .state import RunningJob
 
 #: GPU-seconds after which Tiresias demotes a job to its second queue (16 GPU-hours).
@@ -108,8 +110,12 @@ class Optimus:
             if n >= job.application.most_gpus(job.batch_size):
                 known.append(0.0)
                 continue
-            seconds = [
-                job.application.packed_step_seconds(job.batch_size, k, accumulate_alone=True) for k in (n, n + 1)
-            ]
+            seconds = [self._seconds(job, k) for k in (n, n + 1)]
             known.append(seconds[0] - seconds[1])
         return known[gpus]
+
+    @staticmethod
+    def _seconds(job: RunningJob, gpus: int) -> float:
+        """Seconds per update on packed GPUs; one GPU always makes two passes."""
+        batch = job.application.cut(job.batch_size, gpus, accumulate_alone=True)
+        return job.application.step_seconds(packed(gpus), batch) if batch.local > 0 else math.nan

@@ -11,9 +11,9 @@ import numpy as np
 
 from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
 from queuemodel.scheduling.view import SpeedTables
-from queuemodel.scheduling.workloads.pollux_application import Application
-from queuemodel.scheduling.workloads.pollux_batch_sizes import application_batch_sizes
+from queuemodel.scheduling.workloads.pollux import Application
 
+from .batch_sizes import application_batch_sizes
 from .state import RunningJob
 
 Curves: TypeAlias = Callable[[Application, int], TableCurve]

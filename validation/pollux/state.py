@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from queuemodel.errors import DataError
-from queuemodel.scheduling.workloads.pollux_application import Application
+from queuemodel.scheduling.workloads.pollux import Application
 
 #: Seconds of a step of the artifact's simulator, and of a restart (also charged for the first start).
 STEP = 60
@@ -79,9 +79,9 @@ class RunningJob:
 
     def updates_left(self) -> float:
         """Updates left at the end of the epoch under way (one at the last), as the artifact's Optimus counts them."""
-        iterations = self.application.iterations(self.batch_size)
+        iterations = iterations_of(self.application, self.batch_size)
         last = len(iterations) - 1
-        return 1.0 if last <= self.epoch else float(iterations[last] - iterations[self.epoch])
+        return 1.0 if last <= self.epoch else iterations[last] - iterations[self.epoch]
 
 
 @cache
@@ -104,3 +104,10 @@ def rates_at(application: Application, batch_size: int, placement: tuple[int, ..
         )
     rates: list[float] = (application.gains(batch.total) / seconds).tolist()
     return rates
+
+
+@cache
+def iterations_of(application: Application, batch_size: int) -> list[float]:
+    """Updates made at the end of each epoch at this total batch size."""
+    iterations: list[float] = application.at_batch(batch_size)[:, 1].tolist()
+    return iterations

@@ -10,11 +10,8 @@ from typing import Any
 from ...checks import nearest, require_choice
 from ...errors import ModelError
 from .base import Policy
-from .goodput import Goodput
-from .model_based import FitnessMaximization, GreedyGain, ModelBased, Optimus
-from .rank_priced import RankPriced
-from .rigid import FIFO, Backfill, ShortestJobFirst
-from .sharing import SRPT, EqualShare, HeSRPT, LeastAttainedService
+from .baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
+from .model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
 
 #: Short names of the policies; each takes its own knobs.
 POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(

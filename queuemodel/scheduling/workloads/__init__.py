@@ -11,7 +11,7 @@ from .elasticflow import read_elasticflow
 from .gavel import read_gavel
 from .philly import read_philly
 from .pollux import read_pollux
-from .workload_csv import read_workload, write_workload
+from .workload_csv import read_workload
 
 __all__ = [
     "read_alibaba",
@@ -20,5 +20,4 @@ __all__ = [
     "read_philly",
     "read_pollux",
     "read_workload",
-    "write_workload",
 ]

@@ -8,11 +8,14 @@ noise per epoch at a total batch size).
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +25,6 @@ from ...rows import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble
-from .pollux_application import Application
-from .pollux_batch_sizes import application_batch_sizes
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -32,6 +33,168 @@ LARGEST_LOCAL_BATCH = {"yolov3": 8}
 _SHORTEST, _LONGEST, _LARGEST_NORM = 1e-9, 3600.0, 1e30
 
 _VALIDATION = re.compile(r"validation-(\d{1,6})\.csv")
+
+
+#: GPUs of one machine in the artifact's cluster.
+GPUS_PER_MACHINE = 4
+#: Most machines in the scalability measurements: larger placements count as this many.
+MOST_MACHINES = 16
+#: The artifact keeps this application on one GPU.
+ONE_GPU_ONLY = frozenset({"ncf"})
+#: Most GPUs that the measurements cover.
+MOST_GPUS = GPUS_PER_MACHINE * MOST_MACHINES
+
+
+def packed(gpus: int) -> tuple[int, ...]:
+    """GPUs per machine when a job fills one machine after the other."""
+    full, rest = divmod(gpus, GPUS_PER_MACHINE)
+    return (GPUS_PER_MACHINE,) * full + ((rest,) if rest else ())
+
+
+class Batch(NamedTuple):
+    """How a total batch size is cut: examples per GPU and pass, passes added up after the first, and GPUs."""
+
+    local: int
+    passes: int
+    gpus: int
+
+    @property
+    def total(self) -> int:
+        """Examples per update, after rounding."""
+        return self.gpus * self.local * (self.passes + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Application:
+    """One application's measurements.
+
+    Attributes
+    ----------
+    name : str
+    epochs : int
+        Epochs of a run.
+    placements : dict of placement to ndarray, shape (rows, 3)
+        Local batch size, step time, synchronization time; seconds.
+    grid : ndarray, shape (rows, 5)
+        Machines, GPUs, local batch size, step time and synchronization time, averaged over placements, then the
+        scalability measurements.
+    validation : dict of int to ndarray, shape (epochs, 4)
+        Per total batch size: progress, iteration, squared norm of the gradient, its variance, after each epoch.
+    """
+
+    name: str
+    epochs: int
+    placements: Mapping[tuple[int, ...], np.ndarray]
+    grid: np.ndarray
+    validation: Mapping[int, np.ndarray]
+    largest_local: int
+
+    @property
+    def initial_batch(self) -> int:
+        """Smallest validated total batch size: the unit of progress."""
+        return min(self.validation)
+
+    @property
+    def largest_batch(self) -> int:
+        """Largest validated total batch size."""
+        return max(self.validation)
+
+    @cached_property
+    def smallest_local(self) -> int:
+        """Smallest measured local batch size."""
+        return int(min(rows[:, 0].min() for rows in self.placements.values()))
+
+    def most_gpus(self, batch_size: int) -> int:
+        """GPUs beyond which a batch of this size cannot be cut (one, for an application that does not scale out)."""
+        return 1 if self.name in ONE_GPU_ONLY else max(batch_size // self.smallest_local, 1)
+
+    def cut(self, batch_size: int, gpus: int, *, accumulate_alone: bool | None = None) -> Batch:
+        """Cut a total batch over GPUs, adding up passes where the local batch would not fit into memory.
+
+        ``accumulate_alone``: whether one GPU makes at least two passes; by default when the batch is larger than the
+        initial one (the artifact's Optimus always predicts with two).
+        """
+        local = math.ceil(batch_size / gpus - 1e-8)
+        passes = math.ceil(local / self.largest_local - 1e-8) - 1
+        alone = batch_size > self.initial_batch if accumulate_alone is None else accumulate_alone
+        if gpus == 1 and alone:
+            passes = max(1, passes)
+        local = math.ceil(local / (passes + 1) - 1e-8)
+        return Batch(min(local, int(self.largest_batch / (gpus * (passes + 1)))), passes, gpus)
+
+    def step_seconds(self, placement: tuple[int, ...], batch: Batch) -> float:
+        """Measured seconds per update, interpolated between measurements (NaN outside them)."""
+        step, sync = self._measured(placement, batch.local)
+        return step + (step - sync) * batch.passes
+
+    def curve(self, batch_size: int) -> TableCurve:
+        """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured.
+
+        Raises
+        ------
+        DataError
+            When not even one GPU was measured with such a batch.
+        """
+        points = []
+        for gpus in range(1, min(self.most_gpus(batch_size), MOST_GPUS) + 1):
+            batch = self.cut(batch_size, gpus)
+            seconds = self.step_seconds(packed(gpus), batch) if batch.local > 0 else math.nan
+            if not math.isfinite(seconds):
+                break
+            points.append((gpus, 1 / seconds))
+        if not points:
+            raise DataError(
+                f"application {self.name!r}: no step time on one GPU is measured for a batch of {batch_size}"
+            )
+        return TableCurve(points)
+
+    def gains(self, total_batch: int) -> np.ndarray:
+        """Progress per update in each epoch, in updates of the initial batch size, shape (epochs,).
+
+        McCandlish et al. (2018): more examples per update help by (variance + norm²) / (variance / scale + norm²).
+        """
+        _, _, sqr, var = self.at_batch(total_batch).T
+        return (var + sqr) / (var / (total_batch / self.initial_batch) + sqr)
+
+    @cached_property
+    def progress(self) -> np.ndarray:
+        """Progress at the end of each epoch: the least over batch sizes, shape (epochs,)."""
+        return np.min([rows[: self.epochs, 0] for rows in self.validation.values()], axis=0)
+
+    def at_batch(self, batch_size: int) -> np.ndarray:
+        """Rows as of ``validation`` at any batch size between the validated ones, shape (epochs, 4)."""
+        sizes = list(self.validation)
+        lower = max((size for size in sizes if size <= batch_size), default=None)
+        upper = min((size for size in sizes if size >= batch_size), default=None)
+        if lower is None or upper is None:
+            raise DataError(
+                f"application {self.name!r}: batch size must be {sizes[0]} to {sizes[-1]} (validated), got {batch_size}"
+            )
+        below, above = self.validation[lower][: self.epochs], self.validation[upper][: self.epochs]
+        if lower == upper:
+            return below
+        return ((batch_size - lower) * above + (upper - batch_size) * below) / (upper - lower)
+
+    def _measured(self, placement: tuple[int, ...], local: int) -> tuple[float, float]:
+        placement = min(placement[i:] + placement[:i] for i in range(len(placement)))  # machines stand in a ring
+        rows = self.placements.get(placement)
+        if rows is None:
+            times = self._interpolator([min(len(placement), MOST_MACHINES), sum(placement), local])[0]
+        else:
+            inside = rows[0, 0] <= local <= rows[-1, 0]
+            times = [np.interp(local, rows[:, 0], rows[:, c]) if inside else math.nan for c in (1, 2)]
+        return float(times[0]), float(times[1])
+
+    @cached_property
+    def _interpolator(self) -> Any:
+        # Points of a grid have many Delaunay triangulations; only the same code finds the artifact's simplices.
+        from scipy.interpolate import LinearNDInterpolator
+        from scipy.spatial import QhullError
+
+        try:
+            return LinearNDInterpolator(self.grid[:, :3], self.grid[:, 3:])
+        except QhullError:
+            raise DataError(f"application {self.name!r}: too few placements are measured to interpolate") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +212,11 @@ class Submission:
 def read_pollux(
     path: str | os.PathLike[str],
     traces: str | os.PathLike[str],
-    *,
-    predicted: Callable[[Application, int], TableCurve] | None = None,
-    adaptive: bool = False,
 ) -> Workload:
     """A workload of the artifact: work in updates at the job's batch size, curve as measured when packed.
 
-    Batch sizes are kept, unless ``adaptive`` and the policy chooses them; what rounding of the local batch size adds to
-    them is left out. The artifact's own simulator, with its conventions, is reproduced in ``validation.pollux``.
+    What rounding of the local batch size adds to batches is left out. The artifact's own simulator, with its
+    conventions, is reproduced in ``validation.pollux``.
 
     Parameters
     ----------
@@ -64,10 +224,6 @@ def read_pollux(
         Columns name, time (seconds), application, num_replicas, batch_size.
     traces : path
         The artifact's folder of measurements, one folder per application.
-    predicted : callable, optional
-        ``predicted(application, batch_size)``: the curve that policies see instead.
-    adaptive : bool, default False
-        Give jobs their `BatchSizes` too, with the noise scales measured in each epoch at each of them.
 
     Raises
     ------
@@ -76,26 +232,23 @@ def read_pollux(
     """
 
     @functools.cache
-    def measured(application: Application, batch_size: int) -> tuple[float, TableCurve, TableCurve | None]:
+    def measured(application: Application, batch_size: int) -> tuple[float, TableCurve]:
         spans = np.diff(application.progress, prepend=0.0) / application.gains(batch_size)
-        seen = None if predicted is None else predicted(application, batch_size)
-        return float(spans.sum()), application.curve(batch_size), seen
+        return float(spans.sum()), application.curve(batch_size)
 
     arrivals = []
     for job in read_submissions(path, traces):
         try:
-            steps, curve, seen = measured(job.application, job.batch_size)
+            steps, curve = measured(job.application, job.batch_size)
         except DataError as error:
             raise DataError(f"{job.row.where}: {error}") from None
         most = int(curve.points[-1][0])
         values = {
             "steps": steps,
             "curve": curve,
-            "predicted": seen,
             "most_nodes": most,
             "requested_nodes": min(job.requested, most),
             "kind": job.application.name,
-            "batch_sizes": application_batch_sizes(job.application, predicted) if adaptive else None,
         }
         arrivals.append(Arrival(job.row, job.name, job.time, values))
     return assemble(arrivals, path)
@@ -120,7 +273,7 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
         kind, batch_size = row.text("application"), row.count("batch_size")
         try:
             application = shared_application(traces, kind)
-            application.iterations(batch_size)
+            application.at_batch(batch_size)
         except DataError as error:
             raise DataError(f"{row.where}: {error}") from None
         jobs[name] = Submission(row, name, application, batch_size, row.count("num_replicas"), time)

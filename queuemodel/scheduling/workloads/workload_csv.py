@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ...checks import MOST_EXAMPLES
 from ...errors import DataError, ModelError, QueueModelError
-from ...files import write_atomically
 from ...rows import Row, read_rows
 from ...training.curve import ThroughputCurve
 from ..curves import PowerLawCurve, TableCurve
-from ..ends import Completes, EndsEarly
 from ..jobs import Job, Workload, training_steps
-from .batch_columns import NOISE, has_batch_sizes, read_batch_sizes, told_batch_sizes
-from .speed_cells import read_speeds, told
+from ..phases import BatchSizes, statistical_efficiency
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
 Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
+
+NOISE = "noise_scales"
 
 REQUIRED = ("name", "arrival_time", "speeds")
 #: Instead of ``steps`` a job may have these three.
@@ -97,7 +93,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
             most_nodes=most,
             requested_nodes=row.count("requested_nodes", 0) or None,
             kind=row.text("kind", ""),
-            end=EndsEarly(row.share("end_probability")) if row.given("end_probability") else Completes(),
+            end_probability=row.share("end_probability", 0.0),
         )
     except ModelError as error:
         raise DataError(f"{row.where}: {error}") from None
@@ -137,46 +133,77 @@ def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predi
         raise DataError(f"{row.where}: speeds: {error}") from None
 
 
-def write_workload(workload: Workload, path: str | os.PathLike[str], *, nodes: int | None = None) -> None:
-    """Write a workload; curves that are neither tables nor power laws are tabulated up to ``most_nodes`` or ``nodes``.
+def read_speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
+    """A table ``1:2.0 2:3.7`` or ``power EXPONENT SPEED`` (raises DataError)."""
+    try:
+        if text.split()[:1] == ["power"]:
+            _, exponent, speed = text.split()
+            return PowerLawCurve(float(exponent), speed=float(speed))
+        pairs = [part.split(":") for part in text.split()]
+        return TableCurve([(int(nodes), float(speed)) for nodes, speed in pairs])
+    except ModelError as error:
+        raise DataError(f"{row.where}: speeds: {error}") from None
+    except ValueError:
+        raise DataError(
+            f"{row.where}: speeds must be a table such as '1:2.0 2:3.7', 'power EXPONENT SPEED' or 'profile FILE', or "
+            f"tables by batch size such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', got {text[:60]!r}"
+        ) from None
 
-    Raises
-    ------
-    ModelError
-        When a curve must be tabulated but neither bound is given, or an end law has no column.
+
+def read_speeds_by_batch_size(row: Row, text: str) -> dict[int, PowerLawCurve | TableCurve]:
+    """Curves by batch size, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3`` (raises DataError)."""
+    curves: dict[int, PowerLawCurve | TableCurve] = {}
+    for part in text.split(";"):
+        size, _, curve = part.partition("=")
+        try:
+            batch_size = int(size)
+        except ValueError:
+            raise DataError(
+                f"{row.where}: speeds by batch size must be such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', "
+                f"got {part[:60]!r}"
+            ) from None
+        if batch_size in curves:
+            raise DataError(f"{row.where}: speeds: batch size {batch_size} stands twice; leave one")
+        curves[batch_size] = read_speeds(row, curve)
+    return curves
+
+
+def has_batch_sizes(text: str) -> bool:
+    """Whether a cell of speeds is by batch size."""
+    return "=" in text and text.split()[0] != "profile"
+
+
+def read_batch_sizes(row: Row, text: str, steps: Callable[[Row], float]) -> BatchSizes:
+    """The batch sizes of a row, with stretches of noise (raises DataError).
+
+    ``noise_scales`` are ``STEPS:SCALE`` for each stretch of training, steps at the smallest batch size, or one number
+    for all of it; then ``steps`` of the row are those at its ``batch_size``.
     """
-    text = io.StringIO(newline="")
-    rows = [_fields(job, nodes) for job in workload]
-    chosen = any(job.batch_sizes is not None for job in workload)
-    columns = (*REQUIRED, *OPTIONAL, "batch_size") if chosen else (*REQUIRED, *OPTIONAL[:-1])
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(path, text.getvalue())
+    curves = read_speeds_by_batch_size(row, text)
+    user = row.count("batch_size", most=10**9)
+    if user not in curves:
+        raise DataError(f"{row.where}: batch_size must be one of {sorted(curves)}, whose speeds are given, got {user}")
+    scales = _scales(row)
+    try:
+        if isinstance(scales, float):
+            first = min(curves)
+            scales = [(steps(row) * user / first * statistical_efficiency(user, scales, first=first), scales)]
+        elif row.given("steps") or row.given("epochs"):
+            raise DataError(f"{row.where}: noise_scales with steps are the job's work; leave steps and epochs empty")
+        return BatchSizes(curves, scales, most_nodes=row.count("most_nodes", 0) or None)
+    except ModelError as error:
+        raise DataError(f"{row.where}: {error}") from None
 
 
-def _fields(job: Job, nodes: int | None) -> dict[str, Any]:
-    chance: float | str = ""
-    if isinstance(job.end, EndsEarly):
-        if (job.end.alpha, job.end.beta) != (1.0, 1.0):
-            raise ModelError(f"job {job.name!r}: the file has no column for the law of progress of {job.end!r}")
-        chance = repr(job.end.probability)
-    elif not isinstance(job.end, Completes):
-        raise ModelError(f"job {job.name!r}: the file has no column for the end law {type(job.end).__name__}")
-    most = job.most_nodes or nodes
-    tabulated = None if most is None else range(job.least_nodes, most + 1)
-    work: dict[str, Any]
-    if job.batch_sizes is None:
-        work = {"steps": repr(float(job.steps)), "speeds": told(job.curve, tabulated, f"job {job.name!r}")}
-    else:
-        work = told_batch_sizes(job, job.batch_sizes, tabulated)
-    return {
-        "name": job.name,
-        "arrival_time": repr(float(job.arrival_time)),
-        "least_nodes": job.least_nodes,
-        "most_nodes": job.most_nodes or "",
-        "requested_nodes": job.requested_nodes or "",
-        "kind": job.kind,
-        "end_probability": chance,
-        **work,
-    }
+def _scales(row: Row) -> float | list[tuple[float, float]]:
+    """One noise scale, or steps and noise scale of each stretch."""
+    text = row.text(NOISE, most=100_000)
+    try:
+        if ":" not in text:
+            return float(text)
+        return [(float(length), float(scale)) for length, scale in (part.split(":") for part in text.split())]
+    except ValueError:
+        raise DataError(
+            f"{row.where}: noise_scales must be a number of examples, or 'STEPS:SCALE STEPS:SCALE ...', "
+            f"got {text[:60]!r}"
+        ) from None

@@ -12,7 +12,7 @@ from torch import distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from queuemodel.descent import AdaComm, BlockSign, DoubleCompression, LocalSGD, SynchronousSGD
-from queuemodel.descent.compressors import kept
+from queuemodel.descent.compression import kept
 
 from .lesson import SEED
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...errors import DataError
-from ..batch_sizes import BatchSizes
-from ..curves import TableCurve
-from .pollux_application import Application
+from queuemodel.errors import DataError
+from queuemodel.scheduling import BatchSizes, TableCurve
+from queuemodel.scheduling.workloads.pollux import Application
 
 #: Batch sizes that are tried, per doubling.
 PER_OCTAVE = 4
@@ -39,7 +38,7 @@ def application_batch_sizes(
     sizes = [int(size) for size in np.unique(np.geomspace(first, last, count).round())]
     true = {size: curve for size in sizes if (curve := _curve(application, size))}
     seen = None if predicted is None else {size: predicted(application, size) for size in true}
-    scales = [application.noise_scales(first if profiled else size).tolist() for size in true]
+    scales = [noise_scales(application, first if profiled else size).tolist() for size in true]
     steps = np.diff(application.progress, prepend=0.0).tolist()
     by_epoch = [dict(zip(true, epoch, strict=True)) for epoch in zip(*scales, strict=True)]
     return BatchSizes(true, list(zip(steps, by_epoch, strict=True)), predicted=seen)
@@ -50,3 +49,9 @@ def _curve(application: Application, batch_size: int) -> TableCurve | None:
         return application.curve(batch_size)
     except DataError:  # no step time of such a batch on one GPU
         return None
+
+
+def noise_scales(application: Application, total_batch: int) -> np.ndarray:
+    """Gradient noise scale in each epoch of a run at a total batch size, in examples, shape (epochs,)."""
+    _, _, sqr, var = application.at_batch(total_batch).T
+    return np.divide(application.initial_batch * var, sqr, out=np.full(len(sqr), math.inf), where=sqr > 0)

@@ -1,17 +1,19 @@
-"""Compressors: what is sent instead of a vector, and how many bits that takes."""
+"""What is sent instead of a vector: compressors, and strategies that send less than they know.
+
+Both ways with error feedback and momentum (`DoubleCompression`), or in more levels as the loss falls (`AdaQuantFL`).
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..checks import require_count, require_share
 from ..errors import ModelError
-
-WORD = 32  # bits of a number that is sent as it is
+from .strategy import WORD, Moment, Sent, State, Strategy, nothing, per_worker, sent
 
 
 class Compressor(ABC):
@@ -188,3 +190,113 @@ def require_some(share: float, name: str) -> None:
     """A share above 0."""
     if not require_share(share, f"{name}: share"):
         raise ModelError(f"{name}: share must be above 0, got {share!r}")
+
+
+@dataclass(frozen=True)
+class DoubleCompression(Strategy):
+    """What is lost in compression is kept and sent later, at the workers and at the server.
+
+    DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019); with ``local_steps`` > 1 once
+    in so many steps, between which workers go on alone. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
+    sends C(p), keeps e = p - C(p); server: the same with the mean of what came, and its own error. e is in units of a
+    step, so a changing learning rate needs no scaling. Unbiased compressors are scaled down to contractions
+    (`Compressor.contract`).
+
+    Attributes
+    ----------
+    compressor : Compressor
+        Both ways; `Identity` gives SGD.
+    momentum : float
+        Nesterov's.
+    local_steps : int
+    """
+
+    compressor: Compressor = field(default_factory=TopK)
+    momentum: float = 0.0
+    local_steps: int = 1
+
+    def __post_init__(self) -> None:
+        require_share(self.momentum, "DoubleCompression: momentum")
+        require_count(self.local_steps, "DoubleCompression: local_steps", least=1)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x, anchor = per_worker(start, workers), start[:, None].copy()
+        names = ("m", "moved", "error")
+        return {"x": x, "anchor": anchor, "server_error": np.zeros_like(anchor)} | {n: np.zeros_like(x) for n in names}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        direction = gradients
+        if self.momentum:
+            state["m"] = self.momentum * state["m"] + gradients
+            direction = self.momentum * state["m"] + gradients
+        state["moved"] += moment.rate * direction
+        if (moment.number + 1) % self.local_steps:
+            np.subtract(state["anchor"], state["moved"], out=state["x"])
+            return nothing(len(gradients))
+        wanted = state["moved"] + state["error"]
+        told = self.compressor.contract(wanted, moment.rngs)
+        state["error"] = wanted - told
+        total = told.mean(axis=1, keepdims=True) + state["server_error"]
+        answer = self.compressor.contract(total, moment.rngs)
+        state["server_error"] = total - answer
+        state["anchor"] -= answer
+        state["x"][:] = state["anchor"]
+        state["moved"][:] = 0.0
+        bits = self.compressor.bits(gradients.shape[-1])
+        return sent(len(gradients), bits, bits)
+
+    def model(self, state: State) -> np.ndarray:
+        return state["anchor"][:, 0]
+
+
+@dataclass(frozen=True)
+class AdaQuantFL(Strategy):
+    """Local steps whose sum is sent in more and more levels (Jhunjhunwala, Gadhikar, Joshi and Eldar, ICASSP 2021).
+
+    There are ceil(sqrt(f(w_0) / f(w_k)) initial_levels) of them, from the loss f. The way down is not compressed.
+
+    Attributes
+    ----------
+    local_steps, initial_levels : int
+    """
+
+    local_steps: int = 4
+    initial_levels: int = 2
+
+    def __post_init__(self) -> None:
+        require_count(self.local_steps, "AdaQuantFL: local_steps", least=1)
+        require_count(self.initial_levels, "AdaQuantFL: initial_levels", least=1)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x = per_worker(start, workers)
+        runs = len(start)
+        return {
+            "x": x,
+            "anchor": start[:, None].copy(),
+            "moved": np.zeros_like(x),
+            "first_loss": np.full(runs, np.nan),
+            "levels": np.full(runs, self.initial_levels),
+        }
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        if moment.number == 0:
+            state["first_loss"] = moment.loss(state["anchor"][:, 0])
+        state["moved"] += moment.rate * gradients
+        if (moment.number + 1) % self.local_steps:
+            np.subtract(state["anchor"], state["moved"], out=state["x"])
+            return nothing(len(gradients))
+        levels = state["levels"]
+        u = np.stack([rng.random(gradients.shape[1:]) for rng in moment.rngs])
+        told = quantize(state["moved"], u, levels[:, None, None])
+        state["anchor"] -= told.mean(axis=1, keepdims=True)
+        state["x"][:] = state["anchor"]
+        state["moved"][:] = 0.0
+        d = gradients.shape[-1]
+        bits = qsgd_bits(d, levels)
+        share = state["first_loss"] / np.maximum(moment.loss(state["anchor"][:, 0]), np.finfo(float).tiny)
+        wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
+        state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
+        return sent(len(gradients), bits, WORD * d)
+
+    def model(self, state: State) -> np.ndarray:
+        return state["anchor"][:, 0]
