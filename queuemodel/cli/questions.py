@@ -85,7 +85,7 @@ MEASUREMENTS = together(
     ),
     click.option(
         "--measured",
-        type=Runs(measured=True),
+        type=Runs(),
         multiple=True,
         help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
     ),

@@ -154,7 +154,6 @@ def calibrate(
     measured: Sequence[Throughput],
     *,
     workers: Sequence[int] = (),
-    runs: Sequence[tuple[int, float | None]] = (),
     **settings: Any,
 ) -> Calibration:
     """
@@ -173,8 +172,6 @@ def calibrate(
         On the profiled machines, or on another number of servers or other links.
     workers : sequence of int
         Where to say what is thought afterwards, on the machines of ``settings``.
-    runs : sequence of (int, float or None)
-        Where else, on the profiled machines: numbers of workers, and another bandwidth of the links, if any.
     **settings
         Of `trace_curve` there. What says how to simulate, or on what kind of network, is for all sites.
 
@@ -200,11 +197,8 @@ def calibrate(
     buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
     among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]
-    for n, bandwidth, count in [
-        *((point.workers, point.bandwidth, point.parameter_servers) for point in measured),
-        *((n, bandwidth, servers) for n, bandwidth in runs),
-    ]:
-        _join(sites, _machines(servers, bandwidth, count), (n,))
+    for point in measured:
+        _join(sites, _machines(servers, point.bandwidth, point.parameter_servers), (point.workers,))
     asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
     thought = ensemble(profile, sites, kinds, among, told=told, **manner)
     found = Calibration(
