@@ -17,7 +17,6 @@ from ..training.parameters import Parameter
 from ..training.profile import Profile
 from ..training.throughputs import on_profiled_links
 from .contention import NETWORK, Contention, contentions
-from .evidence import weighed
 from .variants import Site, Variant, ensemble, variants
 
 #: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
@@ -159,7 +158,7 @@ def calibrate(
     """
     Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
 
-    Every kind of network of `contentions`, as likely as the trace makes it (`weighed`), and each with other parameters
+    Every kind of network of `contentions`, as likely as is assumed, and each with other parameters
     (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
     and move what is left by the correlation of errors (`queuemodel.training.ensemble`). The throughput of one worker
     sets the length of its step first: tracing made the recorded ones longer.
@@ -193,7 +192,7 @@ def calibrate(
     told = {name: settings.pop(name, None) for name in NETWORK}
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers
-    kinds = weighed(contentions(profile, **told), profile, links=manner.get("links"), **told)
+    kinds = contentions(profile, **told)
     buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
     among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]

@@ -21,7 +21,6 @@ from ..training.throughputs import on_profiled_links
 from .bounds import busy_bounds
 from .calibration import calibrate, knots, untraced_share
 from .contention import NETWORK, Contention, contentions
-from .evidence import likely, weighed
 from .links import Links, estimate_links
 from .result import SimulatedRun
 from .runs import trace_runs
@@ -50,8 +49,7 @@ def _ensemble(
 ) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
     """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
     told = {name: settings.pop(name, None) for name in NETWORK}
-    plausible = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
-    kinds = likely(weighed(plausible, profile, links=settings.get("links"), **told))
+    kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
     runs = [
         trace_runs(
             profile,
