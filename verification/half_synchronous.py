@@ -41,7 +41,7 @@ def error(name: str, number: int, strategy: str, k: int, n: int, cv: float, D: t
     sys.path.insert(0, str(TESTS))
     from half_events import run
 
-    from queuemodel.traces.statistics import batch_means
+    from queuemodel.traces.result import batch_means
 
     rng, scv, rounds = np.random.default_rng(1), cv**2, max(400, 12_000 // k)
     durations, _ = run(

@@ -9,8 +9,7 @@ import click
 from ..strategies import SCHEMES
 from ..strategies.fit import STRATEGIES
 from ..strategies.round_changes import COLLECTIVES
-from ..traces.policies import POLICIES
-from ..traces.sharding import SHARDINGS
+from ..traces.policies import POLICIES, SHARDINGS
 from .options import (
     BANDWIDTH,
     BANDWIDTHS,

@@ -1,11 +1,11 @@
 """Operation graphs from recorded steps, and the simulation of many workers that repeat them.
 
-A `Profile` with operations goes through `prepare` (links: what the hosts' links carry; sharding: which server holds
-which tensor; policies: whom a connection serves first; graph: all of it packed into arrays) and, with the cluster's
-rules (rules), into the compiled loop (kernel). `simulate` is one run: its result keeps an estimate with an interval
-(statistics), what the stations were doing, and single steps for viewers (result, chrome). `trace_runs` (runs) repeats
-it for several numbers of workers, `trace_curve` (curve, bounds) makes a `ThroughputCurve` of that; `calibrate`
-(calibration) holds simulations of many networks (variants) against measured throughputs. figures draws a recorded step.
+A `Profile` with operations goes through `prepare` (links: what the hosts' links carry; policies: whom a connection
+serves first, and which server holds which tensor; graph: all of it packed into arrays) and, with the cluster's rules
+(rules), into the compiled loop (kernel). `simulate` is one run: its result (result) keeps an estimate with an interval,
+what the stations were doing, and single steps for viewers. `trace_runs` (runs) repeats it for several numbers of
+workers, `trace_curve` (curve) makes a `ThroughputCurve` of that; `calibrate` (calibration) holds simulations of many
+networks (variants) against measured throughputs. figures draws a recorded step.
 """
 
 from .calibration import Calibration, calibrate

@@ -18,7 +18,7 @@ from queuemodel.strategies import HalfSynchronous, staleness
 from queuemodel.strategies.half import own_scv
 from queuemodel.strategies.meeting import arriving, passing
 from queuemodel.strategies.order_statistics import rejoined
-from queuemodel.traces.statistics import batch_means
+from queuemodel.traces.result import batch_means
 from queuemodel.training.model_error import waiting_error
 from queuemodel.training.parameters import normal_quantile
 from queuemodel.training.rules import ClosedNetwork, ParallelServers, UnequalWorkers

@@ -11,8 +11,8 @@ from queuemodel.compiled import ready
 from queuemodel.strategies import HalfSynchronous
 from queuemodel.strategies.order_statistics import rejoined
 from queuemodel.traces import simulate
+from queuemodel.traces.graph import prepare
 from queuemodel.traces.kernel.state import DONE, new_state
-from queuemodel.traces.prepare import prepare
 from queuemodel.traces.rules import MODES, ROUNDS_OF, cluster_rules
 from queuemodel.training import Operation
 from queuemodel.training.rules import ClosedNetwork
