@@ -12,7 +12,6 @@ from .errors import (
     QueueModelWarning,
 )
 from .instances import Instance, InstancePlan, plan_instances, read_instances
-from .measuring import NextMeasurement, Run, next_measurement
 from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .prediction import load, predict
@@ -42,6 +41,7 @@ from .strategies import fit, simulate
 from .training import (
     Cluster,
     Job,
+    NextMeasurement,
     Operation,
     Parameter,
     Plan,
@@ -52,6 +52,7 @@ from .training import (
     Throughput,
     ThroughputCurve,
     TrainingModel,
+    next_measurement,
     plan,
     read_throughputs,
 )
@@ -89,7 +90,6 @@ __all__ = [
     "QueueModelError",
     "QueueModelWarning",
     "RoundModel",
-    "Run",
     "Sensitivity",
     "Simulation",
     "SimulationResult",

@@ -12,7 +12,6 @@ import queuemodel as qm
 from queuemodel.comparison import compare
 from queuemodel.convergence import read_convergence
 from queuemodel.data import example_profile
-from queuemodel.measuring import next_measurement
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit
 
@@ -147,19 +146,9 @@ def test_workers_that_are_all_faster_are_faster_accelerators():
     assert both[0].rows[1].steps_per_second > 1.2 * TIMED(SERVERS).rows[1].steps_per_second
 
 
-@pytest.mark.parametrize("own", [{"bandwidth": 7.5e6}, {"parameter_servers": 1}, {"batch_size": 32}])
-def test_what_to_measure_next_is_the_same_for_the_profiled_machines_by_name(own):
-    model = qm.fit(SERVERS)
-    plain, named = next_measurement(model, 8), next_measurement(model.what_if(**own), 8)
-    assert named.to_rows() == plain.to_rows()
-    other = next_measurement(model.what_if(bandwidth=7.6e6), 8)
-    assert other.expected[0] > plain.expected[0]  # what is measured on other machines tells less
-
-
-def test_a_profile_that_does_not_say_its_bytes_is_asked_nothing_about_links():
+def test_a_profile_that_does_not_say_its_bytes_is_compared_without_links():
     steps = [msgspec.structs.replace(one, fetched_bytes=0, pushed_bytes=0, operations=[]) for one in SERVERS.steps]
     untold = msgspec.structs.replace(SERVERS, steps=steps)
-    assert [run.bandwidth for run in next_measurement(untold, 8).runs] == [None] * 3
     result = compare(untold, workers=4)
     assert "step's bytes are not known" in result.caption()
     rows = {row["strategy"]: row["steps_per_second"] for row in result.to_rows()}

@@ -28,7 +28,7 @@ LAYERS = [
     {"strategies"},
     {"placements"},
     {"prediction"},
-    {"comparison", "instances", "measuring"},
+    {"comparison", "instances"},
     {"plotting", "public", "speeds", "adapters"},
     {"cli", "__main__", "__init__"},
 ]

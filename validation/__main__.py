@@ -26,7 +26,6 @@ from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
 from .left_out import prior_section
-from .measuring import advice, section
 from .model_errors import errors_of, waiting_errors
 from .pollux.placements import placements_section
 from .published import compare_cloud
@@ -144,7 +143,7 @@ def main() -> int:
         taught = by_method("half-synchronous", [*waiting, *later])
         held = {name: waiting_errors(own) for name, own in taught.items()}
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
-        sections += [intervals_section(groups, errors, held), untold_section(hidden), section(advice(profiles))]
+        sections += [intervals_section(groups, errors, held), untold_section(hidden)]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
         sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)

@@ -36,7 +36,6 @@ JUDGES = {
     "placements": ["tests/placements"],
     "descent": ["tests/descent"],
     "comparison": ["tests/comparison"],
-    "measuring": ["tests/test_measuring.py"],
     "traces": ["tests/traces"],
     "scheduling": ["tests/scheduling"],
 }

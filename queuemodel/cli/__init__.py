@@ -21,7 +21,7 @@ COMMANDS = {
     "demo": ("demo", "Profile a small model on this machine, and predict."),
     "fit": ("fit", "Say what a profile tells, parameter by parameter."),
     "import-trace": ("import_trace", "Make a profile of recorded traces."),
-    "next-measurement": ("next_measurement", "Say which minute of training would tell most."),
+    "next-measurement": ("next_measurement", "Say how many workers to measure next."),
     "plan": ("predict", "Choose numbers of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
     "profile": ("profile", "Profile a job of yours on two nodes."),
@@ -74,7 +74,7 @@ def cli() -> None:
     queuemodel import-trace traces/ --batch-size 32 -o cnn.json
     queuemodel fit cnn.json                          what the profile tells
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
-    queuemodel next-measurement cnn.json             which minute would tell most
+    queuemodel next-measurement cnn.json             what to measure next
     queuemodel plan cnn.json --epochs 10 --deadline 2h
     queuemodel simulate cnn.json --workers 8 --chrome-trace timeline.json
     queuemodel compare cnn.json --workers 8 --problem logistic

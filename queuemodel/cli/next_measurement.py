@@ -1,73 +1,36 @@
-"""``queuemodel next-measurement``: which cheap run would narrow a prediction most."""
+"""``queuemodel next-measurement``: which number of workers to measure next."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import click
 
-from ..measuring import Run, options_of
-from ..measuring import next_measurement as which_next
-from ..prediction import load, measured_besides
-from ..training import Profile, Throughput
-from .options import BANDWIDTH, COUNT, COUNTS, POSITIVE, Runs, format_option
+from ..prediction import load, measured_besides, predict
+from ..training import next_measurement as which_next
+from .options import COUNTS, format_option
 from .output import show, watched
-from .questions import INTERVALS, MEASUREMENTS, METHOD, NETWORK, PROFILE, asked
-
-
-def same_again(data: Any, profile: str, *, measured: Any, workers: Any, **options: Any) -> str:
-    """The file, and the options by which `predict` answers the same question."""
-    points = measured_besides(data, (), measured)
-    return " ".join(filter(None, [profile, options_of(asked(options, max(workers)) | {"measured": points})]))
+from .questions import MEASUREMENTS, PROFILE
 
 
 @click.command()
 @PROFILE
 @click.option("--workers", type=COUNTS, default="16", show_default=True, help="Where the interval is to be narrow.")
-@click.option(
-    "--run",
-    "runs",
-    type=Runs(measured=False),
-    multiple=True,
-    help="To choose from: 4, or 4@5Gbit/s on other links; may be repeated.",
-    show_default="a few cheap ones",
-)
-@METHOD
 @MEASUREMENTS
-@click.option("--parameter-servers", type=COUNT, help="Of the machines asked about; runs are on the profiled ones.")
-@click.option("--bandwidth", type=BANDWIDTH, help="Likewise, like 10Gbit/s.")
-@click.option("--accelerator-speed", type=POSITIVE, help="Likewise.")
-@NETWORK
-@INTERVALS
 @format_option
 def next_measurement(
-    profile: str,
-    runs: tuple[tuple[int, float | None, None], ...],
-    throughputs: tuple[str, ...],
-    measured: tuple[tuple[int, float | None, float], ...],
-    output_format: str,
-    **options: Any,
+    profile: str, workers: Any, throughputs: tuple[str, ...], measured: Any, output_format: str
 ) -> None:
-    """Say which minute of training would narrow a prediction most.
+    """Say which number of workers to measure next for a minute.
 
-    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. Each run is
-    weighed by how wide the interval is expected to be once its throughput is known. Of a profile of data-parallel
-    rounds, by how wide it is once more ranks are recorded.
+    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. What comes out
+    of the run goes into `queuemodel predict --measured WORKERS=STEPS/S`.
 
     \b
     Examples:
       queuemodel next-measurement profile.json --workers 16
-      queuemodel next-measurement profile.json --measured 2=1.63 --run 1 --run 4
+      queuemodel next-measurement profile.json --measured 3=1.63
     """
     data = load(profile)
-    found = which_next(
-        cast("Profile | list[Throughput]", data),
-        throughputs=measured_besides(data, throughputs, measured),
-        runs=[Run(n, bandwidth) for n, bandwidth, _ in runs] or None,
-        source=profile,
-        progress=watched(),
-        **options,
-    )
-    source = same_again(data, profile, throughputs=throughputs, measured=measured, **options)
-    show(replace(found, source=source), output_format)
+    besides = measured_besides(data, throughputs, measured)
+    show(which_next(predict(data, workers=workers, throughputs=besides, progress=watched())), output_format)

@@ -95,27 +95,25 @@ class EachWorker(click.ParamType):
 
 
 class Runs(click.ParamType):
-    """A run on the profiled machines: ``4`` workers, ``4@5Gbit/s`` on other links; with what came out ``4=1.74``."""
+    """A measured run on the profiled machines: ``4=1.74``, or ``4@5Gbit/s=1.1`` on other links."""
 
-    def __init__(self, *, measured: bool) -> None:
-        self.measured = measured
-        self.name = "WORKERS[@BANDWIDTH]" + ("=STEPS/S" if measured else "")
+    name = "WORKERS[@BANDWIDTH]=STEPS/S"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, float | None, float | None]:
-        """Workers, bandwidth and steps per second; None for what is not told."""
+    ) -> tuple[int, float | None, float]:
+        """Workers, bandwidth (None for the profiled one) and steps per second."""
         if not isinstance(value, str):
             return value
         run, equals, speed = value.partition("=")
         workers, at, bandwidth = run.partition("@")
         try:
-            if bool(equals) != self.measured:
-                raise DataError(f"must be like {'4=1.74 or 4@5Gbit/s=1.1' if self.measured else '4 or 4@5Gbit/s'}")
+            if not equals:
+                raise DataError("must be like 4=1.74 or 4@5Gbit/s=1.1")
             return (
                 require_count(_whole(workers), "workers", most=LARGEST),
                 parse_bandwidth(bandwidth) if at else None,
-                require_number(_real(speed), "steps per second", positive=True) if equals else None,
+                require_number(_real(speed), "steps per second", positive=True),
             )
         except QueueModelError as error:
             self.fail(f"{value!r}: {error}", param, ctx)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -10,13 +9,11 @@ import click
 from ..checks import require_writable
 from ..drawing import save_figure
 from ..instances import plan_instances, read_instances
-from ..measuring import next_measurement
 from ..prediction import load, measured_besides
 from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
-from ..training import Profile, Throughput, ThroughputCurve, TrainingModel
+from ..training import Profile, Throughput, ThroughputCurve
 from ..training import plan as plan_workers
-from .next_measurement import same_again
 from .options import DATASET_SIZE, DURATION, FILE, PICTURES, POSITIVE, REPORT, format_option
 from .output import show, watched
 from .questions import PREDICTION, asked
@@ -37,13 +34,9 @@ def question_of(
 def write_page(
     path: str, curve: ThroughputCurve, data: object, options: dict[str, Any], **questions: float | None
 ) -> None:
-    """Write the page of a curve, with what to measure next where that can be said."""
-    model, following = curve.model, None
-    if isinstance(model, TrainingModel) and not model.in_rounds:
-        following = next_measurement(model, int(curve.workers[-1]), confidence=options["confidence"])
-        following = replace(following, source=same_again(data, **options))
+    """Write the page of a curve."""
     profile = data.told(options["congestion_control"], options["buffer"]) if isinstance(data, Profile) else None
-    curve.report(path, profile=profile, next_measurement=following, **questions)
+    curve.report(path, profile=profile, **questions)
 
 
 def require_batch_size(data: object, batch_size: int | None) -> None:

@@ -9,8 +9,7 @@ import click
 from ..strategies import SCHEMES
 from ..strategies.fit import STRATEGIES
 from ..strategies.round_changes import COLLECTIVES
-from ..traces.policies import POLICIES
-from ..traces.sharding import SHARDINGS
+from ..traces.policies import POLICIES, SHARDINGS
 from .options import (
     BANDWIDTH,
     BANDWIDTHS,
@@ -85,7 +84,7 @@ MEASUREMENTS = together(
     ),
     click.option(
         "--measured",
-        type=Runs(measured=True),
+        type=Runs(),
         multiple=True,
         help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
     ),

@@ -157,12 +157,6 @@ function layOut() {
     );
   }
   parts.push(section("How it was predicted, and what that cannot know", h("ul", {}, ...said)));
-  if (data.next) {
-    const show = { expected_width: percent, narrower_by: percent };
-    parts.push(
-      section("What to measure next", h("p", {}, data.next.caption), table("Runs of a minute", data.next.rows, show)),
-    );
-  }
   page.replaceChildren(...parts, footer());
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..checks import require_count, require_share
+from ..checks import require_share
 from ..collectives import Algorithm, Ring
 from ..errors import ModelError
 from ..results import Result
@@ -301,17 +301,6 @@ class AllReduceModel(Result):
         """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
         bandwidth = self.changes.bandwidth or self.fitted.nominal
         return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
-
-    def once_recorded(self, ranks: int) -> AllReduceModel:
-        """As far as a profile with so many ranks would let trust it, if they showed what is predicted.
-
-        Raises
-        ------
-        ModelError
-            For a number that is not larger than the recorded ones.
-        """
-        require_count(ranks, "once_recorded: ranks", least=self.fitted.ranks + 1)
-        return replace(self, fitted=replace(self.fitted, ranks=ranks))
 
     @property
     def note(self) -> str:

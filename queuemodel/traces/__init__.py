@@ -1,18 +1,15 @@
 """Operation graphs from recorded steps, and the simulation of many workers that repeat them.
 
-A `Profile` with operations goes through `prepare` (links: what the hosts' links carry; sharding: which server holds
-which tensor; policies: whom a connection serves first; graph: all of it packed into arrays) and, with the cluster's
-rules (rules), into the compiled loop (kernel). `simulate` is one run: its result keeps an estimate with an interval
-(statistics), what the stations were doing, and single steps for viewers (result, chrome). `trace_runs` (runs) repeats
-it for several numbers of workers, `trace_curve` (curve, bounds) makes a `ThroughputCurve` of that; `calibrate`
-(calibration) holds simulations of many networks (variants) against measured throughputs. Where the kind of network is
-not known, evidence weighs what it may be by what came late in the trace. figures draws a recorded step, late says how
-late its transfers were.
+A `Profile` with operations goes through `prepare` (links: what the hosts' links carry; policies: whom a connection
+serves first, and which server holds which tensor; graph: all of it packed into arrays) and, with the cluster's rules
+(rules), into the compiled loop (kernel). `simulate` is one run: its result (result) keeps an estimate with an interval,
+what the stations were doing, and single steps for viewers. `trace_runs` (runs) repeats it for several numbers of
+workers, `trace_curve` (curve) makes a `ThroughputCurve` of that; `calibrate` (calibration) holds simulations of many
+networks (variants) against measured throughputs. figures draws a recorded step.
 """
 
 from .calibration import Calibration, calibrate
 from .curve import trace_curve, trace_throughput
-from .late import late_arrivals
 from .links import Link, Links, estimate_links
 from .result import SimulatedRun
 from .runs import trace_runs
@@ -25,7 +22,6 @@ __all__ = [
     "SimulatedRun",
     "calibrate",
     "estimate_links",
-    "late_arrivals",
     "simulate",
     "trace_curve",
     "trace_runs",

@@ -15,9 +15,9 @@ import numpy as np
 from ..compiled import AHEAD, stamp
 from ..data import example_profile
 from .contention import contentions
+from .graph import prepare
 from .kernel import loop
 from .kernel.state import new_state
-from .prepare import prepare
 from .rules import cluster_rules
 
 

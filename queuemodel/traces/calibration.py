@@ -17,7 +17,6 @@ from ..training.parameters import Parameter
 from ..training.profile import Profile
 from ..training.throughputs import on_profiled_links
 from .contention import NETWORK, Contention, contentions
-from .evidence import weighed
 from .variants import Site, Variant, ensemble, variants
 
 #: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
@@ -154,13 +153,12 @@ def calibrate(
     measured: Sequence[Throughput],
     *,
     workers: Sequence[int] = (),
-    runs: Sequence[tuple[int, float | None]] = (),
     **settings: Any,
 ) -> Calibration:
     """
     Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
 
-    Every kind of network of `contentions`, as likely as the trace makes it (`weighed`), and each with other parameters
+    Every kind of network of `contentions`, as likely as is assumed, and each with other parameters
     (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
     and move what is left by the correlation of errors (`queuemodel.training.ensemble`). The throughput of one worker
     sets the length of its step first: tracing made the recorded ones longer.
@@ -173,8 +171,6 @@ def calibrate(
         On the profiled machines, or on another number of servers or other links.
     workers : sequence of int
         Where to say what is thought afterwards, on the machines of ``settings``.
-    runs : sequence of (int, float or None)
-        Where else, on the profiled machines: numbers of workers, and another bandwidth of the links, if any.
     **settings
         Of `trace_curve` there. What says how to simulate, or on what kind of network, is for all sites.
 
@@ -196,15 +192,12 @@ def calibrate(
     told = {name: settings.pop(name, None) for name in NETWORK}
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers
-    kinds = weighed(contentions(profile, **told), profile, links=manner.get("links"), **told)
+    kinds = contentions(profile, **told)
     buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
     among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]
-    for n, bandwidth, count in [
-        *((point.workers, point.bandwidth, point.parameter_servers) for point in measured),
-        *((n, bandwidth, servers) for n, bandwidth in runs),
-    ]:
-        _join(sites, _machines(servers, bandwidth, count), (n,))
+    for point in measured:
+        _join(sites, _machines(servers, point.bandwidth, point.parameter_servers), (point.workers,))
     asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
     thought = ensemble(profile, sites, kinds, among, told=told, **manner)
     found = Calibration(

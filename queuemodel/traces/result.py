@@ -12,14 +12,16 @@ import numpy as np
 from ..files import write_json
 from ..results import Result
 from ..training.profile import Profile
-from .chrome import chrome_trace
+from .graph import arrival_order
 from .kernel.state import (
+    BEGIN,
     BUSY,
     DROPPED,
     END,
     FETCH_SPAN,
     PER_SERVER,
     PUSH_SPAN,
+    READY,
     SNAPSHOTS,
     STEP_TIME,
     STEPS,
@@ -27,7 +29,9 @@ from .kernel.state import (
     TIME,
     State,
 )
-from .statistics import batch_means, mser5
+
+#: Lanes of a worker in a Chrome trace, by kind of operation.
+LANES = {"fetch": "receive link", "compute": "processor", "push": "transmit link", "update": "server"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,7 +198,7 @@ class SimulatedRun(Result):
         }
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The kept steps as a Chrome trace, for Perfetto's viewer (see `queuemodel.traces.chrome`)."""
+        """The kept steps as a Chrome trace, for Perfetto's viewer (ui.perfetto.dev) and chrome://tracing."""
         text = json.dumps(chrome_trace(self.profile, self.workers, self.log, self.log_times))
         write_json(path, text)
         return text
@@ -212,3 +216,103 @@ class SimulatedRun(Result):
     def shown_rows(self) -> list[dict[str, Any]]:
         """A row per station."""
         return [{"station": name, "utilization": value} for name, value in self.utilization.items()]
+
+
+def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.ndarray) -> dict[str, Any]:
+    """
+    Logged operations as Chrome trace events; `log` and `log_times` are those of a `SimulatedRun`.
+
+    A process per worker, with lanes for its links, its processor and the servers. What overlaps (connections to several
+    servers, tensors that take turns on one) gets lanes of its own, since viewers drop events that overlap in a lane. A
+    transfer's event begins when its first byte is sent, and ``args.waited`` says how many seconds it had been queued
+    until then.
+    """
+    order = [arrival_order(step.operations) for step in profile.steps]
+    lanes: dict[tuple[int, str], list[int]] = {}  # per worker and kind, when each lane falls free (nanoseconds)
+    events: list[dict[str, Any]] = []
+    for row in np.lexsort((log_times[:, END], log_times[:, BEGIN])).tolist():
+        w, number, record, i = log[row].tolist()
+        times = log_times[row].tolist()
+        operation = profile.steps[record].operations[order[record][i]]
+        begin, end = round(1e9 * times[BEGIN]), round(1e9 * times[END])
+        free = lanes.setdefault((w, operation.kind), [])
+        lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
+        free[lane : lane + 1] = [end]
+        args = {
+            "step": number,
+            "bytes": operation.bytes,
+            "server": operation.server,
+            "waited": times[BEGIN] - times[READY],
+        }
+        events.append(
+            {"ph": "X", "pid": w, "tid": _lane(operation.kind, lane), "name": operation.name, "cat": operation.kind}
+            | {"ts": begin / 1000, "dur": (end - begin) / 1000, "args": args}
+        )
+    names = [{"ph": "M", "pid": w, "name": "process_name", "args": {"name": f"worker {w}"}} for w in range(workers)] + [
+        {"ph": "M", "pid": w, "tid": _lane(kind, lane), "name": "thread_name"}
+        | {"args": {"name": LANES[kind] + (f" ({lane + 1})" if lane else "")}}
+        for (w, kind), free in sorted(lanes.items())
+        for lane in range(len(free))
+    ]
+    return {"traceEvents": names + events, "displayTimeUnit": "ms"}
+
+
+def _lane(kind: str, lane: int) -> int:
+    """Number of a lane, so that those of a kind stand together."""
+    return 1000 * list(LANES).index(kind) + lane
+
+
+def mser5(values: np.ndarray) -> int:
+    """
+    How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
+
+    Values are averaged in fives; the cut is where the rest's variance over its squared length is least, and lies in
+    the first half.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> level = np.tile([1.0, 1.1, 0.9, 1.0, 1.0], 40)
+    >>> level[:30] += 3
+    >>> mser5(level)
+    30
+    """
+    fives = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
+    n = len(fives)
+    if n < 4:
+        return 0
+    left = np.arange(n, 0, -1)
+    mean = np.cumsum(fives[::-1])[::-1] / left
+    square = np.cumsum(fives[::-1] ** 2)[::-1] / left
+    score = (square - mean**2) / left
+    return 5 * int(np.argmin(score[: n // 2 + 1]))
+
+
+def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) -> tuple[float, float, float]:
+    """
+    Rate at which intervals of these durations follow each other, with an interval from batch means.
+
+    Parameters
+    ----------
+    durations : ndarray, shape (n,)
+        Seconds, in order; autocorrelated.
+    confidence : float
+        Probability that the interval covers the steady-state rate.
+    batches : int
+        Long batches are nearly independent (Law, 2015, section 9.5.3).
+
+    Returns
+    -------
+    rate, lower, upper : float
+        Intervals per second; the bounds are 0 and infinity with fewer than two durations.
+    """
+    from scipy.special import stdtrit
+
+    rate = len(durations) / durations.sum()
+    batches = min(batches, len(durations))
+    if batches < 2:
+        return rate, 0.0, np.inf
+    length = len(durations) // batches
+    means = durations[len(durations) - batches * length :].reshape(batches, length).mean(axis=1)
+    half = stdtrit(batches - 1, (1 + confidence) / 2) * means.std(ddof=1) / batches**0.5
+    return rate, 1 / (1 / rate + half), 1 / (1 / rate - half) if half * rate < 1 else np.inf

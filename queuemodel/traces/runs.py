@@ -17,12 +17,11 @@ from ..parallel import run_tasks
 from ..training.curve import require_workers
 from ..training.profile import Profile
 from .contention import NETWORK, contentions
+from .graph import prepare
 from .links import Links
-from .policies import Policy
-from .prepare import prepare
+from .policies import Policy, Sharding
 from .result import SimulatedRun
 from .rules import BARRIERS
-from .sharding import Sharding
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate
 
 #: Operations simulated per number of workers; and steps of all workers, at least and at most.

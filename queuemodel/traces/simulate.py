@@ -13,13 +13,12 @@ from ..errors import ModelError
 from ..training.job import MOST_WORKERS, CongestionControl
 from ..training.profile import Profile
 from .contention import contentions
+from .graph import Graphs, prepare
 from .kernel.state import DONE, Rules, State, new_state
 from .links import Links
-from .policies import Policy
-from .prepare import Graphs, prepare
+from .policies import Policy, Sharding
 from .result import SimulatedRun
 from .rules import Synchronization, cluster_rules, per_worker
-from .sharding import Sharding
 
 #: Events between two moments at which a keypress can end the run, divided by the number of connections.
 EVENTS = 2_000_000

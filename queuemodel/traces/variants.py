@@ -90,10 +90,8 @@ def ensemble(
     far as the step still decides. What one worker's predictions were seen to err by has the noise of measuring in it.
     """
     logs, noise, sampled, errors = [], [], [], []
-    names = [kind.name for kind in kinds]
     for site in sites:
         there = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
-        there = tuple(sorted(there, key=lambda kind: names.index(kind.name) if kind.name in names else 0))
         own = [
             trace_runs(
                 profile,

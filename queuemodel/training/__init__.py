@@ -4,7 +4,8 @@ A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (f
 throughput_fit on knee_posterior) to what one worker's step demands of each machine (demands), with draws for the
 uncertainty and parameters that say how far to trust them (fitted, parameters). A `TrainingModel` (model) is that and
 the what-ifs asked since (changes), told against the profile. A rule for each kind of cluster (rules) says how steps
-wait for each other; what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan).
+wait for each other; what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan),
+and says which number of workers to measure next (next_measurement).
 
 Another way of training is another rule; another what-if is a field of `Changes` and what it does to demands.
 """
@@ -13,6 +14,7 @@ from .curve import ThroughputCurve
 from .fit import fit
 from .job import Cluster, Job, Source, Throughput
 from .model import TrainingModel
+from .next_measurement import NextMeasurement, next_measurement
 from .operations import Operation
 from .parameters import Parameter
 from .plan import Choice, Plan, plan
@@ -27,6 +29,7 @@ __all__ = [
     "Cluster",
     "Gradient",
     "Job",
+    "NextMeasurement",
     "Operation",
     "Parameter",
     "Plan",
@@ -39,6 +42,7 @@ __all__ = [
     "ThroughputCurve",
     "TrainingModel",
     "fit",
+    "next_measurement",
     "plan",
     "read_throughputs",
 ]

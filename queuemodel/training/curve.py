@@ -15,6 +15,7 @@ from ..errors import ModelError
 from ..reporting import report_page
 from ..results import Result, finite
 from .figures import plot_throughput
+from .next_measurement import next_measurement
 from .reporting import curve_data
 
 if TYPE_CHECKING:
@@ -242,7 +243,6 @@ class ThroughputCurve(Result):
         path: str | os.PathLike[str] | None = None,
         *,
         profile: Profile | None = None,
-        next_measurement: Result | None = None,
         **questions: float | None,
     ) -> str:
         """One HTML file that shows the curve and answers what-ifs, and needs nothing else (docs/how-to/report).
@@ -256,8 +256,6 @@ class ThroughputCurve(Result):
             Where to write it too (.html), whole or not at all.
         profile : Profile, optional
             Whose first step with operations is drawn.
-        next_measurement : Result, optional
-            What to measure next (`queuemodel.measuring.next_measurement`).
         **questions
             What the page asks to begin with: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s),
             ``price_per_node_hour`` and ``min_efficiency``.
@@ -274,7 +272,7 @@ class ThroughputCurve(Result):
         DataError
             When it cannot be written.
         """
-        data = curve_data(self, profile=profile, next_measurement=next_measurement, questions=questions)
+        data = curve_data(self, profile=profile, questions=questions)
         return report_page("curve", data, path=path)
 
     def shown_rows(self) -> list[dict[str, Any]]:
@@ -284,6 +282,12 @@ class ThroughputCurve(Result):
         return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
 
     def caption(self) -> str:
+        """How it was predicted, how far to trust it, and what to measure next."""
+        following = None if self.in_rounds or not self.stations else next_measurement(self)
+        return "; ".join([self.basis, *([following.caption()] if following and following.workers else [])])
+
+    @property
+    def basis(self) -> str:
         """How it was predicted, and how far to trust it."""
         knee = f", saturation at {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
         most = self.profiled_workers

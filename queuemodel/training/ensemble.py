@@ -24,9 +24,6 @@ DOUBTFUL = 0.01
 #: Combinations of sizes, and models all together, that are less likely than this do not count for quantiles.
 NEGLIGIBLE = 1e-5
 
-#: Quantiles of what may come out that stand for all of it.
-OUTCOMES = 12
-
 #: Halvings of the interval in which a quantile lies.
 BISECTIONS = 26
 
@@ -167,23 +164,6 @@ class Ensemble:
         """Throughput in the middle, and the interval's ends, shape (3, places)."""
         tail = (1 - confidence) / 2
         return np.exp(self._quantiles([0.5, tail, 1 - tail], places, self.rest))
-
-    def width(self, confidence: float, places: Sequence[int]) -> float:
-        """Width of the intervals relative to their middles, the mean over places."""
-        middle, lower, upper = self.interval(confidence, places)
-        return float(np.mean((upper - lower) / middle))
-
-    def expected_width(self, confidence: float, places: Sequence[int], *, measured: int) -> float:
-        """
-        Width that is to be expected once a place is measured: its mean over what may come out there.
-
-        Preposterior analysis (Raiffa and Schlaifer, 1961; Lindley, 1956). Outcomes are quantiles of what is thought
-        now, so that the answer needs no random numbers.
-        """
-        shares = (np.arange(OUTCOMES) + 0.5) / OUTCOMES
-        noise = self.noise[[measured]]
-        found = self._quantiles(shares.tolist(), [measured], self.noise)
-        return float(np.mean([self.given([measured], y, noise).width(confidence, places) for y in found]))
 
     def doubtful(self, at: Sequence[int], logs: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Which measurements, shape (n,), the models and the others leave unlikely, each judged without itself."""

@@ -85,7 +85,7 @@ class Plan(Result):
 
     def caption(self) -> str:
         """The curve's."""
-        return self.curve.caption()
+        return self.curve.basis
 
 
 def plan(

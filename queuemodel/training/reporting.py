@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
-from ..results import Result
 from .recipe import MOST_WORKERS
 from .timeline import timeline
 
@@ -40,7 +39,6 @@ def curve_data(
     curve: ThroughputCurve,
     *,
     profile: Profile | None,
-    next_measurement: Result | None,
     questions: Mapping[str, float | None],
 ) -> dict[str, Any]:
     """Plain values of everything that the page of a curve shows.
@@ -75,9 +73,6 @@ def curve_data(
         "parameters": model.to_rows() if model is not None else [],
         "about": _about(curve, profile),
         "timeline": timeline(profile) if profile is not None else None,
-        "next": {"caption": next_measurement.caption(), "rows": next_measurement.to_rows()}
-        if next_measurement
-        else None,
     }
 
 

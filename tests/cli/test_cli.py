@@ -324,7 +324,7 @@ def test_rounds_that_are_called_steps_are_one_line(run, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    [("predict",), ("plan", "--min-efficiency", "0.5"), ("fit",), ("next-measurement",), ("report", "-o", "page.html")],
+    [("predict",), ("plan", "--min-efficiency", "0.5"), ("fit",), ("report", "-o", "page.html")],
 )
 def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, throughputs, monkeypatch, command):
     monkeypatch.chdir(throughputs.parent)
@@ -335,9 +335,8 @@ def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, t
     assert out.startswith(f"{assumed}; ")
     if name == "report":
         assert assumed in Path("page.html").read_text()
-    if name != "next-measurement":
-        code, out, _ = run(name, throughputs, *options, "--strategy", "async-ps")
-        assert (code, "assuming" in out) == (0, False)
+    code, out, _ = run(name, throughputs, *options, "--strategy", "async-ps")
+    assert (code, "assuming" in out) == (0, False)
 
 
 def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):

@@ -27,7 +27,6 @@ WORK = {
     "predict": ["throughputs.csv", "--workers", "1:4"],
     "plan": ["throughputs.csv", "--min-efficiency", "0.5"],
     "fit": ["throughputs.csv"],
-    "next-measurement": ["throughputs.csv", "--workers", "8", "--run", "1", "--run", "6"],
     "solve": ["network.json", "--population", "1:4"],
     "schedule": ["--workload", "jobs.csv", "--nodes", "4", "--policy", "fifo"],
     "schedule-study": ["--policy", "fifo", "--nodes", "4", "--jobs", "5", "--replications", "1", "--load", "0.5"],

@@ -369,7 +369,7 @@ simulate alexnet-60.json --workers 2 --policy random
 compare alexnet-60.json --strategies magic
 compare ddp-alexnet-40.json --strategies async-ps
 schedule-study --policy magic --jobs 5 --nodes 4 --load 0.5
-next-measurement alexnet-60.json --run 0
+next-measurement alexnet-60.json --workers 0
 import-trace nowhere
 frobnicate
 """.strip().splitlines()

@@ -8,7 +8,6 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.measuring import next_measurement
 
 MEASURES = ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "utilization", "residence_time",
             "think_time")  # fmt: skip
@@ -54,9 +53,7 @@ def whole(folder):
     profile = example_profile("alexnet-60")
     curve = qm.fit(profile).throughput(range(1, 17))
     path = folder / "whole.html"
-    curve.report(
-        path, profile=profile, next_measurement=next_measurement(profile, 16, method="mva"), workers=4, **QUESTIONS
-    )
+    curve.report(path, profile=profile, workers=4, **QUESTIONS)
     return path, curve
 
 
@@ -160,7 +157,6 @@ def test_it_opens_without_a_complaint_and_without_asking_for_anything(browser, w
         "One recorded step",
         "parameters",
         "cannot know",
-        "measure next",
     ):
         assert any(about in heading for heading in headings)
 

@@ -4,7 +4,6 @@ import pytest
 
 from queuemodel.comparison import compare
 from queuemodel.errors import ModelError
-from queuemodel.measuring import next_measurement
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds, simulate
 from queuemodel.training import Bucket, Cluster, Job, Profile, Round, Source
@@ -58,7 +57,6 @@ def test_a_network_may_be_told_when_asked_instead_of_when_imported():
     for ask in (
         lambda profile, **told: predict(profile, workers=[2, 4, 8], **told).to_rows(),
         lambda profile, **told: simulate(profile, workers=4, steps=20, **told).to_rows(),
-        lambda profile, **told: next_measurement(profile, [8], **told).expected,
         lambda profile, **told: compare(profile, workers=4, strategies=["sync", "local-sgd"], **told).to_rows(),
     ):
         assert ask(untold, **BBR) == ask(known) != ask(untold)

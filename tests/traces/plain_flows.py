@@ -3,9 +3,9 @@
 import numpy as np
 from by_hand import LINKS, profile_of, serial
 
+from queuemodel.traces.graph import prepare
 from queuemodel.traces.kernel import sharing, windows
 from queuemodel.traces.kernel.state import FLOWS, Rules, new_state
-from queuemodel.traces.prepare import prepare
 
 #: As in takeover: bytes of each flow in seconds that they take alone, and seconds from start to start.
 ALONE, PERIOD, LEAD, STEP = (0.70, 0.30, 0.12), 2.0, 0.5, 0.01

@@ -10,11 +10,11 @@ from by_hand import LINKS, RATE, profile_of, serial
 from plain_flows import PAYLOAD, STEP, Flows, rules_of
 
 from queuemodel.traces import simulate
+from queuemodel.traces.graph import prepare
 from queuemodel.traces.kernel.memory import AGAIN, AT_ONCE, FLIGHT, LONE, POLICED, QUANTA, QUANTUM, suffer
 from queuemodel.traces.kernel.sharing import reshare
 from queuemodel.traces.kernel.state import FLOWS, new_state
 from queuemodel.traces.kernel.windows import PACKET, SHORT_TRIP, TIMEOUT
-from queuemodel.traces.prepare import prepare
 from queuemodel.traces.rules import cluster_rules
 from queuemodel.training import Operation
 from validation.testbed.recordings import unpacked

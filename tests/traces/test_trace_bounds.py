@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuemodel.traces import trace_curve
-from queuemodel.traces.bounds import busy_bounds
+from queuemodel.traces.curve import busy_bounds
 from queuemodel.training import Operation
 
 

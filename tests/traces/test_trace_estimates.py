@@ -9,7 +9,7 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel.traces import Link, Links, estimate_links
 from queuemodel.traces.links import at_bandwidth
-from queuemodel.traces.statistics import batch_means, mser5
+from queuemodel.traces.result import batch_means, mser5
 from queuemodel.training import Operation
 
 

@@ -7,7 +7,7 @@ from by_hand import profile_of, serial, two_layers
 
 from queuemodel.traces.graph import arrival_order, causes, pack
 from queuemodel.traces.kernel.state import COMPUTE, FETCH, PUSH, UPDATE
-from queuemodel.traces.sharding import shard
+from queuemodel.traces.policies import shard
 from queuemodel.training import Operation
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.traces import simulate, trace_throughput
 from queuemodel.traces.graph import arrival_order
-from queuemodel.traces.statistics import batch_means, mser5
+from queuemodel.traces.result import batch_means, mser5
 
 
 @given(

@@ -10,9 +10,9 @@ from by_hand import LINKS, profile_of, serial, two_layers
 
 from queuemodel.data import example_profile
 from queuemodel.traces import Links, simulate
+from queuemodel.traces.graph import prepare
 from queuemodel.traces.kernel import sharing
 from queuemodel.traces.kernel.state import Rules, new_state
-from queuemodel.traces.prepare import prepare
 
 
 def seconds(**settings):

@@ -10,16 +10,14 @@ import pytest
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
 from queuemodel.adapters.tensorflow import read_traces
-from queuemodel.traces import estimate_links, late_arrivals, simulate
+from queuemodel.traces import estimate_links, simulate
 from queuemodel.traces.curve import trace_throughput
-from queuemodel.traces.evidence import NEGLIGIBLE
 from queuemodel.training.bandwidth import best_rates
 from queuemodel.training.model_error import REGIONS, model_error, profiled_error
 from validation.blind import predicted_now, predicted_then
 from validation.model_errors import calibrated, errors_of, leave_kind_out
 from validation.published import compare_cloud
 from validation.series import compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
-from validation.untold import hidden, likelihood_ratio
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +54,19 @@ def mean_error(comparisons):
     return np.mean([c.error for c in comparisons])
 
 
+def silences(profile):
+    """Seconds by which phases ended later than their kind's usual ones, where that is more than scatter."""
+    late = 0.0
+    for kind in ("fetch", "push"):
+        steps = [[o for o in step.operations if o.kind == kind and o.bytes > 0] for step in profile.steps]
+        took = np.array([max(o.end for o in own) - min(o.start for o in own) for own in steps])
+        late += np.where(took > np.median(took) + 0.1, took - np.median(took), 0.0).sum()
+    return late
+
+
 def replayed(profile, links=None):
     """Seconds of a simulated step of one worker over those recorded, without what came late."""
-    recorded = profile.values("step_time").mean() - late_arrivals(profile).sum() / len(profile.steps)
+    recorded = profile.values("step_time").mean() - silences(profile) / len(profile.steps)
     return 1 / simulate(profile, workers=1, steps=2000, loaded_trip=0.0, links=links).throughput / recorded
 
 
@@ -122,21 +130,6 @@ def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles):
     assert wrong.error > right.error
     assert unknown.coverage == 1.0
     np.testing.assert_array_equal(unknown.predicted, right.predicted)
-
-
-def test_what_came_late_tells_bbr_from_control_by_losses_and_never_excludes_what_was_there(profiles, others):
-    logs, late = [], []
-    for _, profile in [*profiles, *others]:
-        ratio = likelihood_ratio(hidden(profile))
-        bbr = profile.cluster.congestion_control == "bbr"
-        logs.append(np.log(ratio) * (1 if bbr else -1))
-        late.append((late_arrivals(profile) > 0.1).sum())
-        assert ratio > 10 or late[-1] < 3
-        if late[-1]:
-            assert bbr
-    assert np.mean(logs) > 0.3
-    assert min(logs) > np.log(2 * NEGLIGIBLE)  # BBR counts against two to one
-    assert sum(n > 0 for n in late) >= 4, "else nothing was told"
 
 
 def told(profile, name):

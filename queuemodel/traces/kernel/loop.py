@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from .compiler import entry, fast
+from .queues import next_timer
 from .sharing import reshare
 from .state import ASK, DONE, RATES, START, START_STEP, TIMERS
 from .steps import ask, begin, begin_step, end_chunk, finish
-from .timers import next_timer
 
 
 @entry

@@ -2,17 +2,15 @@
 What a connection has under way and remembers under BBR, and what befalls it where buffers are short.
 
 BBR (Cardwell et al., ACM Queue 2016) probes a quarter above its estimate once in eight round trips, and takes the
-largest rate of the last ten for its estimate; a message that is less than its window is one of the ten and tells no
-rate. But it has no more than a window under way: a few quanta of a millisecond at its estimate and what
-acknowledgements bring at once, since twice the estimate times the shortest round trip, which is that of an idle
-network, is less than that. So where packets wait at a full link, and where acknowledgements do, a connection is held to
-its window per round trip, and connections that share a link have about equal shares of it, whatever they remember. Who
-has packets waiting before a link has at once what others leave of it. It does not give way to losses. Connections that
-share a buffer of few packets lose many, and two kinds of accidents befall them. What is sent in place of a lost packet
-is lost as well: the connection is silent until its timeout, at least 0.2 s, and twice as long each time that happens
-again. Or it takes the link for policed (Linux: `tcp_bbr.c`, "long-term bandwidth"): for 48 round trips it sends at the
-rate that it had, of which a link that is full loses as large a share as of the others', and then takes all that it
-gets.
+largest rate of the last ten for its estimate. But it has no more than a window under way: a few quanta of a millisecond
+at its estimate and what acknowledgements bring at once, since twice the estimate times the shortest round trip, which
+is that of an idle network, is less than that. So where packets wait at a full link, and where acknowledgements do, a
+connection is held to its window per round trip, and connections that share a link have about equal shares of it,
+whatever they remember. It does not give way to losses. Connections that share a buffer of few packets lose many, and
+two kinds of accidents befall them. What is sent in place of a lost packet is lost as well: the connection is silent
+until its timeout, at least 0.2 s, and twice as long each time that happens again. Or it takes the link for policed
+(Linux: `tcp_bbr.c`, "long-term bandwidth"): for 48 round trips it sends at the rate that it had, of which a link that
+is full loses as large a share as of the others', and then takes all that it gets.
 
 How often was measured with plain sockets (validation/testbed: accidents): each kind befalls a connection `ACCIDENTS`
 times a second for each other one on its link, over the packets that the buffer holds, whatever the link's rate. Of
@@ -29,7 +27,6 @@ from .compiler import entry, fast
 from .windows import PACKET, SHORT_TRIP, TIMEOUT
 
 GAIN, CYCLE, MOST_CYCLES = 1.25, 8, 100.0
-REMEMBERED = CYCLE + 2  # round trips of which the largest rate is the estimate (`tcp_bbr.c`)
 FULL = 0.98  # a link's load from which on a queue stands before it
 QUANTA, QUANTUM, SMALLEST = 3, 2.0**-10, 2 * PACKET  # in a window, seconds and least bytes of each (`tcp_bbr.c`)
 AT_ONCE = 16 * PACKET  # what acknowledgements that come together add to a window
@@ -104,49 +101,6 @@ def remember(s, rules, now, seconds, d, rng):
                 cycles = min(MOST_CYCLES, seconds / (CYCLE * trip))
                 s.estimate[d, w, k] = estimate * min(GAIN**cycles, (GAIN / probed) ** min(1.0, cycles))
             suffer(s, rules, now, seconds, d, w, k, rng)
-
-
-@entry
-def forget(s, d, w, k):
-    """
-    A flow begins after idleness: with less than its window, which tells no rate, or with more.
-
-    After ten round trips that told none the first that does is the estimate. Where packets wait (as in `waits`), that
-    is a quarter more than an equal share, as measured.
-    """
-    if s.backlog[d, w, k] <= window(s.estimate[d, w, k]):
-        s.untold[d, w, k] += 1
-        return
-    if s.untold[d, w, k] >= REMEMBERED and s.policed[d, w, k] <= 0.0:
-        K = s.serving.shape[2]
-        own, far = (k, K + w) if d == 0 else (K + w, k)
-        for link in (own, far):
-            if s.load[d, link] > FULL and (link == own or s.flows[d, link] > 1):
-                equal = s.links[d, link] / (s.flows[d, link] + 1)
-                s.estimate[d, w, k] = min(s.estimate[d, w, k], GAIN * equal)
-    s.untold[d, w, k] = 0
-
-
-@fast
-def take_over(s, d):
-    """
-    Let flows whose packets wait before a link have at once what others leave of it.
-
-    What waits is carried at the link's rate, and its acknowledgements tell that rate before the queue is empty. Who
-    takes the link for policed does not listen, and of who is held to its window nothing waits. Who has just ended
-    learns as much: when it begins again, its first packets pass at once, and it paces nearly at the link's rate.
-    """
-    _, W, K = s.serving.shape
-    s.wanted[:] = 0.0
-    for w in range(W):
-        for k in range(K):
-            if s.rate[d, w, k] > 0.0 and s.serving[d, w, k] >= 0 and s.held[d, w, k] >= 0:
-                s.wanted[s.held[d, w, k]] += s.estimate[d, w, k]
-    for w in range(W):
-        for k in range(K):
-            link = s.held[d, w, k]
-            if link >= 0 and s.policed[d, w, k] <= 0.0 and 0.0 < s.wanted[link] < s.links[d, link]:
-                s.estimate[d, w, k] *= s.links[d, link] / s.wanted[link]
 
 
 @entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .compiler import fast
+from .queues import give_up, next_timer, set_timer
 from .state import (
     ASYNC,
     BATCHES,
@@ -28,8 +29,6 @@ from .state import (
     TIME,
     TIMERS,
 )
-from .timers import next_timer, set_timer
-from .transfers import give_up
 from .windows import standing
 
 

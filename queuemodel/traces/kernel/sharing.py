@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compiler import entry, fast
-from .memory import remember, take_over, window_rate
+from .memory import remember, window_rate
 from .state import FLOWS
 from .windows import acknowledge, grow, queue_up
 
@@ -119,7 +119,6 @@ def reshare(s, rules, now, d, rng):
         acknowledge(s, d)
     elif remembers:
         remember(s, rules, now, now - s.shared[d], d, rng)
-        take_over(s, d)
     if s.dirty[d] == FLOWS:
         s.same_since[d] = now
     s.shared[d] = now

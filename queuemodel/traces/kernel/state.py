@@ -25,7 +25,7 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting current record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "backlog estimate offered luck trip threshold calm silent untold idle_since held standing "
+    "backlog estimate offered luck trip threshold calm silent idle_since held standing "
     "links load flows unsettled left_over wanted sending weight dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_result log_times",
 )
@@ -111,7 +111,6 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         calm=floats(*flow),
         silent=floats(*flow),
         policed=floats(*flow),
-        untold=integers(*flow),
         idle_since=floats(*flow),
         held=np.full(flow, -1),
         standing=floats(2, K + W),

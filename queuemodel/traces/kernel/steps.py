@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .compiler import fast
+from .queues import enqueue, serve_next, set_timer
 from .rounds import applies, end_step
 from .state import ASK, BEGIN, BUSY, COMPUTE, DONE, END, FETCH, FINISH, PER_SERVER, PUSH, READY, START
-from .timers import set_timer
-from .transfers import enqueue, serve_next
 
 
 @fast
@@ -76,8 +75,6 @@ def begin(steps, s, rules, now, w, i):
             s.pushed[w] = now
         enqueue(s, d, w, k, i)
         if s.serving[d, w, k] < 0:
-            if kind == FETCH:  # its server is told that what it waited for has come, on the way that gradients go
-                s.untold[1, w, k] += 1
             serve_next(steps, s, rules, now, d, w, k)
         return
     start, seconds = now + steps.delay[at], steps.duration[at]

@@ -123,29 +123,11 @@ def queue_up(s, rules, d):
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
 
 
-@fast
-def crowded(s, rules, now, d, w, k):
-    """Whether the first packets of others that have begun just now fill the buffer at the sender's own link."""
-    _, W, K = s.serving.shape
-    first = PACKET
-    for other in range(W if d == 0 else K):
-        v, j = (other, k) if d == 0 else (w, other)
-        if s.serving[d, v, j] >= 0 and now - s.idle_since[d, v, j] < rules.loaded_trip:
-            first += under_way(s, d, v, j)
-    return first > rules.loaded_trip * s.links[d, k if d == 0 else K + w]
-
-
 @entry
 def restart(s, rules, now, d, w, k):
-    """
-    Slow start after idleness; the request, if there is one, and the first packets wait in the queues.
-
-    Who finds no room for any of them, and has no acknowledgement to come, tries again after a timeout.
-    """
+    """Slow start after idleness; the request, if there is one, and the first packets wait in the queues."""
     s.silent[d, w, k] = now + standing(s, 1, w, k) + (standing(s, 0, w, k) if d == 0 else 0.0)
     timeout = TIMEOUT + SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
-    if crowded(s, rules, now, d, w, k):
-        s.silent[d, w, k] += timeout
     halvings = np.floor((now - s.idle_since[d, w, k]) / timeout)
     if halvings >= 1:
         s.threshold[d, w, k] = max(s.threshold[d, w, k], rules.resumed * s.estimate[d, w, k])
