@@ -25,6 +25,7 @@ from .all_reduce import AllReduceModel
 from .fit import fit
 from .fitted_rounds import FittedRounds
 from .half_synchronous import HalfSynchronous
+from .round_changes import COLLECTIVES
 from .round_fit import fit_rounds
 from .rounds import round_time
 from .schemes import SCHEMES, Buckets, Fusion, Slices
@@ -33,6 +34,7 @@ from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .staleness import staleness
 
 __all__ = [
+    "COLLECTIVES",
     "SCHEMES",
     "AllReduceModel",
     "Buckets",

@@ -71,6 +71,12 @@ def test_what_makes_one_rank_late_stays():
     assert varied - plain > 0.2  # of 16 normal deviations the largest is 1.77, part of it beside the network
 
 
+@pytest.mark.parametrize("evaluated", [0.0, 0.6])
+def test_what_ranks_have_in_common_is_not_taken_from_their_own_spread(evaluated):
+    fitted = fit_rounds(recorded(cv=0.05, evaluated=evaluated, rounds=300))
+    assert fitted.computed.std() / fitted.computed.mean() == pytest.approx(0.05 / (1 + evaluated / 3), rel=0.1)
+
+
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_one_rank_with_another_batch_is_told(factor):
     """The same batch of the whole group halves each rank's: nothing else of the traces tells."""

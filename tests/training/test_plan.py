@@ -87,6 +87,13 @@ def test_no_smaller_number_meets_the_deadline(x, deadline):
     assert choice.workers == (meets[0] if meets else None)
 
 
+@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.floats(0.01, 1.0))
+def test_marginal_speedup_of_any_curve_stops_at_the_first_that_adds_less(x, floor):
+    choice = only(qm.plan(curve(x), min_marginal_speedup=floor))
+    enough = [n for n in range(2, len(x) + 1) if (x[n - 1] - x[n - 2]) / x[0] < floor]
+    assert choice.workers == (enough[0] - 1 if enough else len(x))
+
+
 def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():
     # efficiencies on the lower end: 0.9 at two workers, and less beyond; that of one is 1 by definition
     choice = only(qm.plan(SATURATING, min_efficiency=0.95))
