@@ -31,7 +31,3 @@ class MissingDependencyError(QueueModelError, ImportError):
 
 class QueueModelWarning(UserWarning):
     """Anything worth knowing about an answer that is still given."""
-
-
-class ExtrapolationWarning(QueueModelWarning):
-    """A prediction far from what was profiled, or one that the data do not determine."""

@@ -3,7 +3,6 @@
 from .convergence import Convergence, NoiseScale, fit_convergence, noise_scale
 from .errors import (
     DataError,
-    ExtrapolationWarning,
     FitError,
     MissingDependencyError,
     ModelError,
@@ -66,7 +65,6 @@ __all__ = [
     "Convolution",
     "DataError",
     "ExactMVA",
-    "ExtrapolationWarning",
     "FitError",
     "ForkJoin",
     "Instance",

@@ -97,11 +97,6 @@ def test_profiled_range_is_shaded_and_the_knee_marked(curve):
     assert f"knee {curve.saturation_workers:.3g}, {curve.bottleneck}" in texts
 
 
-def test_no_knee_is_marked_beyond_the_axis(model):
-    ax = plotting.plot_throughput(model.what_if(accelerator_speed=0.02).throughput(range(1, 5)))
-    assert not [artist for artist in ax.lines if artist.get_linestyle() == ":"]
-
-
 def test_measured_points_are_black_markers_with_their_intervals():
     points = example_throughputs("alexnet-60")
     curve = qm.fit(points[:3]).throughput(range(1, 9))
@@ -128,14 +123,10 @@ def test_examples_per_second_stand_on_the_right(curve):
     assert right.get_ylim() == pytest.approx(np.multiply(ax.get_ylim(), curve.batch_size))
 
 
-@pytest.mark.parametrize("workers", [[4], [1, 2, 4, 8, 16], range(1, 101)])
 @pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
-def test_any_numbers_of_workers(model, workers, plot):
-    assert_readable(plot(model.throughput(workers)))
-
-
-@pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
-def test_a_curve_without_stations_or_bounds(bare, plot):
+def test_one_number_of_workers_or_many_or_a_curve_without_stations_or_bounds(model, bare, plot):
+    for workers in ([4], range(1, 101)):
+        assert_readable(plot(model.throughput(workers)))
     ax = plot(bare)
     assert_readable(ax)
     assert not [artist for artist in ax.lines if artist.get_linestyle() == "--"]
@@ -168,7 +159,7 @@ def test_step_time_adds_up_to_the_step(model, servers):
         np.testing.assert_allclose(top, 1.02 * step, rtol=0.004)
 
 
-def test_step_time_of_many_workers_is_stacked_areas(model):
+def test_many_workers_are_stacked_areas(model):
     curve = model.throughput(range(1, 101))
     areas = [area.get_paths()[0].vertices[:, 1] for area in plotting.plot_step_time(curve).collections]
     step = curve.workers / curve.steps_per_second
@@ -191,13 +182,6 @@ def test_stations_of_several_servers_are_added_up(model):
     ax = plotting.plot_step_time(model.what_if(parameter_servers=4).throughput(range(1, 5)))
     assert not any(character.isdigit() for text in ax.get_legend().get_texts() for character in text.get_text())
     assert "4 parameter servers" in ax.get_xlabel()
-
-
-def test_efficiency_starts_at_one(curve):
-    ax = plotting.plot_efficiency(curve)
-    drawn = line(ax, curve.method).get_ydata()
-    assert drawn[0] == pytest.approx(1)
-    np.testing.assert_allclose(drawn, curve.efficiency)
 
 
 def test_comparison_draws_each_curve_once(model, curve):
@@ -238,11 +222,6 @@ def test_a_solution_of_one_population_is_a_point_between_its_bounds(solver):
     assert lower[-1] < solution.throughput < upper[-1]
 
 
-def test_network_where_nobody_queues_has_no_knee():
-    network = qm.Network([qm.Station("walk", service_time=1.0, servers=float("inf"))])
-    assert not plotting.plot_network_solution(qm.solve(network, population=5)).texts
-
-
 def test_drawing_on_given_axes_uses_them(curve):
     figure = Figure()
     left, right = figure.subplots(1, 2)
@@ -281,12 +260,6 @@ def test_saved_files_are_of_their_kind_and_the_same_each_time(curve, tmp_path, s
     plotting.save_figure(curve.plot(), path)
     assert path.read_bytes() == first
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-
-
-def test_axes_of_a_subfigure_can_be_saved(curve, tmp_path):
-    inner = Figure().subfigures(1, 2)[0].subplots()
-    plotting.save_figure(curve.plot(ax=inner), tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").exists()
 
 
 @pytest.mark.parametrize("name", ["plot.gif", "plot", "missing/plot.png", "folder.png"])

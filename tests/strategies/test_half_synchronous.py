@@ -86,6 +86,15 @@ def test_without_a_server_a_round_is_an_order_statistic(scv):
     assert found == pytest.approx(truth, rel=1e-6)
 
 
+@pytest.mark.parametrize(("shards", "busiest"), [((1.0,), 1.0), ((0.5, 0.5), 0.5), ((0.75, 0.25), 0.75)])
+def test_a_round_lasts_until_the_busiest_server_has_sent_to_all_and_heard_from_all(shards, busiest):
+    """Own times do not vary: one worker's own link needs both shares, several wait for the busier server."""
+    workers = np.array([1, 4])
+    model = qm.fit(profile([1.0] * 4, fetch=0.4), strategy="sync-ps").what_if(shards=shards)
+    rounds = workers / model.throughput(workers).steps_per_second
+    assert rounds == pytest.approx([1.0 + 0.4, 1.0 + 0.4 * 4 * busiest], rel=1e-6)
+
+
 @settings(max_examples=10)
 @given(st.tuples(*[st.floats(0.001, 0.3)] * 3), st.floats(0.01, 1.0))
 def test_laws_of_a_barrier(demands, scv):

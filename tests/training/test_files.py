@@ -161,15 +161,6 @@ def test_a_key_given_twice_is_refused_where_both_values_would_do(read):
         read(text.replace(key, f"{key} 2.0, {key}", 1))
 
 
-def test_values_made_in_python_are_checked_as_well():
-    with pytest.raises(qm.DataError, match="step_time"):
-        qm.Step(**(STEP | {"step_time": math.nan}))
-    with pytest.raises(qm.DataError, match="end must not be before its start"):
-        qm.Operation("fetch", "w", 0.3, 0.2)
-    with pytest.raises(qm.DataError, match="before it"):
-        qm.Step(**STEP, operations=[qm.Operation("compute", "c", 0.0, 0.1, after=[0])])
-
-
 def test_a_server_that_the_cluster_does_not_have_never_reaches_the_simulation():
     update = qm.Operation("update", "w", 0.7, 0.71, server=1)
     parts = {"source": qm.Source(framework="x"), "job": qm.Job(batch_size=1, parameter_bytes=1, tensors=1)}
@@ -179,14 +170,21 @@ def test_a_server_that_the_cluster_does_not_have_never_reaches_the_simulation():
         qm.Profile(**parts, steps=steps)
 
 
-@pytest.mark.parametrize("field", ["bytes", "server"])
-def test_operations_made_in_python_have_whole_numbers(field):
-    with pytest.raises(qm.DataError, match=f"{field} must be a whole number"):
-        qm.Operation("push", "w", 0.0, 0.1, **{field: 1.0})
-    with pytest.raises(qm.DataError, match="kind must be one of fetch, compute"):
-        qm.Operation("send", "w", 0.0, 0.1)
-    with pytest.raises(qm.DataError, match="before it"):
-        qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=["0"])])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: qm.Step(**(STEP | {"step_time": math.nan})), "step_time"),
+        (lambda: qm.Operation("fetch", "w", 0.3, 0.2), "end must not be before its start"),
+        (lambda: qm.Operation("push", "w", 0.0, 0.1, bytes=1.0), "bytes must be a whole number"),
+        (lambda: qm.Operation("push", "w", 0.0, 0.1, server=1.0), "server must be a whole number"),
+        (lambda: qm.Operation("send", "w", 0.0, 0.1), "kind must be one of fetch, compute"),
+        (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=["0"])]), "before it"),
+        (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=[0])]), "before it"),
+    ],
+)
+def test_values_made_in_python_are_checked_as_well(make, message):
+    with pytest.raises(qm.DataError, match=message):
+        make()
 
 
 def test_packed_profiles(tmp_path):
@@ -213,13 +211,6 @@ def test_what_is_no_regular_file_is_written_to_and_links_stay(tmp_path):
     assert target.read_text() == "after"
     with pytest.raises(qm.DataError, match="cannot be read"):
         qm.Profile.load("a\0b")
-
-
-def test_missing_and_unreadable_files():
-    with pytest.raises(qm.DataError, match="No such file"):
-        qm.Profile.load("nowhere.json")
-    with pytest.raises(qm.DataError, match="directory"):
-        qm.Profile.load(".")
 
 
 def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
@@ -269,7 +260,6 @@ def test_throughputs_csv(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "empty"),
         ("workers,steps_per_second\n", "no measurements"),
         (
             "workers\n1\n",
@@ -280,21 +270,15 @@ def test_throughputs_csv(tmp_path):
         ("workers,step_time\n1,0\n", "line 2: step_time must be finite and > 0, got 0.0"),
         ("workers,steps_per_second,standard_error\n1,2,x\n", "line 2: standard_error must be"),
         ("workers,steps_per_second,bandwidth\n1,2,10Gbit\n", "line 2: bandwidth: bandwidth '10Gbit': unknown unit"),
-        ("workers;step_time\n1;2\n", "got semicolons"),
         (
             "workers,examples_per_second\n1,64\n",
             "did you mean 'steps_per_second' (of all workers: examples per second over one worker's batch size)?",
         ),
-        ("workers,steps_per_second,extra\n1,2,3\n", "unknown column 'extra'"),
         ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
         ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and > 0, got 'fast'"),
         ("workers,steps_per_second\n1,nan\n", "got 'nan'"),
-        ("workers,steps_per_second\n1,inf\n", "got 'inf'"),
         ("workers,steps_per_second\n1,-2\n", "got -2"),
         ("workers,steps_per_second\n1,1e11\n", "steps_per_second must be at most 1e+09"),
-        ("workers,steps_per_second\n1.5,2\n", "got '1.5'"),
-        ("workers,steps_per_second\n1\n", "line 2: a row must have 2 values"),
-        ("workers,steps_per_second\n1,2,3\n", "line 2: a row must have 2 values"),
     ],
 )
 def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
@@ -304,15 +288,6 @@ def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
         qm.read_throughputs(file)
     assert str(error.value).count(str(file)) == 1
     assert message in str(error.value)
-
-
-def test_line_ends_of_any_kind_and_columns_given_twice(tmp_path):
-    file = tmp_path / "t.csv"
-    file.write_bytes(b"workers,steps_per_second\r1,2.5\r4,8.0\r")
-    assert [p.steps_per_second for p in qm.read_throughputs(file)] == [2.5, 8.0]
-    file.write_text("workers,steps_per_second,workers\n1,2.5,4\n")
-    with pytest.raises(qm.DataError, match="column 'workers' stands twice"):
-        qm.read_throughputs(file)
 
 
 @pytest.mark.parametrize(
@@ -351,12 +326,6 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
     assert curve.speedup[1] == pytest.approx(2 * 3.7 / 4, rel=0.05)
 
 
-def test_binary_is_not_a_csv(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(qm.DataError, match="not UTF-8 text"):
-        qm.read_throughputs(tmp_path / "t.csv")
-
-
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
@@ -390,6 +359,9 @@ def test_human_units(parse, text, value):
 def test_bad_units_are_refused(parse, text):
     with pytest.raises(qm.DataError, match="like"):
         parse(text)
+    for large in ("1e308Gbit/s", "1e-320bit/s", 1e300):
+        with pytest.raises(qm.DataError, match="must be 1e-15 to"):
+            parse_bandwidth(large)
 
 
 @pytest.mark.parametrize(
@@ -407,12 +379,6 @@ def test_a_text_without_a_unit_is_refused_with_its_readings(parse, text, reading
         parse(text)
     for reading in readings.replace(" or ", ", ").split(", "):
         assert parse(reading) > 0
-
-
-@pytest.mark.parametrize("text", ["1e308Gbit/s", "1e-320bit/s", 1e300])
-def test_quantities_that_overflow_are_refused(text):
-    with pytest.raises(qm.DataError, match="must be 1e-15 to"):
-        parse_bandwidth(text)
 
 
 def test_another_kind_of_file_is_told_by_its_format_and_a_newer_one_by_its_version(tmp_path):
