@@ -20,11 +20,20 @@ from ..training.curve import ThroughputCurve, require_workers
 from ..training.exploring import Explorer
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
-from .fitted_rounds import FittedRounds
-from .group import Group, NodeLink, Parts
+from .group import (
+    AHEAD_ERROR,
+    IN_TURN_FROM_THREE,
+    MODEL_ERROR,
+    TRACING_ERROR,
+    Group,
+    NodeLink,
+    Parts,
+    in_turn_error,
+    sampling_error,
+)
 from .loading import waits
 from .round_changes import COLLECTIVES, RoundChanges
-from .round_errors import AHEAD_ERROR, IN_TURN_FROM_THREE, MODEL_ERROR, TRACING_ERROR, in_turn_error, sampling_error
+from .round_fit import FittedRounds
 from .rounds import slowest_of
 from .schemes import Buckets, Scheme
 

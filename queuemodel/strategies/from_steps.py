@@ -8,7 +8,7 @@ from ..errors import FitError
 from ..traces.links import estimate_links
 from ..training import Profile
 from ..training.operations import Operation
-from .fitted_rounds import FittedRounds
+from .round_fit import FittedRounds
 from .round_network import LATENCY, LATENCY_FACTOR
 from .schemes import Buckets
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..checks import require_choice, require_count
 from ..errors import ModelError
+from ..network import Network
+from ..solvers import solve
 from ..traces.rules import MOST_RESULTS
 from ..training import Profile
 from ..training.curve import ThroughputCurve
@@ -107,3 +109,36 @@ def own_scv(profile: Profile) -> float:
     if len(computed) < 2 or not computed.mean() > 0:
         return ASSUMED_SCV
     return float(computed.var(ddof=1) / computed.mean() ** 2)
+
+
+def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
+    """Mean staleness of an asynchronous worker of each class: X_total / X_i - 1.
+
+    Others make X_total - X_i steps per second, and a step of worker i takes 1 / X_i. Exact where the solution is:
+    for the closed networks of `TrainingModel.network`, workers of any speeds included.
+
+    Parameters
+    ----------
+    network : Network
+        Each customer a worker; without classes, or with one for each kind of worker.
+    population : int, optional
+        Number of workers, for a network without classes.
+
+    Returns
+    -------
+    ndarray, shape (C,)
+        Steps of others, for a worker of each class; one class where there are none.
+
+    Examples
+    --------
+    >>> import math
+    >>> from queuemodel import Station
+    >>> network = Network([Station("ps", service_time=0.1), Station("worker", service_time=1.0, servers=math.inf)])
+    >>> staleness(network, population=4).tolist()
+    [3.0]
+    """
+    solution = solve(network, population=population)
+    workers = np.array([c.population for c in network.classes] or [solution.population])
+    every = np.atleast_1d(solution.class_throughput) if network.classes else np.array([solution.throughput])
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN for a class without workers
+        return every.sum() * workers / every - 1

@@ -25,8 +25,8 @@ from ..collectives import (
 from ..errors import ModelError
 from ..training.bandwidth import transfer_time
 from ..training.job import require_bandwidth
-from .fitted_rounds import FittedRounds
 from .group import NodeLink
+from .round_fit import FittedRounds
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: The algorithms of `queuemodel.collectives` that need nothing but their name.

@@ -4,17 +4,151 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..errors import FitError
 from ..training import Profile
+from ..training.job import Job
 from ..training.rounds import Round
-from .fitted_rounds import FittedRounds
 from .loading import loading_times
-from .paces import paces
-from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network
-from .untraced import without_tracing
+from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network, ring_costs
+from .rounds import round_time, slowest_of
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRounds:
+    """What recorded rounds tell of a data-parallel job.
+
+    Attributes
+    ----------
+    job : Job
+    ready : ndarray, shape (m, b)
+        When one rank of the typical pace had each bucket (s), m times.
+    computed : ndarray, shape (m,)
+        When it had computed.
+    tail : float
+        Seconds from there, and from the end of the last all-reduce, to the end of the round.
+    alone : float
+        Seconds of a round of one rank without communication.
+    bucket_bytes : ndarray, shape (b,)
+    gradients : tuple of ndarray
+        Bytes of each gradient and mean seconds until it was ready, in that order.
+    at_once : int
+        Most all-reduces that were under way together.
+    bandwidth, latency : float
+        Bytes per second that a node's link carried among the most recorded ranks, and seconds per message.
+    covariance : ndarray, shape (2, 2)
+        Of the logarithms of the two.
+    latency_known : bool
+        Whether the rounds say more of the latency than what was assumed.
+    nominal : float or None
+        Bytes per second of the links, as the profile says.
+    ranks : int
+        Most ranks in a recorded round.
+    paces : tuple of float
+        How many times as long each recorded rank computes as the typical one; empty where all are alike.
+    fewer : dict
+        Bandwidth and latency that groups of fewer ranks showed, by their number.
+    congestion_control : str
+        TCP's, as the profile says.
+    buffer : float
+        Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known.
+    loading : tuple of ndarray
+        Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none.
+    shared_error : float
+        Standard error of the part of ``computed`` by which all ranks were late at once (s).
+    """
+
+    job: Job
+    ready: np.ndarray
+    computed: np.ndarray
+    tail: float
+    alone: float
+    bucket_bytes: np.ndarray
+    gradients: tuple[np.ndarray, np.ndarray]
+    at_once: int
+    bandwidth: float
+    latency: float
+    covariance: np.ndarray
+    latency_known: bool
+    nominal: float | None
+    ranks: int
+    paces: tuple[float, ...] = ()
+    fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    congestion_control: str = "unknown"
+    buffer: float = 0.0
+    loading: tuple[np.ndarray, ...] = ()
+    shared_error: float = 0.0
+
+    def carried(self, ranks: int) -> tuple[float, float]:
+        """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
+
+        How well messages fill a link depends on how many ranks wait for each other, so that each number tells its own.
+        """
+        recorded = [n for n in self.fewer if n <= ranks]
+        return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)
+
+
+#: Ranks are alike unless they differ by more than this share, and by more than so many standard errors.
+LEAST, SURE = 0.03, 4.0
+
+
+def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
+    """How many times as long each rank computes as the typical one; empty where all are alike.
+
+    The typical one is the median, of two the faster: a rank that stands out is more often slow than fast.
+    """
+    computed = [np.array([one.computed for one in rounds if one.rank == rank]) for rank in range(ranks)]
+    if min(map(len, computed)) < 2:
+        return ()
+    means = np.array([own.mean() for own in computed])
+    errors = np.array([own.std(ddof=1) / len(own) ** 0.5 for own in computed]) / means
+    typical = int(np.argsort(means)[(ranks - 1) // 2])
+    ratio = means / means[typical]
+    apart = np.abs(np.log(ratio)) > np.maximum(LEAST, SURE * np.hypot(errors, errors[typical]))
+    return tuple(np.where(apart, ratio, 1.0).tolist()) if apart.any() else ()
+
+
+#: Groups drawn.
+SAMPLES = 2000
+
+
+def without_tracing(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapping[int, float]) -> FittedRounds:
+    """Correct what was fitted to recorded rounds by the mean time of untraced ones.
+
+    Tracing is taken to make the computation of one rank and of more longer by the same factor, which the rounds of one
+    rank tell. What then is left at the most recorded ranks lies beside computation and network (what frameworks do
+    between rounds, copies, waits for a processor): the same in every round, whatever the number of ranks.
+
+    Parameters
+    ----------
+    fitted : FittedRounds
+    rounds : sequence of Round
+        As recorded.
+    seconds : dict
+        Of an untraced round, by the number of ranks; others than one and the most recorded ones are not used.
+    """
+    alone = [one.round_time for one in rounds if one.ranks == 1]
+    if 1 in seconds and alone:
+        factor = seconds[1] / float(np.mean(alone))
+        sizes, moments = fitted.gradients
+        fitted = replace(
+            fitted,
+            ready=factor * fitted.ready,
+            computed=factor * fitted.computed,
+            gradients=(sizes, factor * moments),
+            alone=seconds[1],
+        )
+    if fitted.ranks in seconds:
+        rows = np.column_stack([fitted.ready, fitted.computed])
+        (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
+        work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency, fitted.buffer)
+        ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
+        fitted = replace(fitted, tail=max(0.0, seconds[fitted.ranks] - float(ends.mean())))
+    return fitted
+
 
 #: Probability below which what ranks have in common is not left to chance.
 CHANCE = 0.01
@@ -27,7 +161,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
     recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
     wide spread helps out. Where messages go one at a time under BBR, and the profile knows the buffers, they are
-    late as `late_messages` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
+    late as `late` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
     that are recorded, the times are corrected by it.
 
     Raises

@@ -9,8 +9,7 @@ import numpy as np
 from ..checks import FASTEST_LINK
 from ..collectives import Link, Ring
 from ..training.rounds import Round
-from .late_messages import late_rounds
-from .rounds import round_time
+from .rounds import late_rounds, round_time
 
 #: Seconds per message before anything is known, and the factor that covers two thirds of networks.
 LATENCY, LATENCY_FACTOR = 100e-6, 4.0
@@ -53,7 +52,7 @@ def fit_network(
     bucket_bytes : ndarray, shape (b,)
     ranks, at_once : int
     buffer : float
-        Of `late_messages`.
+        Of `late`.
     """
     from scipy.optimize import least_squares
 

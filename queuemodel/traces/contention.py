@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..training.bandwidth import nominal_bandwidth
-from ..training.flights import BUFFER
 from ..training.job import require_network
 from ..training.profile import Profile
+from ..training.rules import BUFFER
 
 #: Arguments that say on what kind of network to simulate, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")

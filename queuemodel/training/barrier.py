@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..checks import require_count
-from .pace import NOTHING, Pace, Rule
+from .rules import NOTHING, Pace, Rule
 
 #: Standard deviation of the logarithm of transfers' shares of a link, where they begin together: that of plain sockets'
 #: fetches is 0.15 under cubic with 12 ms of buffer, 0.3 with few packets of it each, and more under BBR

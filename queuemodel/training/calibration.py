@@ -16,8 +16,8 @@ from .fitted import Fitted
 from .job import Throughput
 from .model import TrainingModel
 from .model_error import doubling
-from .pace import NOTHING
 from .parameters import Parameter, standard_errors
+from .rules import NOTHING
 from .step_fit import CONTENTION
 from .throughputs import doubt
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from .demands import Demands, Servers
 from .ensemble import Bend
-from .flights import Flights
 from .job import Job, Throughput
 from .knee_posterior import Costs
 from .parameters import Origin, Parameter, standard_errors
+from .rules import Flights
 
 #: Names of the demands at the servers.
 NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
@@ -65,7 +65,7 @@ class Fitted:
     costs : Costs or None
         What more workers cost each draw whose servers grow with them.
     settled, flights : float, Flights or None
-        How equal workers meet at shared links, see `queuemodel.training.parallel_servers.ParallelServers`.
+        How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
     doubted : Flights or None
         The flights that there are if TCP's congestion control, which nobody told, is BBR.
     before : tuple of Demands, widths and Costs, or None

@@ -12,8 +12,8 @@ from ..errors import ModelError
 from .bandwidth import LINK_EFFICIENCY
 from .changes import Changes
 from .demands import FORMS
-from .flights import FLIGHT, FLIGHT_TIME, MOST_LEVELS, Flights
 from .parameters import normal_quantile
+from .rules import FLIGHT, FLIGHT_TIME, MOST_LEVELS, Flights
 
 if TYPE_CHECKING:
     from .demands import Demands

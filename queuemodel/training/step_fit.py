@@ -11,10 +11,9 @@ from ..errors import FitError
 from .bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
 from .demands import FORMS, Demands, Form, Servers
 from .fitted import Fitted, Recorded
-from .flights import BUFFER, Flights
 from .parameters import Parameter
 from .profile import Profile
-from .rules import Rule, rule_for
+from .rules import BUFFER, Flights, Rule, rule_for
 
 #: How often the mean of the profiled steps is drawn.
 DRAWS = 400

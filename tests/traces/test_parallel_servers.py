@@ -6,7 +6,7 @@ from by_hand import IDEAL, RATE, profile_of
 
 from queuemodel.traces import simulate
 from queuemodel.training import Operation
-from queuemodel.training.parallel_servers import ParallelServers
+from queuemodel.training.rules import ParallelServers
 
 HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, computing and pushing
 
