@@ -58,6 +58,9 @@ def test_unequal_workers_are_job_classes(phases, speeds):
     exact = qm.solve(qm.Network(stations, classes=classes))
     assert curve.steps_per_second[0] == pytest.approx(exact.throughput, rel=1e-9)
     np.testing.assert_allclose(np.sort(curve.utilization[0]), np.sort(exact.utilization), rtol=1e-8)
+    demands = [phases[name] for name in ("fetch", "push", "update")]
+    alone = np.mean([1 / (sum(demands) + phases["compute"] / speed) for speed in speeds])
+    assert curve.saturation_workers == pytest.approx(1 / (max(demands) * alone))
     if len(set(speeds)) > 1:
         own = fitted(phases, worker_speeds=speeds).network()
         assert qm.solve(own).throughput == pytest.approx(exact.throughput, rel=1e-9)
@@ -76,6 +79,20 @@ def test_several_servers_are_stations_that_more_workers_use_better(phases, shard
     exact = qm.solve(qm.Network(stations, think_time=phases["compute"]), population=12)
     assert curve.steps_per_second[0] == pytest.approx(exact.throughput, rel=1e-6)
     keeps_laws(fitted(phases, shards=shards).throughput([1, 2, 5, 30]))
+
+
+@pytest.mark.parametrize(("shards", "avoided"), [((0.5, 0.5), False), ((1.0,), True), ((0.9, 0.1), True)])
+def test_even_servers_leave_nobody_to_avoid(shards, avoided):
+    """Overlap drives workers apart at a server that has more to do than the others; there they meet less."""
+    recorded = profile([step(fetch=0.4, push=0.3, overlap=0.15)] * 3).told(**SHARED)
+    curve = qm.fit(recorded).what_if(shards=shards).throughput([3])
+    largest = np.sort(shards)[::-1]
+    rates = [j * largest[0] / (j * largest[0] + largest[j:].sum()) for j in range(1, 4)]
+    demands = {"fetch": 0.4, "push": 0.3, "update": 0.01}
+    stations = [qm.Station(name, service_time=D * largest[0], rates=rates) for name, D in demands.items()]
+    chance = qm.solve(qm.Network(stations, think_time=0.35), population=3).throughput
+    assert (curve.steps_per_second[0] > 1.02 * chance) == avoided
+    assert avoided or curve.steps_per_second[0] == pytest.approx(chance, rel=1e-3)
 
 
 def layered(fetch, push, layers=8):
