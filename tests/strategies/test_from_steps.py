@@ -60,6 +60,17 @@ def test_a_gradient_is_ready_after_the_computation_before_its_push():
     assert fitted.bucket_bytes.sum() == 3_000_000
 
 
+@pytest.mark.parametrize(("fetch", "push"), [(0.2, 0.4), (0.8, 0.1)])
+def test_a_ring_gets_what_the_slower_direction_carried(fetch, push):
+    operations = [
+        qm.Operation("fetch", "w", 0.0, fetch, 3_000_000),
+        qm.Operation("compute", "all", fetch, fetch + 0.5, after=[0]),
+        qm.Operation("push", "g", fetch + 0.5, fetch + 0.5 + push, 3_000_000, after=[1]),
+    ]
+    fitted = qm.fit(profile(*operations), strategy="all-reduce").fitted
+    assert fitted.bandwidth == pytest.approx(3_000_000 / max(fetch, push), rel=0.01)
+
+
 def test_steps_without_gradients_are_refused():
     for operations in ((), (qm.Operation("compute", "forward", 0.2, 0.5),)):
         with pytest.raises(qm.FitError, match="by their operations, gradients among them"):

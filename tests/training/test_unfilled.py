@@ -107,3 +107,9 @@ def test_several_servers_send_what_their_links_carry():
     )
     curve = qm.predict(spread, workers=[64], method="mva")
     assert curve.steps_per_second[0] == pytest.approx(2 * LINK_EFFICIENCY * 4e6 / SIZE, rel=0.05)
+
+
+def test_a_link_carries_a_share_of_its_nominal_rate():
+    """What is known of the link bounds what several workers may get, where one step in two was far below the best."""
+    curve = qm.predict(profile_of(ERRATIC, congestion_control="cubic", bandwidth=5e6), workers=[64], method="mva")
+    assert 0.98 < curve.upper[0] / (LINK_EFFICIENCY * 5e6 / SIZE) < 1.08  # the model's own error besides
