@@ -13,7 +13,7 @@ from .errors import (
 )
 from .instances import Instance, InstancePlan, plan_instances, read_instances
 from .measuring import NextMeasurement, Run, next_measurement
-from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
+from .network import JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .prediction import load, predict
 from .solvers import (
@@ -67,7 +67,6 @@ __all__ = [
     "ExactMVA",
     "ExtrapolationWarning",
     "FitError",
-    "ForkJoin",
     "Instance",
     "InstancePlan",
     "Job",

@@ -1,18 +1,15 @@
 """A judge that shares nothing with the package's chain: every customer in one list per place, a dense generator, GTH.
 
-A state holds for each place its customers in the order in which they came, each with class and phase (at a fork-join a
-phase for each branch). Nothing is left out beforehand: who leaves is followed, visit by visit, until somewhere takes
-time, and every order of customers at the start is tried.
+A state holds for each place its customers in the order in which they came, each with class and phase. Nothing is left
+out beforehand: who leaves is followed, visit by visit, until somewhere takes time, and every order of customers at the
+start is tried.
 """
 
 import math
-from itertools import product
 
 import numpy as np
 
 import queuemodel as qm
-
-DONE = -1
 
 
 def judge(network, population):
@@ -106,23 +103,18 @@ class Chain:
         np.testing.assert_allclose(flow[:-1][timed], (X * self.V)[timed], rtol=1e-6, atol=1e-9)
         return Q[:-1], X
 
-    def shape(self, k, c, b=None):
-        if (k, c, b) not in self.shapes:
+    def shape(self, k, c):
+        if (k, c) not in self.shapes:
             station, name = (None, None) if k == self.K else (self.stations[k], self.names[c])
             if station is None:
                 shape = qm.PhaseType.exponential(self.Z[c])
-            elif b is not None:
-                shape = qm.PhaseType.from_moments(mean=station.service_times[b], scv=station.scv)
             else:
                 shape = station.distribution_of(name) or qm.PhaseType.from_moments(
                     mean=self.S[k, c], scv=station.scv_of(name)
                 )
             T = np.array(shape.T)
-            self.shapes[k, c, b] = shape.alpha, np.hstack([T, -T.sum(axis=1, keepdims=True)])
-        return self.shapes[k, c, b]
-
-    def forks(self, k):
-        return k < self.K and isinstance(self.stations[k], qm.ForkJoin)
+            self.shapes[k, c] = shape.alpha, np.hstack([T, -T.sum(axis=1, keepdims=True)])
+        return self.shapes[k, c]
 
     def unordered(self, k):
         return self.delays(k) or self.stations[k].discipline == "ps"
@@ -140,13 +132,7 @@ class Chain:
 
     def arrive(self, state, k, c):
         """Everybody has from the start the phase that his service begins with: the same law as drawing it then."""
-        if self.forks(k):
-            times = self.stations[k].service_times
-            tasks = [enumerate(self.shape(k, c, b)[0]) if t > 0 else [(DONE, 1.0)] for b, t in enumerate(times)]
-            phases = [(tuple(i for i, _ in o), math.prod(p for _, p in o)) for o in product(*tasks)]
-        else:
-            phases = enumerate(self.shape(k, c)[0])
-        for phase, p in phases:
+        for phase, p in enumerate(self.shape(k, c)[0]):
             if p > 0:
                 yield p, with_place(state, k, (*state[k], (c, phase)))
 
@@ -165,28 +151,19 @@ class Chain:
     def moves(self, state):
         """Rate, next state, and (place, class) that was left."""
         for k, here in enumerate(state):
-            served = set()  # branches that are busy with somebody ahead
-            for at, (_, phase) in enumerate(here):
-                if not self.forks(k):
-                    yield from self.steps(state, k, at, None, self.speed(k, at, len(here)))
-                    continue
-                for b in [b for b, i in enumerate(phase) if i != DONE and b not in served]:
-                    served.add(b)
-                    yield from self.steps(state, k, at, b, 1.0)
+            for at in range(len(here)):
+                yield from self.steps(state, k, at, self.speed(k, at, len(here)))
 
-    def steps(self, state, k, at, b, speed):
-        """What the service of a customer (of his task at branch b) does next."""
+    def steps(self, state, k, at, speed):
+        """What the service of a customer does next."""
         here = state[k]
-        c, phase = here[at]
-        i = phase if b is None else phase[b]
-        rates = self.shape(k, c, b)[1][i]
+        c, i = here[at]
+        rates = self.shape(k, c)[1][i]
         for j, rate in enumerate(rates):
             if j == i or rate * speed <= 1e-12:
                 continue
-            ends = j == len(rates) - 1
-            new = j if b is None else (*phase[:b], DONE if ends else j, *phase[b + 1 :])
-            if not ends or (b is not None and set(new) != {DONE}):
-                yield rate * speed, with_place(state, k, (*here[:at], (c, new), *here[at + 1 :])), None
+            if j < len(rates) - 1:
+                yield rate * speed, with_place(state, k, (*here[:at], (c, j), *here[at + 1 :])), None
                 continue
             gone = with_place(state, k, (*here[:at], *here[at + 1 :]))
             yield rate * speed, state, (k, c)

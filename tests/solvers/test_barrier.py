@@ -50,7 +50,7 @@ def test_a_barrier_never_helps():
 
 
 def test_what_it_cannot_do_is_refused():
-    with pytest.raises(qm.ModelError, match=r"barrier: .* fork-joins"):
-        qm.barrier_time(qm.Network([qm.ForkJoin("f", service_times=[1, 2])]), population=2)
+    with pytest.raises(qm.ModelError, match=r"barrier: .* classes and routing"):
+        qm.barrier_time(qm.Network([qm.Station("q", service_time=1.0)], routing=[[1.0]]), population=2)
     with pytest.raises(qm.ModelError, match="states for 300 customers"):
         qm.barrier_time(qm.Network.from_demands([1.0, 1.0, 1.0]), population=300)

@@ -13,25 +13,6 @@ demand = st.floats(0.01, 5.0)
 rate = st.floats(0.3, 4.0)
 
 
-def test_a_fork_join_is_bounded_by_its_slowest_branch():
-    network = qm.Network([qm.ForkJoin("f", service_times=[0.1] * 10)], think_time=1.0)
-    alone = 1 / (1.0 + 0.1 * sum(1 / n for n in range(1, 11)))  # the largest of ten exponential times
-    bounds = qm.bounds(network, 1)
-    assert bounds.lower <= alone <= bounds.upper
-    assert float(bounds.upper) == pytest.approx(1 / 1.1)
-    assert float(bounds.lower) == pytest.approx(1 / 2.0)  # one branch after the other
-    assert qm.saturation_population(network) == pytest.approx(1.1 / 0.1)
-
-
-@settings(max_examples=40)
-@given(branches=st.lists(demand, min_size=1, max_size=2), D=demand, Z=st.sampled_from([0.0, 2.0]), N=st.integers(1, 4))
-def test_fork_joins_stay_within_their_bounds(branches, D, Z, N):
-    network = qm.Network([qm.ForkJoin("f", service_times=branches), qm.Station("q", service_time=D)], think_time=Z)
-    truth = qm.solve(network, population=N, solver=qm.MarkovChain()).throughput
-    bounds = qm.bounds(network, N)
-    assert bounds.lower * (1 - 1e-9) <= truth <= bounds.upper * (1 + 1e-9)
-
-
 @settings(max_examples=80)
 @given(rates=st.lists(rate, min_size=6, max_size=6), D=demand, Z=st.sampled_from([0.0, 2.0]))
 def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):

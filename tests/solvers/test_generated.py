@@ -18,9 +18,7 @@ few = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_mu
 def stations(draw, name, names, product_form):
     """A station of any kind; without product form also those that have none."""
     kinds = ["queue", "servers", "delay", "rates", "fcfs", "stack", "stacks"]
-    kind = draw(st.sampled_from(kinds if product_form else [*kinds, "fork", "varied", "unlike stacks"]))
-    if kind == "fork":
-        return qm.ForkJoin(name, service_times=draw(st.lists(times, min_size=1, max_size=2)))
+    kind = draw(st.sampled_from(kinds if product_form else [*kinds, "varied", "unlike stacks"]))
     unlike = {c: draw(st.sampled_from([0.0, 0.1, 0.3])) for c in names} if names else draw(times)
     visits = {c: draw(st.sampled_from([0.0, 1.0, 1.0, 2.0])) for c in names} if names and draw(st.booleans()) else 1.0
     scv = draw(st.sampled_from([1.0, 0.5, 4.0]))
@@ -153,14 +151,6 @@ def test_classes_without_customers_disturb_nobody():
     assert s.class_throughput == pytest.approx([0.0, qm.solve(alone, population=3).throughput])
     with pytest.raises(qm.ModelError, match="differ by class"):
         qm.solve(network, population={"a": 1, "b": 3}, solver=qm.ExactMVA())
-
-
-@pytest.mark.parametrize("solver", [None, qm.MarkovChain(), qm.ApproximateMVA("bard-schweitzer")])
-def test_a_fork_join_that_takes_no_time_lets_customers_through(solver):
-    stations = [qm.ForkJoin("f", service_times=[0.0, 0.0]), qm.Station("q", service_time=0.1)]
-    s = qm.solve(qm.Network(stations), population=3, solver=solver)
-    assert s.throughput == pytest.approx(10.0)
-    assert s.queue_length == pytest.approx([0.0, 3.0])
 
 
 @pytest.mark.parametrize(("population", "X"), [((2, 2), (3.1808, 5.6613)), ((2, 3), None)])

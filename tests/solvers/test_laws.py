@@ -163,9 +163,9 @@ def test_the_choice_says_which_and_why():
         qm.solve(fcfs.network, population=5, solver=qm.ExactMVA())
 
 
-def test_more_customers_in_a_fork_join_or_with_variability():
+def test_more_customers_with_variability():
     for stations in (
-        [qm.ForkJoin("f", service_times=[0.2, 0.2])],
+        [qm.Station("q", service_time=0.2, scv=0.25, discipline="fcfs")],
         [qm.Station("q", service_time=0.2, scv=4, discipline="fcfs")],
     ):
         network = qm.Network(stations, think_time=0.5)

@@ -33,8 +33,12 @@ def test_random_networks_of_everything_are_as_brute_force_has_them(first):
 
 
 def test_the_judge_would_notice_two_percent():
-    network = qm.Network([qm.Station("a", service_time=0.1), qm.ForkJoin("b", service_times=[0.2, 0.1])])
-    other = qm.Network([qm.Station("a", service_time=0.1), qm.ForkJoin("b", service_times=[0.2, 0.102])])
+    network = qm.Network(
+        [qm.Station("a", service_time=0.1), qm.Station("b", service_time=0.2, scv=4.0, discipline="fcfs")]
+    )
+    other = qm.Network(
+        [qm.Station("a", service_time=0.1), qm.Station("b", service_time=0.204, scv=4.0, discipline="fcfs")]
+    )
     Q, X = judge(network, (3,))
     found = chain(other, 3)
     assert abs(found.throughput / X[0] - 1) > 1e-4

@@ -20,7 +20,6 @@ KINDS = {
     "lifo": [qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)],
     "rates": [qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], **FCFS)],
     "phases": [qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.3), **FCFS)],
-    "fork": [qm.ForkJoin("f", service_times=[0.1, 0.2, 0.15])],
     "classes": [
         qm.Station("a", service_time={"u": 0.3, "v": 0.1}, **FCFS),
         qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
