@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,9 +13,6 @@ from ..checks import nearest, require_distinct_keys
 from ..errors import DataError, ModelError
 from .phasetype import PhaseType
 from .stations import JobClass, Station
-
-if TYPE_CHECKING:
-    from .network import Network
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 
@@ -159,8 +156,8 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
     return routing
 
 
-def to_document(network: Network) -> dict[str, Any]:
-    """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
+def to_document(network: Any) -> dict[str, Any]:
+    """Plain values of a `Network`; version 1 where it can say everything, so that older readers still do."""
     stations, routing = [_station_document(s) for s in network.stations], network.routing
     plain = {"name", "service_time", "visit_ratio", "servers"}
     document: dict[str, Any] = {
