@@ -230,7 +230,6 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
         rows += [(kind, name, *_spread(e)) for name, e in errors.items()]
     rows += [("FCFS, one class", "approximate MVA", *_spread(fcfs_errors(rng, count // 2)))]
     rows += [("FCFS, times by class", "approximate MVA (Linearizer)", *_spread(fcfs_class_errors(rng, count // 4)))]
-    rows += [("fork-join", "approximate MVA", *_spread(fork_errors(rng, count // 2)))]
     for row in rows:
         print(f"{row[0]} | {row[1]} | {row[2]:.3%} | {row[3]:.3%} | {row[4]:.3%}")
     return rows
@@ -271,16 +270,6 @@ def fcfs_class_errors(rng: np.random.Generator, count: int) -> list[float]:
         stations = [qm.Station(f"s{k}", service_time=t, discipline="fcfs") for k, t in enumerate(times)]
         classes = [qm.JobClass(c, population=int(rng.integers(1, 4)), think_time=1.0) for c in "ab"]
         errors.append(_compare(qm.Network(stations, classes=classes), None))
-    return errors
-
-
-def fork_errors(rng: np.random.Generator, count: int) -> list[float]:
-    errors = []
-    for _ in range(count):
-        equal = rng.random() < 0.5
-        branches = [0.2] * int(rng.integers(2, 5)) if equal else rng.uniform(0.05, 0.3, rng.integers(2, 4)).tolist()
-        network = qm.Network([qm.ForkJoin("f", service_times=branches)], think_time=float(rng.choice([0.2, 1.0])))
-        errors.append(_compare(network, int(rng.integers(1, 9))))
     return errors
 
 

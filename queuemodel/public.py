@@ -11,7 +11,7 @@ from .errors import (
     QueueModelWarning,
 )
 from .instances import Instance, InstancePlan, plan_instances, read_instances
-from .network import ForkJoin, JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
+from .network import JobClass, Network, PhaseType, Solution, Station, read_jmva, write_jmva
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .prediction import load, predict
 from .solvers import (
@@ -66,7 +66,6 @@ __all__ = [
     "DataError",
     "ExactMVA",
     "FitError",
-    "ForkJoin",
     "Instance",
     "InstancePlan",
     "Job",

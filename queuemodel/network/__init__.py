@@ -1,7 +1,7 @@
 """The language of closed queueing networks, and what solving one yields; no numerics.
 
-A `Network` is made of stations (`Station`, `ForkJoin`: each a `Place` that answers for itself), of classes and of a
-routing. It comes from arrays, JSON (`json_format`) or JMT's files (`jmva`) and is written there.
+A `Network` is made of stations, of classes and of a routing. It comes from arrays, JSON (`json_format`) or JMT's files
+(`jmva`) and is written there.
 
 `lower` turns it into numbers for those who solve, bound or write it (`lowered`: demands of chains, delays as think
 time, speeds, why not product form). A `Solution` is what comes back: throughputs and residence times, all else derived.
@@ -11,15 +11,13 @@ from .jmva import read_jmva, write_jmva
 from .network import Network
 from .phasetype import PhaseType
 from .solution import Solution
-from .stations import LARGEST_POPULATION, ForkJoin, JobClass, Place, Station
+from .stations import LARGEST_POPULATION, JobClass, Station
 
 __all__ = [
     "LARGEST_POPULATION",
-    "ForkJoin",
     "JobClass",
     "Network",
     "PhaseType",
-    "Place",
     "Solution",
     "Station",
     "read_jmva",

@@ -17,7 +17,7 @@ from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from .lowered import lower
 from .network import Network
-from .stations import JobClass, Place, Station
+from .stations import JobClass, Station
 
 #: Load-dependent stations are tables with a row per customer; longer ones are a mistake.
 LARGEST_TABLE = 100_000
@@ -186,7 +186,7 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
     Parameters
     ----------
     network : Network
-        With product-form stations (a .jmva file cannot say variability, FCFS by class, or fork-joins).
+        With product-form stations (a .jmva file cannot say variability, or FCFS by class).
     path : path
     population : int, optional
         Customers, of a network without classes.
@@ -240,10 +240,13 @@ def _free_name(network: Network) -> str:
 
 
 def _write_station(
-    stations: ElementTree.Element, s: Place, names: list[str], labels: list[str | None], visits: list[float], total: int
+    stations: ElementTree.Element,
+    s: Station,
+    names: list[str],
+    labels: list[str | None],
+    visits: list[float],
+    total: int,
 ) -> None:
-    if s.branches:
-        raise ModelError(f"jmva: station {s.name!r} is a fork-join, which such a file cannot say")
     times = [s.time_of(c) for c in labels]
     if s.rates is not None:
         element = ElementTree.SubElement(stations, "ldstation", name=s.name, servers="1")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ..checks import nearest, require_distinct_keys
 from ..errors import DataError, ModelError
 from .phasetype import PhaseType
-from .stations import ForkJoin, JobClass, Place, Station
-
-if TYPE_CHECKING:
-    from .network import Network
+from .stations import JobClass, Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 
@@ -37,7 +34,6 @@ class _StationDocument(msgspec.Struct, forbid_unknown_fields=True):
     scv: float | dict[str, float] = 1.0
     rates: list[float] | None = None
     distribution: dict[str, Any] | None = None
-    branches: list[float] | None = None
 
 
 class _ClassDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -115,13 +111,8 @@ def _explained(message: str) -> str:
     return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
 
 
-def _station(s: _StationDocument) -> Place:
+def _station(s: _StationDocument) -> Station:
     servers: Any = math.inf if s.servers == "inf" else s.servers
-    if s.branches is not None:
-        others = (s.service_time, s.distribution, s.rates, None if s.discipline == "ps" else s.discipline)
-        if servers != 1 or any(value is not None for value in others):
-            raise ModelError(f"station {s.name!r}: branches say the service already; leave the others out")
-        return ForkJoin(s.name, service_times=s.branches, visit_ratio=s.visit_ratio, scv=s.scv)  # type: ignore[arg-type]
     return Station(
         s.name,
         service_time=s.service_time,  # type: ignore[arg-type]
@@ -165,8 +156,8 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
     return routing
 
 
-def to_document(network: Network) -> dict[str, Any]:
-    """Plain values of a network; version 1 where it can say everything, so that older readers still do."""
+def to_document(network: Any) -> dict[str, Any]:
+    """Plain values of a `Network`; version 1 where it can say everything, so that older readers still do."""
     stations, routing = [_station_document(s) for s in network.stations], network.routing
     plain = {"name", "service_time", "visit_ratio", "servers"}
     document: dict[str, Any] = {
@@ -198,18 +189,16 @@ def to_document(network: Network) -> dict[str, Any]:
     return document
 
 
-def _station_document(s: Place) -> dict[str, Any]:
+def _station_document(s: Station) -> dict[str, Any]:
     document: dict[str, Any] = {"name": s.name}
-    if s.branches:
-        document["branches"] = list(s.branches)
-    elif s.distribution is None:
+    if s.distribution is None:
         document["service_time"] = _number(s.service_time)
     else:
         shapes = s.distribution
         document["distribution"] = msgspec.to_builtins(dict(shapes) if isinstance(shapes, Mapping) else shapes)
     document["visit_ratio"] = _number(s.visit_ratio)
     document["servers"] = "inf" if s.is_delay else int(s.servers)
-    if s.discipline != "ps" and not s.branches:
+    if s.discipline != "ps":
         document["discipline"] = s.discipline
     if s.scv != 1.0 and s.distribution is None:
         document["scv"] = _number(s.scv)

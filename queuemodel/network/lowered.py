@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .network import Network
-from .stations import Place
+from .stations import Station
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +17,7 @@ class Lowered:
     Attributes
     ----------
     D : ndarray, shape (K, C)
-        Service demands of chains in seconds per cycle; at a fork-join of its slowest branch.
+        Service demands of chains in seconds per cycle.
     Z : ndarray, shape (C,)
         Seconds per cycle of chains outside all stations.
     share : ndarray, shape (K, number of classes)
@@ -63,11 +63,10 @@ class Lowered:
         return self.D / np.array(best)[:, None]
 
     def most(self, population: int) -> np.ndarray:
-        """Seconds per cycle at each queue, (K, C), if it worked at its slowest and on one branch after the other."""
+        """Seconds per cycle at each queue, (K, C), if it worked at its slowest."""
         longer = []
         for station in self.network.stations:
-            tasks = sum(station.branches) / max(station.branches) if any(station.branches) else 1.0
-            longer.append(tasks / _speeds(station, population).min())
+            longer.append(1.0 / _speeds(station, population).min())
         return self.D * np.array(longer)[:, None] * ~self.delay[:, None]
 
     @property
@@ -76,7 +75,7 @@ class Lowered:
         return [True] * max(1, len(self.network.classes))
 
     def why_not_product_form(self) -> str | None:
-        """Why the network has no product form (see `Place.why_not_product_form`), or None when it has."""
+        """Why the network has no product form (see `Station.why_not_product_form`), or None when it has."""
         network, labels, present = self.network, self.network.labels, self.present
         for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
             visiting = [label for label, v, here in zip(labels, visits, present, strict=True) if here and v > 0]
@@ -112,7 +111,7 @@ def lower(network: Network) -> Lowered:
     return Lowered(network, np.array(chain_D).T, np.array(chain_Z), share, network.is_delay)
 
 
-def speeds_of(station: Place, population: int) -> np.ndarray | None:
+def speeds_of(station: Station, population: int) -> np.ndarray | None:
     """Speeds with 1, 2, ... customers up to the last change; None at a queue of constant speed 1 or a delay."""
     if station.rates is None:
         if station.servers == 1 or station.is_delay:
@@ -124,6 +123,6 @@ def speeds_of(station: Place, population: int) -> np.ndarray | None:
     return None if len(mu) == 1 and mu[0] == 1.0 else mu
 
 
-def _speeds(station: Place, population: int) -> np.ndarray:
+def _speeds(station: Station, population: int) -> np.ndarray:
     mu = None if station.rates is None else speeds_of(station, population)
     return np.ones(1) if mu is None else mu

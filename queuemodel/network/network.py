@@ -16,7 +16,7 @@ from ..results import Result
 from .json_format import DAMAGE, from_document, to_document
 from .phasetype import numbers_in
 from .routing import require_match, require_routing, visits_and_chains
-from .stations import JobClass, Place, Station, number_of
+from .stations import JobClass, Station, number_of
 
 #: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
 SHORTEST_CYCLE = 1e-15
@@ -28,7 +28,7 @@ class Network(Result):
 
     Parameters
     ----------
-    stations : iterable of Station and ForkJoin
+    stations : iterable of Station
         At least one; names are unique.
     classes : iterable of JobClass, default none
         Without classes all customers are alike, and their number is given when solving.
@@ -62,7 +62,7 @@ class Network(Result):
     array([0.2, 0.1])
     """
 
-    stations: Sequence[Place]
+    stations: Sequence[Station]
     _: KW_ONLY
     classes: Sequence[JobClass] = ()
     think_time: float = 0.0
@@ -74,7 +74,7 @@ class Network(Result):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", _members(self.stations, Place, "stations", "station", "Station or ForkJoin"))
+        put(self, "stations", _members(self.stations, Station, "stations", "station", "Station"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
         put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
@@ -245,7 +245,7 @@ def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[
     return found
 
 
-def _require_known_classes(stations: Sequence[Place], classes: Sequence[str]) -> None:
+def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
     """Refuse stations that name classes that the network does not have."""
     known = set(classes)
     for station in stations:
@@ -261,7 +261,7 @@ def _require_known_classes(stations: Sequence[Place], classes: Sequence[str]) ->
 
 
 def _require_times(
-    stations: Sequence[Place],
+    stations: Sequence[Station],
     classes: Sequence[str],
     V: np.ndarray,
     think_times: np.ndarray,

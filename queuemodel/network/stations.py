@@ -1,4 +1,4 @@
-"""What a network is made of: stations (queues, delays, fork-joins) and job classes, with their checks."""
+"""What a network is made of: stations (queues and delays) and job classes, with their checks."""
 
 from __future__ import annotations
 
@@ -22,98 +22,12 @@ LARGEST_SCV = 1e6
 #: Processor sharing; first come first served; last come first served, preempting and resuming.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
 
-#: More branches than this are taken for a mistake.
-MOST_BRANCHES = 1000
-
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000
 
 
-class Place:
-    """A place of service: unless it says otherwise, one server, first come first served.
-
-    `Station` (a queue, or a delay where its servers are infinitely many) and `ForkJoin` are its kinds.
-    """
-
-    __slots__ = ()
-
-    name: str
-    visit_ratio: float | Mapping[str, float]
-    scv: float | Mapping[str, float]
-
-    @property
-    def kind(self) -> str:
-        """What it is, in a few words."""
-        raise NotImplementedError
-
-    @property
-    def service_time(self) -> float | Mapping[str, float]:
-        """Mean seconds of service per visit."""
-        raise NotImplementedError
-
-    @property
-    def servers(self) -> float:
-        """How many serve; infinitely many where nobody ever queues."""
-        return 1
-
-    @property
-    def discipline(self) -> str:
-        """Who is served first."""
-        return "fcfs"
-
-    @property
-    def rates(self) -> Any:
-        """Speeds with 1, 2, ... customers, where they are given."""
-        return None
-
-    @property
-    def distribution(self) -> PhaseType | Mapping[str, PhaseType] | None:
-        """The whole distribution of the service time, where it is given."""
-        return None
-
-    @property
-    def branches(self) -> Sequence[float]:
-        """Mean seconds of the parallel tasks that a customer splits into; none where it stays whole."""
-        return ()
-
-    @property
-    def is_delay(self) -> bool:
-        """Whether nobody ever queues here."""
-        return self.servers == math.inf
-
-    @property
-    def service_demand(self) -> float:
-        """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
-        if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
-            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
-        return self.visit_ratio * self.service_time
-
-    def distribution_of(self, job_class: str | None) -> PhaseType | None:
-        """The phase-type distribution given for a class, or None."""
-        given = self.distribution
-        if isinstance(given, Mapping):
-            return None if job_class is None else given.get(job_class)
-        return given
-
-    def scv_of(self, job_class: str | None) -> float:
-        """Squared coefficient of variation of a class's service time."""
-        return number_of(self.scv, job_class, 1.0)
-
-    def time_of(self, job_class: str | None) -> float:
-        """Mean seconds of a class's service per visit."""
-        return number_of(self.service_time, job_class, 0.0)
-
-    def rate(self, customers: int) -> float:
-        """How many times faster than with one server, or with ``rates`` 1, it works with so many customers, >= 1."""
-        return float(min(customers, self.servers))
-
-    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
-        """What keeps a network with this station, and these classes coming, from having product form; else None."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True)
-class Station(Place):
+class Station:
     """A place where customers queue for service (times in seconds).
 
     Parameters
@@ -186,6 +100,33 @@ class Station(Place):
                 put(self, "rates", _rate_values(self.rates, where))
 
     @property
+    def is_delay(self) -> bool:
+        """Whether nobody ever queues here."""
+        return self.servers == math.inf
+
+    @property
+    def service_demand(self) -> float:
+        """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
+        if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
+            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
+        return self.visit_ratio * self.service_time
+
+    def distribution_of(self, job_class: str | None) -> PhaseType | None:
+        """The phase-type distribution given for a class, or None."""
+        given = self.distribution
+        if isinstance(given, Mapping):
+            return None if job_class is None else given.get(job_class)
+        return given
+
+    def scv_of(self, job_class: str | None) -> float:
+        """Squared coefficient of variation of a class's service time."""
+        return number_of(self.scv, job_class, 1.0)
+
+    def time_of(self, job_class: str | None) -> float:
+        """Mean seconds of a class's service per visit."""
+        return number_of(self.service_time, job_class, 0.0)
+
+    @property
     def kind(self) -> str:
         """What it is, in a few words."""
         if self.is_delay:
@@ -203,7 +144,7 @@ class Station(Place):
             When `rates` is too short, or gives zero, a negative number or no number.
         """
         if self.rates is None:
-            return Place.rate(self, customers)
+            return float(min(customers, self.servers))
         if not callable(self.rates):
             if customers > len(self.rates):
                 raise ModelError(
@@ -261,72 +202,6 @@ def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
         require_number(r, f"{where}: rates[{n}]", unit="(a rate)", positive=True, largest=1e15)
         for n, r in enumerate(rates)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ForkJoin(Place):
-    """A station that splits a customer into parallel tasks, each with its own queue, and waits for the slowest.
-
-    A step that needs every shard of the parameters is one: it goes on when its slowest shard has answered. Its
-    utilization is that of the busiest branch. No exact solution is known but the Markov chain; see `solve`.
-
-    Parameters
-    ----------
-    name : str
-    service_times : sequence of float
-        Mean seconds of service of each branch, >= 0, at least one.
-    visit_ratio, scv
-        As of `Station`; ``scv`` is of each branch. Branches serve first come first served.
-
-    Examples
-    --------
-    >>> ForkJoin("shards", service_times=[0.02, 0.03]).service_time
-    0.03
-    """
-
-    name: str
-    _: KW_ONLY
-    service_times: Sequence[float]
-    visit_ratio: float = 1.0
-    scv: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_name(self.name, "station")
-        where, times, put = f"station {self.name!r}", self.service_times, object.__setattr__
-        if isinstance(times, str | bytes | Mapping) or not isinstance(times, Sequence | np.ndarray) or not len(times):
-            raise ModelError(f"{where}: service_times must be a list with a time for each branch, got {times!r}")
-        if len(times) > MOST_BRANCHES:
-            raise ModelError(f"{where}: service_times must be at most {MOST_BRANCHES} branches, got {len(times)}")
-        checked = [
-            require_number(t, f"{where}: service_times[{b}]", unit="seconds", largest=LONGEST_SERVICE)
-            for b, t in enumerate(times)
-        ]
-        if isinstance(self.visit_ratio, Mapping) or isinstance(self.scv, Mapping):
-            raise ModelError(f"{where}: a fork-join has the same visit_ratio and scv for every class")
-        put(self, "service_times", tuple(checked))
-        put(self, "visit_ratio", require_number(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
-        put(self, "scv", require_number(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
-
-    @property
-    def service_time(self) -> float:
-        """Mean seconds of the slowest branch: what keeps the busiest server busy."""
-        return max(self.service_times)
-
-    @property
-    def branches(self) -> Sequence[float]:
-        """Mean seconds of the parallel tasks."""
-        return self.service_times
-
-    @property
-    def kind(self) -> str:
-        """What it is, in a few words."""
-        return f"fork-join of {len(self.service_times)}"
-
-    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
-        """One branch is a queue; more have no product form (Nelson and Tantawi, 1988)."""
-        if len(self.service_times) > 1 or self.scv != 1.0:
-            return f"station {self.name!r} is a fork-join"
-        return None
 
 
 @dataclass(frozen=True, slots=True)

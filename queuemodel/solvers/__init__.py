@@ -1,9 +1,8 @@
 """How a closed network is solved: one verb, `solve`, and a value per method.
 
 A request becomes numbers first (`chains`: those of a network at a population, and the way back to a solution). Exact
-methods take product form: `exact` chooses between recursions, `convolution` (one class, any speeds) and `lattice`
-(classes, any speeds). `approximate` looks for fixed points and holds them to the bounds. `markov` and `simulation`
-follow customers along `routes`.
+methods take product form: `exact` chooses between recursions and `convolution`, which takes any speeds. `approximate`
+looks for fixed points and holds them to the bounds. `markov` and `simulation` follow customers along `routes`.
 
 Around them: `bounds` need no solution, `sensitivity` differentiates, `symbolic` gives formulas, `batch` solves
 thousands at once, `rounds` is of synchronous rounds and low variability. Inner loops are in `kernels`, compiled when

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import require_choice
 from ..errors import QueueModelWarning
-from ..network import Network, Place, Solution
+from ..network import Network, Solution
 from .chains import Chains, chains_of
 
 #: The methods, with the names that their solutions have.
@@ -31,7 +31,7 @@ class ApproximateMVA:
     """Approximate mean-value analysis, with corrections for networks without product form.
 
     First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
-    Vernon, 2000), fork-joins (Nelson and Tantawi, 1988), several servers (Suri, Sahu and Vernon, 2007), whichever the
+    Vernon, 2000), several servers (Suri, Sahu and Vernon, 2007), whichever the
     method. Approximate; measured errors: docs/explanation/solver-measurements. Throughputs are held to the asymptotic
     bounds.
 
@@ -104,7 +104,6 @@ class _Model:
     N: np.ndarray
     servers: np.ndarray
     fcfs: np.ndarray
-    forks: dict[int, Place]
     curves: dict[int, np.ndarray]
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
@@ -115,7 +114,7 @@ class _Model:
         one, where customers mostly come just after another has left (the straight line between is ours, measured to
         err a quarter as much as the residual life alone). Several servers: waiting is
         1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007) unless that is left to the
-        caller. Fork-join: the slowest of the branches' responses, see `_fork_join`.
+        caller.
         """
         met = A.sum(axis=1)
         R = self.D * (1.0 + met)
@@ -129,10 +128,6 @@ class _Model:
             m = self.servers[k]
             rho = np.minimum(U[k].sum(axis=0) / m, 1.0) if rarer else 1.0
             R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** _suri_exponent(m)
-        for k, fork in self.forks.items():
-            rho = np.minimum(U[k].sum(axis=0), 1.0)
-            slowest = [_fork_join(fork, a, u) for a, u in zip(met[k].tolist(), rho.tolist(), strict=True)]
-            R[k] = self.V[k] * slowest
         for k, curve in self.curves.items():
             n = 1.0 + met[k]
             R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
@@ -197,7 +192,6 @@ def _model_of(network: Network, population: int | tuple[int, ...]) -> _Model:
         chains.N,
         servers=np.array([1.0 if s.is_delay else s.servers for s in network.stations]),
         fcfs=np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations]),
-        forks={k: s for k, s in stations if s.branches},
         curves={k: np.array([s.rate(n) for n in total]) for k, s in stations if s.rates is not None},
     )
 
@@ -219,47 +213,6 @@ def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             for x in (S, second)
         )
     return visits, times, squares
-
-
-def _fork_join(station: Place, met: float, rho: float) -> float:
-    """Time at a fork-join where ``met`` customers are found.
-
-    Each branch is a queue of its own, r_b = S_b (1 + A_b), with the part r_b / R of the customers here; the slowest of
-    independent responses, whose excess over the largest mean is less by rho / 4 since branches are busy together
-    (Nelson and Tantawi, 1988, for two branches; here also for others, approximate).
-    """
-    S = np.array(station.branches)
-    scv = (station.scv_of(None) + met) / (1.0 + met)  # of responses: queues make them exponential
-    share, R = S / max(float(S.sum()), 1e-300), 0.0
-    for _ in range(6):
-        r = S * (1.0 + met * share)
-        largest = float(r.max())
-        R = largest + (_largest_mean(r.tolist(), scv) - largest) * (1.0 - rho / 4.0)
-        share = r / max(R, 1e-300)
-    return R
-
-
-def _largest_mean(means: Any, scv: float = 1.0) -> float:
-    """Mean of the largest of independent gamma variables of given means (seconds) and common scv, to about 1e-7.
-
-    For equal exponential ones it is the mean times the harmonic number 1 + 1/2 + ... + 1/B.
-    """
-    times = np.array([t for t in means if t > 0], dtype=float)
-    if len(times) < 2 or scv < 1e-6:
-        return float(times.max(initial=0.0))
-    if scv == 1.0 and len(set(times.tolist())) == 1:
-        return float(times[0] * (1.0 / np.arange(1, len(times) + 1)).sum())
-    if scv == 1.0 and len(times) <= 8:  # inclusion and exclusion of exponential variables
-        subsets = (np.arange(1, 2 ** len(times))[:, None] >> np.arange(len(times))) & 1
-        signs = np.where(subsets.sum(axis=1) % 2 == 1, 1.0, -1.0)
-        return float((signs / (subsets / times).sum(axis=1)).sum())
-    from scipy.special import gammainc, gammaincinv
-
-    shape = 1.0 / scv
-    end = float(times.max()) * float(gammaincinv(shape, 1.0 - 1e-15)) / shape
-    x = np.linspace(0.0, end, 20_001)
-    above = 1.0 - np.prod([gammainc(shape, shape * x / t) for t in times], axis=0)
-    return float((above[0] + above[-1] + 4 * above[1::2].sum() + 2 * above[2:-1:2].sum()) * (x[1] / 3))  # Simpson
 
 
 def _fixed_point(

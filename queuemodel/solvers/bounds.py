@@ -69,8 +69,8 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
 
     asymptotic (Muntz and Wong, 1974; Denning and Buzen, 1978)
         N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k): no queueing at all, and all of it. They hold for any
-        service distribution and discipline that keeps a server busy while somebody waits. A fork-join's D is that of
-        its slowest branch above, and of all branches in turn below; a load-dependent station's is over the best rate
+        service distribution and discipline that keeps a server busy while somebody waits. A
+        load-dependent station's D is over the best rate
         per customer above and over the lowest rate below, its m the highest rate, up to the largest population.
     balanced-job (Zahorjan et al., 1982), like the following for product form with single servers; tighter
         N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
@@ -191,6 +191,6 @@ def saturation_population(network: Network) -> float:
         if callable(s.rates):
             raise ModelError(f"saturation population: station {s.name!r}: rates is a function; give a list of rates")
     low = lower(network)
-    most = max([1, *[len(s.rates) for s in network.stations if s.rates is not None]])
+    most = max([1, *[len(s.rates) for s in network.stations if isinstance(s.rates, tuple)]])
     largest = float(low.load(most).max())
     return float(low.Z[0] + low.least(most).sum()) / largest if largest > 0 else float("inf")

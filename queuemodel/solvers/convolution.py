@@ -1,9 +1,10 @@
-"""Normalizing constants of single-class product-form networks: no overflow, underflow or cancellation."""
+"""Normalizing constants of product-form networks with any rates: no overflow, underflow or cancellation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ..checks import require_count
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION, Network, Solution
-from .chains import chains_of, refuse_without_product_form
+from .chains import Merged, chains_of, refuse_without_product_form
 
 #: Multiplications (about 2 ns each) beyond which a request with rates that never settle is refused.
 MOST_WORK = 2e11
@@ -32,53 +33,157 @@ def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.
     return X, R
 
 
-@dataclass(eq=False)
-class Constants:
-    """Normalizing constants G(0..N) of stations and think time, and what follows from them.
+class Lattice:
+    """Constants G(n) of stations and think times at all populations n <= N of C classes (Reiser and Kobayashi, 1975).
 
-    Attributes
+    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them.
+
+    Parameters
+    ----------
+    D : ndarray, shape (C, K)
+        Service demands at the stations that queue; one of demand 0 is where nobody is.
+    Z : ndarray, shape (C,)
+    N : ndarray, shape (C,)
+    speeds : list of K
+        As `lowered.speeds_of` gives them.
+    """
+
+    def __init__(self, D: np.ndarray, Z: np.ndarray, N: np.ndarray, speeds: Sequence[np.ndarray | None]) -> None:
+        from .kernels import convolution
+
+        self.D, self.Z, self.N, self.speeds = D, Z, N, speeds
+        shape = tuple(int(n) + 1 for n in N)
+        self.size = math.prod(shape)
+        self.strides = np.array([math.prod(shape[c + 1 :]) for c in range(len(shape))], dtype=np.int64)
+        self.points = np.indices(shape).reshape(len(shape), -1).T
+        visited = np.flatnonzero((D > 0).any(axis=0)).tolist()
+        self.dependent = [k for k in visited if speeds[k] is not None]
+        self.base = self._empty()
+        convolution.thinking(Z, N, self.strides, *self.base)
+        for k in visited:
+            if speeds[k] is None:
+                self.base = self.add(self.base, k)
+        self.total = reduce(self.add, self.dependent, self.base)
+
+    def _empty(self) -> Pairs:
+        return np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
+
+    def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
+        """What each population contributes at a station alone."""
+        from .kernels import convolution
+
+        f = self._empty()
+        convolution.factor(D, mu, self.N, self.strides, *f)
+        return f
+
+    def add(self, constants: Pairs, k: int) -> Pairs:
+        """Constants with station k.
+
+        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) is >= 0 and ends at n = m,
+        so a short convolution and a geometric recursion do, both without subtractions.
+        """
+        from .kernels import convolution
+
+        m, e = constants[0].copy(), constants[1].copy()
+        mu, D = self.speeds[k], self.D[:, k]
+        if mu is None:
+            convolution.geometric(D, self.N, self.strides, m, e)
+            return m, e
+        f, exponents = self.factor(D, mu)
+        there = self.points.sum(axis=1)
+        bounded = is_bounded(mu)
+        if bounded:
+            f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
+        at = np.flatnonzero(f > 0)
+        convolution.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
+        if bounded:
+            convolution.geometric(D / mu[-1], self.N, self.strides, m, e)
+        return m, e
+
+    @cached_property
+    def without(self) -> dict[int, Pairs]:
+        """Constants without each load-dependent station, all others added (divide and conquer)."""
+
+        def each(stations: list[int], done: Pairs) -> dict[int, Pairs]:
+            if len(stations) < 2:
+                return dict.fromkeys(stations, done)
+            half = len(stations) // 2
+            first, second = stations[:half], stations[half:]
+            return each(first, reduce(self.add, second, done)) | each(second, reduce(self.add, first, done))
+
+        return each(self.dependent, self.base)
+
+    def marginal(self, f: Pairs, rest: Pairs) -> np.ndarray:
+        """Probability of each population at a station with factor f, where the others have constants ``rest``."""
+        m, e = self.total
+        return _number(f[0] * rest[0][::-1] / m[-1], f[1] + rest[1][::-1] - e[-1])
+
+
+def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (C,), Q (C, K) and the probabilities (K,) that nobody is there (NaN at stations of constant rate)."""
+    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    (m, e), before = work.total, work.size - 1 - work.strides
+    X = _number(m[before] / m[-1], e[before] - e[-1])
+    Q, empty = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
+    for k, mu in enumerate(merged.speeds):
+        if mu is None:
+            twice = work.add(work.total, k)
+            Q[:, k] = merged.D[:, k] * _number(twice[0][before] / m[-1], twice[1][before] - e[-1])
+        else:
+            p = work.marginal(work.factor(merged.D[:, k], mu), work.without[k])
+            Q[:, k], empty[k] = p @ work.points, p[0]
+    return X, Q, empty
+
+
+def lattice_cost(merged: Merged) -> tuple[float, float]:
+    """Station steps and bytes that `solve_lattice` needs."""
+    points, total = math.prod(int(n) + 1 for n in merged.N), int(merged.N.sum())
+    C, rates = len(merged.N), [mu for mu in merged.speeds if mu is not None]
+    reach = [min(len(mu), total + 1) if is_bounded(mu) else total + 1 for mu in rates]
+    terms = sum(min(points, math.comb(n - 1 + C, C)) for n in reach)
+    rounds = 2 + math.ceil(math.log2(max(1, len(rates))))
+    return points * (2.0 * C * len(merged.speeds) + rounds * 2.0 * terms), points * (16.0 * (rounds + 3) + 8.0 * C)
+
+
+def is_bounded(mu: np.ndarray) -> bool:
+    """Whether the last of the speeds is the highest."""
+    return bool(mu.max() == mu[-1])
+
+
+def _number(m: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """Pairs as plain numbers."""
+    return np.asarray(np.ldexp(m, 512 * np.clip(e, -4, 4)))
+
+
+class Constants:
+    """Normalizing constants of one class's stations and think time, and what follows from them.
+
+    Parameters
     ----------
     D : ndarray, shape (K,)
         Service demands; a station of demand 0 is one where nobody is.
     speeds : list of K
-        As `lowered.speeds_of` gives them.
     delay : ndarray of bool, shape (K,)
     Z : float
         Think time outside all stations.
     population : int
     """
 
-    D: np.ndarray
-    speeds: Sequence[np.ndarray | None]
-    delay: np.ndarray
-    Z: float
-    population: int
-    dependent: dict[int, np.ndarray] = field(init=False)
-    base: Pairs = field(init=False)
-    total: Pairs = field(init=False)
-    X: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        from .kernels import single
-
-        N, D = self.population, self.D
-        self.dependent = {k: mu for k, mu in enumerate(self.speeds) if mu is not None and D[k] > 0}
+    def __init__(
+        self, D: np.ndarray, speeds: Sequence[np.ndarray | None], delay: np.ndarray, Z: float, population: int
+    ) -> None:
+        N = population
+        self.D, self.speeds, self.delay, self.Z, self.population = D, speeds, delay, Z, N
+        self.dependent = {k: mu for k, mu in enumerate(speeds) if mu is not None and D[k] > 0}
         _require_work(N, self.dependent)
-        fixed = [k for k in np.flatnonzero(~self.delay & (D > 0)).tolist() if k not in self.dependent]
-        Z = self.Z + float(D[self.delay].sum())
-        self.base = np.zeros(N + 1), np.zeros(N + 1, dtype=np.int64)
-        self.base[0][0] = 1.0
+        queues, thinking = np.where(delay, 0.0, D)[None, :], np.array([Z + float(D[delay].sum())])
+        self.lattice = Lattice(queues, thinking, np.array([N], dtype=np.int64), speeds)
+        m, e = self.lattice.total
         self.X = np.zeros(N)
-        if fixed or Z > 0:
-            self.X, _ = recursion(D[fixed], Z, N)
-            single.constants(self.X, *self.base)
-        self.total = self.base
-        for k, mu in self.dependent.items():
-            self.total = _with(self.total, D[k], mu)
-        if self.dependent:
-            single.throughput(self.total[0], self.total[1], self.X)
-            if all(is_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in self.dependent.values()):
-                self.X = np.maximum.accumulate(self.X)  # it grows with n; rounding must not make it look otherwise
+        if m[-1] > 0:
+            self.X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
+        if all(is_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in self.dependent.values()):
+            self.X = np.maximum.accumulate(self.X)  # it grows with n; rounding must not make it look otherwise
 
     @classmethod
     def of(cls, network: Network, population: int) -> Constants:
@@ -90,49 +195,26 @@ class Constants:
         refuse_without_product_form(low, "convolution")
         return cls(low.D[:, 0], low.speeds(N), low.delay, float(low.Z[0]), N)
 
-    def leaving_out(self, k: int) -> Constants:
-        """Those of the network without station k."""
-        rest = self.D.copy()
-        rest[k] = 0.0
-        return Constants(rest, self.speeds, self.delay, self.Z, self.population)
-
-    @cached_property
-    def without(self) -> dict[int, Pairs]:
-        """Constants of the network without each load-dependent station."""
-        return without_each(list(self.dependent), self.base, lambda done, k: _with(done, self.D[k], self.dependent[k]))
-
     def empty_probability(self, k: int) -> np.ndarray:
         """p(0|n) of a load-dependent station for n = 0..N."""
-        from .kernels import single
-
-        p0 = np.empty(self.population + 1)
-        single.ratio(*self.without[k], *self.total, p0)
-        return p0
+        (m, e), (rest, exponents) = self.lattice.total, self.lattice.without[k]
+        return _number(rest / m, exponents - e)
 
     def residence_times(self) -> np.ndarray:
         """R, shape (N, K)."""
-        from .kernels import single
+        from .kernels import convolution
 
-        R = np.zeros((self.population, len(self.D)))
+        R = np.zeros((len(self.D), self.population))
         for k, d in enumerate(self.D.tolist()):
-            column = np.zeros(self.population)
             if self.delay[k]:
-                column[:] = d
+                R[k] = d
             elif k in self.dependent:
-                mu = self.dependent[k]
-                bounded = is_bounded(mu)
-                single.dependent_residence(
-                    d,
-                    mu if bounded else extended(mu, self.population),
-                    bounded,
-                    self.X,
-                    self.empty_probability(k),
-                    column,
-                )
+                mu, bounded = self.dependent[k], is_bounded(self.dependent[k])
+                speeds = mu if bounded else extended(mu, self.population)
+                convolution.dependent_residence(d, speeds, bounded, self.X, self.empty_probability(k), R[k])
             elif d > 0:
-                single.queue_residence(d, self.X, column)
-            R[:, k] = column
-        return R
+                convolution.queue_residence(d, self.X, R[k])
+        return np.ascontiguousarray(R.T)
 
     def busy(self, stations: Sequence[int]) -> np.ndarray:
         """1 - p(0|n) at the stations named, NaN elsewhere; shape (N, K)."""
@@ -143,58 +225,21 @@ class Constants:
 
     def marginal(self, k: int) -> np.ndarray:
         """p(j|N) for j = 0..N customers at station k."""
-        from .kernels import single
-
-        N, p = self.population, np.zeros(self.population + 1)
         if self.D[k] == 0:
-            p[0] = 1.0
-            return p
-        rest = self.without[k] if k in self.dependent else self.leaving_out(k).total
-        mu = np.arange(1.0, N + 1) if self.delay[k] else self.dependent.get(k, np.ones(1))
-        f = np.zeros(N + 1), np.zeros(N + 1, dtype=np.int64)
-        single.factor(self.D[k], mu, *f)
-        single.marginal(*f, *rest, self.total[0][N], self.total[1][N], p)
-        return p
-
-
-def without_each(stations: Sequence[int], done: Pairs, add: Callable[[Pairs, int], Pairs]) -> dict[int, Pairs]:
-    """Constants without each of the stations, all others of them added to what is ``done`` (divide and conquer)."""
-    if len(stations) < 2:
-        return dict.fromkeys(stations, done)
-    half = len(stations) // 2
-    first, second = stations[:half], stations[half:]
-    return without_each(first, reduce(add, second, done), add) | without_each(second, reduce(add, first, done), add)
+            return (np.arange(self.population + 1) == 0).astype(float)
+        rest = self.D * (np.arange(len(self.D)) != k)
+        left = (
+            self.lattice.without[k]
+            if k in self.dependent
+            else Constants(rest, self.speeds, self.delay, self.Z, self.population).lattice.total
+        )
+        mu = np.arange(1.0, self.population + 1) if self.delay[k] else self.dependent.get(k, np.ones(1))
+        return self.lattice.marginal(self.lattice.factor(self.D[[k]], mu), left)
 
 
 def extended(mu: np.ndarray, N: int) -> np.ndarray:
     """Speeds with 1 to N customers: the last one holds from there on."""
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
-
-
-def is_bounded(mu: np.ndarray) -> bool:
-    """Whether the last of the speeds is the highest."""
-    return bool(mu.max() == mu[-1])
-
-
-def _with(constants: Pairs, D: float, mu: np.ndarray) -> Pairs:
-    """Constants of the network with one more station.
-
-    When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) is >= 0 and ends at n = m, so
-    a short convolution and a geometric recursion do, both without subtractions.
-    """
-    from .kernels import single
-
-    m, e = constants[0].copy(), constants[1].copy()
-    bounded = is_bounded(mu)
-    length = min(len(mu), len(m)) if bounded else len(m)
-    f = np.zeros(length), np.zeros(length, dtype=np.int64)
-    single.factor(D, mu, *f)
-    if bounded:
-        f[0][1:] *= 1.0 - mu[: length - 1] / mu[-1]
-    single.convolve(m, e, *f, length)
-    if bounded:
-        single.geometric(m, e, D / mu[-1])
-    return m, e
 
 
 def _require_work(N: int, dependent: dict[int, np.ndarray]) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from ..network import Network, Solution
 from .chains import MEMORY, Chains, Merged, chains_of, expand, merge, refuse_without_product_form
-from .convolution import Constants, Convolution, extended, recursion
-from .lattice import cost, solve_lattice
+from .convolution import Constants, Convolution, extended, lattice_cost, recursion, solve_lattice
 
 #: Station steps (about 2 ns each) beyond which a recursion is refused: minutes.
 MOST_WORK = 1e11
@@ -91,7 +90,7 @@ def solve_classes(chains: Chains, memory: int) -> Solution:
     if all(mu is None for mu in merged.speeds):
         options.append(("exact MVA", points * K * C * 1.0, plane * K * 8))
     else:
-        options.append(("multi-class convolution", *cost(merged)))
+        options.append(("multi-class convolution", *lattice_cost(merged)))
     if total <= MOST_CUSTOMERS and K > 0:
         options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 3) * boxes * 8))
     fitting = [o for o in options if o[1] <= MOST_WORK and o[2] <= memory]

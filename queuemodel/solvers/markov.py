@@ -27,10 +27,10 @@ SAME = 1e-6
 class MarkovChain:
     """Steady state of the network's continuous-time Markov chain (Stewart, 1994), built state by state and sparse.
 
-    Exact (to about 1e-9) for every discipline, several servers, load-dependent rates, fork-joins (with classes served
-    alike) and phase-type service. A squared coefficient of variation without a distribution stands for the two-moment
-    phase-type of `PhaseType.from_moments`; think times are exponential. States grow fast with population, stations and
-    classes; a chain as large as the limit takes seconds.
+    Exact (to about 1e-9) for every discipline, several servers, load-dependent rates and phase-type service. A squared
+    coefficient of variation without a distribution stands for the two-moment phase-type of `PhaseType.from_moments`;
+    think times are exponential. States grow fast with population, stations and classes; a chain as large as the limit
+    takes seconds.
 
     Where nobody thinks or shares a processor, stations may keep the customers' order for ever. When the measures depend
     on the order at the start, the network has no steady state of its own, and is refused.

@@ -82,7 +82,6 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
     """What does not change while ``population`` customers are simulated."""
     K, C = routes.visits.shape
     phases = max([1, *[len(d.alpha) for s in network.stations for c in network.labels if (d := s.distribution_of(c))]])
-    branches = max([1, *[len(s.branches) for s in network.stations]])
     model = kernel.Model(
         kind=np.full(K, kernel.DELAY),
         servers=np.ones(K, dtype=np.int64),
@@ -92,18 +91,10 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
         shape=np.ones((K, C)),
         first=np.ones((K, C, phases)),
         T=np.ones((K, C, phases, phases + 2)),
-        branch=np.zeros((K, branches)),
-        branch_dist=np.ones(K, dtype=np.int64),
-        branch_shape=np.ones(K),
         go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
     )
     for k, station in enumerate(network.stations):
         model.speed[k, 1:] = [1.0 if station.is_delay else station.rate(n) for n in range(1, population + 1)]
-        if station.branches:
-            model.kind[k] = kernel.FORK
-            model.branch[k, : len(station.branches)] = station.branches
-            model.branch_dist[k], model.branch_shape[k] = _two_moments(station.scv_of(None))
-            continue
         if not station.is_delay and station.discipline == "ps":
             model.kind[k] = kernel.SHARING
         elif not station.is_delay and station.discipline == "fcfs":
@@ -133,7 +124,7 @@ def new_run(model: kernel.Model, place: np.ndarray, klass: np.ndarray, batches: 
     return kernel.Run(
         place=place.copy(), klass=klass.copy(), counters=_integers(4), clocks=np.zeros(2),
         n=_integers(K), q=_integers(K, C), heap_time=np.empty(N + 1), heap_who=_integers(N + 1),
-        free=np.zeros((K, max(servers, model.branch.shape[1]))), tag=np.empty((K, N + 1)), order=_integers(K, N + 1),
+        free=np.zeros((K, servers)), tag=np.empty((K, N + 1)), order=_integers(K, N + 1),
         clock=np.zeros(K), last=np.zeros(K), coming=np.full(K, np.inf), since=np.zeros((K, C)), occupied=np.zeros(K),
         durations=np.zeros(batches), areas=np.zeros((batches + 1, K, C)), departures=np.zeros((batches + 1, C)),
         busy=np.zeros((batches + 1, K)), visits=_integers(K, C),

@@ -26,7 +26,7 @@ def barrier_time(network: Network, *, population: int) -> float:
     Parameters
     ----------
     network : Network
-        Without classes, routing and fork-joins.
+        Without classes and routing.
     population : int
 
     Returns
@@ -42,10 +42,8 @@ def barrier_time(network: Network, *, population: int) -> float:
     2.083333
     """
     N = require_count(population, "population", most=LARGEST_POPULATION)
-    if network.classes or network.routing is not None or any(s.branches for s in network.stations):
-        raise ModelError(
-            "barrier: rounds go through stations in order; classes, routing and fork-joins are not supported"
-        )
+    if network.classes or network.routing is not None:
+        raise ModelError("barrier: rounds go through stations in order; classes and routing are not supported")
     rates = []
     if network.think_time > 0:
         rates.append([n / network.think_time for n in range(N + 1)])

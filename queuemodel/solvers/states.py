@@ -15,12 +15,9 @@ Moves = list[tuple[float, State, int]]
 WAITING = -1
 
 
-def state_of(network: Network, k: int, active: list[int], total: int) -> Counted | Ordered | Branches:
+def state_of(network: Network, k: int, active: list[int], total: int) -> Counted | Ordered:
     """The kind of state that station ``k`` needs when classes ``active`` have customers, ``total`` in all."""
     station = network.stations[k]
-    if station.branches:
-        scv = station.scv_of(None)
-        return Branches([PhaseType.from_moments(mean=t, scv=scv) for t in station.branches if t > 0])
     speeds = [0.0] + [float(n) if station.is_delay else station.rate(n) for n in range(1, total + 1)]
     shapes: list[PhaseType | None] = []
     for label in network.labels:
@@ -114,50 +111,6 @@ class Ordered:
 
     def customers(self, state: State, c: int) -> int:
         return sum(d == c for d, _ in state)
-
-
-class Branches:
-    """A fork-join: who is here, in order, and for each branch how many it still has to serve and its phase.
-
-    Branches serve in the same order, so that the customer ahead is the first to be ready with all of them.
-    """
-
-    def __init__(self, shapes: list[PhaseType]) -> None:
-        self.shapes = shapes
-        self.exits = [s.exit_rates.tolist() for s in shapes]
-        self.alike = len(set(shapes)) == 1
-        self.empty: State = ((), ((0, 0),) * len(shapes))
-
-    def _tidy(self, queue: Any, work: list[tuple[int, int]]) -> State:
-        return (queue, tuple(sorted(work)) if self.alike else tuple(work))
-
-    def arrive(self, state: State, c: int) -> list[tuple[float, State]]:
-        queue, work = state
-        options: list[tuple[float, list[tuple[int, int]]]] = [(1.0, [])]
-        for b, (left, phase) in enumerate(work):
-            begun = [(1.0, phase)] if left else _starts(self.shapes[b])
-            options = [(p * a, [*w, (left + 1, i)]) for p, w in options for a, i in begun]
-        return [(p, self._tidy((*queue, c), w)) for p, w in options]
-
-    def moves(self, state: State) -> Moves:
-        queue, work = state
-        moves: Moves = []
-        for b, (left, phase) in enumerate(work):
-            if left == 0:
-                continue
-            exit_rate = self.exits[b][phase]
-            for a, i in [(1.0, 0)] if left == 1 else _starts(self.shapes[b]):
-                after = [*work[:b], (left - 1, i), *work[b + 1 :]]
-                if exit_rate > 0 and max(n for n, _ in after) < len(queue):
-                    moves.append((exit_rate * a, self._tidy(queue[1:], after), queue[0]))
-                elif exit_rate > 0:
-                    moves.append((exit_rate * a, self._tidy(queue, after), -1))
-            for r, j in _steps(self.shapes[b], phase):
-                moves.append((r, self._tidy(queue, [*work[:b], (left, j), *work[b + 1 :]]), -1))
-        return moves
-
-    def customers(self, state: State, c: int) -> int:
-        return int(state[0].count(c))
 
 
 def _starts(shape: PhaseType | None) -> list[tuple[float, int]]:

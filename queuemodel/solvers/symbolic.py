@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..extras import extra
-from ..network import Network, Place
+from ..network import Network, Station
 from ..network.lowered import speeds_of
 from .chains import chains_of, refuse_without_product_form
 from .solve import require_populations
@@ -144,7 +144,7 @@ def _less(n: Sequence[int], i: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(a - b) for a, b in zip(n, i, strict=True))
 
 
-def _factor(sympy: Any, station: Place, D: Sequence[Any], n: tuple[int, ...], total: int) -> Any:
+def _factor(sympy: Any, station: Station, D: Sequence[Any], n: tuple[int, ...], total: int) -> Any:
     """The weight of n customers at a station."""
     f = sympy.prod([d**i / sympy.factorial(i) for d, i in zip(D, n, strict=True)])
     if station.is_delay:

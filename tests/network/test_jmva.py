@@ -158,7 +158,6 @@ def test_bad_jmva_files_are_one_clear_line(tmp_path, old, new, message):
 @pytest.mark.parametrize(
     ("stations", "why"),
     [
-        ([qm.ForkJoin("f", service_times=[1.0, 2.0])], "fork-join"),
         ([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="fcfs")], "differ by class"),
         ([S("q", service_time=0.1, scv=2.0, discipline="fcfs")], "not exponential"),
         ([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="lifo-pr", servers=2)], "differ by class"),

@@ -47,8 +47,6 @@ BAD = [
     (lambda: qm.PhaseType([1.0], [[-1.0, 0.0]]), "rows and columns"),
     (lambda: qm.PhaseType.erlang(0, mean=1.0), "phases"),
     (lambda: qm.PhaseType.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
-    (lambda: qm.ForkJoin("f", service_times=[]), "a time for each branch"),
-    (lambda: qm.ForkJoin("f", service_times=[1.0, -1.0]), "service_times[1]"),
     (lambda: J("", population=1), "class: name"),
     (lambda: J("a", population=-1), "class 'a': population must be a whole number of at least 0"),
     (lambda: J("a", population=2.5), "class 'a': population must be a whole number"),
@@ -159,12 +157,11 @@ def test_a_network_prints_itself():
     network = N(
         [
             S("x", service_time={"a": 0.1, "b": 0.2}, servers=2),
-            qm.ForkJoin("<f>", service_times=[1, 2]),
             S("d", service_time=1, servers=math.inf),
         ],
         classes=TWO,
         name="drawn",
     )
     assert "ps, 2 servers" in repr(network)
-    assert "fork-join of 2" in repr(network)
+    assert "delay" in repr(network)
     assert "<table" in network._repr_html_()

@@ -44,7 +44,7 @@ TASKS = {
     "version": 2,
     "think_time": 0.3,
     "stations": [
-        {"name": "shards", "branches": [0.1, 0.2]},
+        {"name": "line", "service_time": 0.2, "discipline": "fcfs", "scv": 0.5},
         {
             "name": "fcfs",
             "discipline": "fcfs",
@@ -129,7 +129,9 @@ def damaged(rng):
             elif action < 0.75:
                 del parent[path[-1]]
             elif action < 0.85 and isinstance(parent, dict):
-                parent[rng.choice(["extra", "servers", "rates", "scv", "branches", "population"])] = rng.choice(GARBAGE)
+                parent[rng.choice(["extra", "servers", "rates", "scv", "discipline", "population"])] = rng.choice(
+                    GARBAGE
+                )
             elif isinstance(parent, list):
                 parent.append(copy.deepcopy(rng.choice([*GARBAGE, parent[0] if parent else 1])))
         except (KeyError, IndexError, TypeError):

@@ -40,11 +40,7 @@ def _station(rng, name, names, *, visits):
         return values[rng.integers(len(values))]
 
     visit = by_class([1.0, 1.0, 0.5, 3.0, 0.0] if rng.random() < 0.3 else [1.0]) if visits else 1.0
-    kind = rng.choice(["queue", "queue", "servers", "delay", "rates", "fork", "phases"])
-    if kind == "fork":
-        times = [float(t) for t in rng.choice([*TIMES, 0.0], rng.integers(1, 4))]
-        scv = float(rng.choice([1.0, 1.0, 0.5, 2.0])) if len(times) < 3 else 1.0
-        return qm.ForkJoin(name, service_times=times, visit_ratio=visit if isinstance(visit, float) else 1.0, scv=scv)
+    kind = rng.choice(["queue", "queue", "servers", "delay", "rates", "phases"])
     extra = {"discipline": str(rng.choice(["ps", "fcfs", "lifo-pr"]))}
     extra |= {
         "servers": {"servers": int(rng.integers(2, 4))},

@@ -10,30 +10,31 @@ from hypothesis import strategies as st
 import queuemodel as qm
 
 demand = st.floats(0.01, 5.0)
-rate = st.floats(0.3, 4.0)
+PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
 
 
-def test_a_fork_join_is_bounded_by_its_slowest_branch():
-    network = qm.Network([qm.ForkJoin("f", service_times=[0.1] * 10)], think_time=1.0)
-    alone = 1 / (1.0 + 0.1 * sum(1 / n for n in range(1, 11)))  # the largest of ten exponential times
-    bounds = qm.bounds(network, 1)
-    assert bounds.lower <= alone <= bounds.upper
-    assert float(bounds.upper) == pytest.approx(1 / 1.1)
-    assert float(bounds.lower) == pytest.approx(1 / 2.0)  # one branch after the other
-    assert qm.saturation_population(network) == pytest.approx(1.1 / 0.1)
+@settings(max_examples=100)
+@given(D=st.lists(demand, min_size=1, max_size=5), Z=st.sampled_from([0.0, 0.3, 7.0, 20.0]), N=st.integers(1, 40))
+def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
+    network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
+    X = qm.solve(network, population=N)
+    found = {kind: qm.bounds(network, n, kind=kind) for kind in ["asymptotic", *PRODUCT_FORM]}
+    for kind, bounds in found.items():
+        assert np.all(bounds.lower <= X.throughputs * (1 + 1e-9)), kind
+        assert np.all(bounds.upper >= X.throughputs * (1 - 1e-9)), kind
+        R = X.residence_times.sum(axis=1)
+        assert np.all(bounds.response_lower <= R + 1e-9 * (R + Z)), kind
+        assert np.all(bounds.response_upper >= R - 1e-9 * (R + Z)), kind
+    loose, tight, tightest = (found[kind] for kind in ("asymptotic", "balanced-job", "geometric"))
+    assert np.all(tight.lower >= loose.lower * (1 - 1e-12))
+    assert np.all(tight.upper <= loose.upper * (1 + 1e-12))
+    if Z == 0:
+        assert np.all(tightest.lower >= tight.lower * (1 - 1e-9))
+        assert np.all(tightest.upper <= tight.upper * (1 + 1e-9))
 
 
-@settings(max_examples=40)
-@given(branches=st.lists(demand, min_size=1, max_size=2), D=demand, Z=st.sampled_from([0.0, 2.0]), N=st.integers(1, 4))
-def test_fork_joins_stay_within_their_bounds(branches, D, Z, N):
-    network = qm.Network([qm.ForkJoin("f", service_times=branches), qm.Station("q", service_time=D)], think_time=Z)
-    truth = qm.solve(network, population=N, solver=qm.MarkovChain()).throughput
-    bounds = qm.bounds(network, N)
-    assert bounds.lower * (1 - 1e-9) <= truth <= bounds.upper * (1 + 1e-9)
-
-
-@settings(max_examples=80)
-@given(rates=st.lists(rate, min_size=6, max_size=6), D=demand, Z=st.sampled_from([0.0, 2.0]))
+@settings(max_examples=60)
+@given(rates=st.lists(st.floats(0.3, 4.0), min_size=6, max_size=6), D=demand, Z=st.sampled_from([0.0, 2.0]))
 def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):
     network = qm.Network([qm.Station("ld", rates=rates), qm.Station("q", service_time=D, servers=2)], think_time=Z)
     X, bounds = qm.solve(network, population=6).throughputs, qm.bounds(network, np.arange(1, 7))
@@ -41,35 +42,42 @@ def test_load_dependent_rates_stay_within_their_bounds(rates, D, Z):
     assert np.all(bounds.upper * (1 + 1e-9) >= X)
 
 
-@settings(max_examples=150)
-@given(D=st.lists(demand, min_size=1, max_size=5), Z=st.floats(0.0, 20.0), N=st.integers(1, 40))
-def test_proportional_bounds_hold_with_thinking(D, Z, N):
-    network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
-    X, bounds = qm.solve(network, population=N).throughputs, qm.bounds(network, n, kind="proportional")
-    assert np.all(bounds.lower <= X * (1 + 1e-9))
-    assert np.all(bounds.upper * (1 + 1e-9) >= X)
-
-
-def test_proportional_bounds_are_the_published_ones():
-    # Hsieh and Lam (1987), table IV; and by hand with a think time
+def test_bounds_are_the_published_ones():
+    """Hsieh and Lam (1987), table IV; by hand with a think time and a delay; asymptotic ones of servers and rates."""
     network = qm.Network.from_demands([0.1, 0.1, 0.09, 0.08])
     bounds = qm.bounds(network, [2, 5, 10, 20, 80], kind="proportional")
     np.testing.assert_allclose(bounds.lower, [4.3174, 6.6600, 8.0219, 8.8672, 9.6736], rtol=2e-5)
     np.testing.assert_allclose(bounds.upper, [4.3174, 6.7297, 8.2700, 9.3387, 10.0], rtol=2e-5)
-    thinking = qm.bounds(qm.Network.from_demands([0.5, 0.25], think_time=2.0), 3, kind="proportional")
+    stations = [
+        qm.Station("a", service_time=0.5),
+        qm.Station("b", service_time=0.25),
+        qm.Station("d", service_time=0.5, servers=math.inf),
+    ]
+    thinking = qm.Network(stations, think_time=1.5)
+    found = qm.bounds(thinking, 3, kind="proportional")
     slow, fast = (0.5**3 + 0.25**3) / (0.5**2 + 0.25**2), (0.5**2 + 0.25**2) / 0.75
-    assert float(thinking.lower) == pytest.approx(3 / (2.75 + 2 * slow))
-    assert float(thinking.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
-
-
-PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
+    assert float(found.lower) == pytest.approx(3 / (2.75 + 2 * slow))
+    assert float(found.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
+    found = qm.bounds(thinking, 4, kind="balanced-job")
+    assert float(found.lower) == pytest.approx(4 / (2.75 + 3 * 0.5 / (1 + 2 / (4 * 0.75))))
+    assert float(found.upper) == pytest.approx(min(2.0, 4 / (2.75 + 3 * 0.375 / (1 + 2 / 0.75))))
+    found = qm.bounds(thinking, [1, 4])
+    np.testing.assert_allclose(found.lower, [1 / 2.75, 4 / (4 * 0.75 + 2.0)])
+    np.testing.assert_allclose(found.upper, [1 / 2.75, 4 / 2.75])
+    rows = found.to_rows()
+    assert [row["population"] for row in rows] == [1, 4]
+    assert rows[1]["response_upper"] == pytest.approx(4 / rows[1]["throughput_lower"] - 2.0)
+    assert repr(found).startswith("asymptotic bounds on throughput")
+    stations = [qm.Station("ld", service_time=0.4, rates=[0.8, 2.0, 1.6]), qm.Station("m", service_time=0.6, servers=2)]
+    found = qm.bounds(qm.Network(stations, think_time=1.0), 3)
+    assert float(found.lower) == pytest.approx(3 / (3 * (0.4 / 0.8 + 0.6) + 1.0))
+    assert float(found.upper) == pytest.approx(min(3 / (0.4 / (2.0 / 2) + 0.6 + 1.0), 1 / 0.3, 1 / 0.2))
 
 
 @pytest.mark.parametrize("kind", ["asymptotic", *PRODUCT_FORM])
 def test_where_nobody_queues_they_meet(kind):
-    found = qm.bounds(
-        qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5), [1, 7], kind=kind
-    )
+    network = qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5)
+    found = qm.bounds(network, [1, 7], kind=kind)
     np.testing.assert_allclose([found.lower, found.upper], [[0.5, 3.5]] * 2)
 
 
@@ -85,37 +93,29 @@ def test_the_bottleneck_counts_servers_and_speeds():
         return qm.solve(qm.Network(stations, think_time=0.1, **more), population=population).bottleneck
 
     S = qm.Station
-    assert bottleneck(S("a", service_time=0.3, servers=4), S("b", service_time=0.1)) == "b"
-    assert bottleneck(S("a", service_time=0.3, servers=2), S("b", service_time=0.1)) == "a"
     fast, slow = [1.0, 2.0, 4.0, *[4.0] * 5], [1.0, 1.1, 1.2, *[1.2] * 5]
-    assert bottleneck(S("a", service_time=0.3, rates=fast), S("b", service_time=0.1)) == "b"
-    assert bottleneck(S("a", service_time=0.3, rates=slow), S("b", service_time=0.1)) == "a"
+    for kind, name in (({"servers": 4}, "b"), ({"servers": 2}, "a"), ({"rates": fast}, "b"), ({"rates": slow}, "a")):
+        assert bottleneck(S("a", service_time=0.3, **kind), S("b", service_time=0.1)) == name
     assert bottleneck(S("d", service_time=9.0, servers=math.inf), S("b", service_time=0.1)) == "b"
     assert bottleneck(S("d", service_time=9.0, servers=math.inf)) is None
-    two = [qm.JobClass("u"), qm.JobClass("v")]
-    crowd = {"classes": two, "population": (4, 4)}
+    crowd = {"classes": [qm.JobClass("u"), qm.JobClass("v")], "population": (4, 4)}
     assert bottleneck(S("a", service_time=0.3, rates=fast), S("b", service_time=0.1), **crowd) == "b"
     assert bottleneck(S("a", service_time={"u": 0.3, "v": 0.2}, servers=4), S("b", service_time=0.1), **crowd) == "b"
 
 
-def test_saturation_with_rates():
+def test_saturation_is_where_the_asymptotes_cross():
+    network = qm.Network.from_demands([0.2, 0.5, 0.6], servers=[1, 1, 2], think_time=3.0)
+    N = qm.saturation_population(network)
+    assert pytest.approx((0.2 + 0.5 + 0.6 + 3.0) / 0.5) == N
+    assert float(qm.bounds(network, 1).upper) * N == pytest.approx(1 / 0.5)
+    assert qm.saturation_population(qm.Network([qm.Station("d", service_time=1.0, servers=math.inf)])) == math.inf
     listed = qm.Network([qm.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
     assert qm.saturation_population(listed) == pytest.approx(3.4 / 0.2)
-    with pytest.raises(qm.ModelError, match="rates is a function"):
-        qm.saturation_population(qm.Network([qm.Station("a", rates=lambda n: n)]))
+    for other, why in (
+        (qm.Network([qm.Station("a", rates=lambda n: n)]), "rates is a function"),
+        (qm.Network([qm.Station("a", service_time=1.0)], classes=[qm.JobClass("u")]), "classes"),
+    ):
+        with pytest.raises(qm.ModelError, match=why):
+            qm.saturation_population(other)
     with pytest.raises(qm.ModelError, match="classes"):
-        qm.saturation_population(qm.Network([qm.Station("a", service_time=1.0)], classes=[qm.JobClass("u")]))
-
-
-def test_bounds_and_batches_show_themselves():
-    network = qm.Network.from_demands([0.5, 0.25], think_time=2.0)
-    bounds = qm.bounds(network, [1, 4])
-    assert [row["population"] for row in bounds.to_rows()] == [1, 4]
-    assert bounds.to_rows()[1]["throughput_upper"] == pytest.approx(4 / 2.75)
-    assert repr(bounds).startswith("asymptotic bounds on throughput")
-    assert "<table" in bounds._repr_html_()
-    assert qm.bounds(network, 3, kind="geometric").to_rows()[0]["response_lower"] > 0
-    batch = qm.solve_batch(np.full((4, 10, 2), 0.5), think_time=1.0, population=3)
-    assert len(batch.to_rows()) == 40
-    assert "40 networks of up to 2 queues, the first 20" in repr(batch)
-    assert batch.to_frame()["throughput"].tolist() == batch.throughput.ravel().tolist()
+        qm.bounds(other, 2)

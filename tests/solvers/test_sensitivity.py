@@ -135,16 +135,16 @@ def test_symbols_give_the_numbers():
         qm.Station("d", service_time=0.7, servers=math.inf),
     ]
     network = qm.Network(stations, think_time=1.5)
-    closed, s = qm.solve_symbolic(network, population=4), qm.solve(network, population=4)
+    closed, s = qm.solve_symbolic(network, population=3), qm.solve(network, population=3)
     values = dict(zip([*closed.demands, *closed.think_times], [0.5, 0.25, 0.2, 0.7, 1.5], strict=True))
     assert float(closed.throughput.subs(values)) == pytest.approx(s.throughput, rel=1e-12)
     assert [float(q.subs(values)) for q in closed.queue_length] == pytest.approx(s.queue_length.tolist(), rel=1e-12)
     assert float(closed.response_time.subs(values)) == pytest.approx(s.response_time, rel=1e-12)
-    slopes = qm.sensitivity(network, population=4).dX_dD
+    slopes = qm.sensitivity(network, population=3).dX_dD
     assert [float(closed.derivative(d).subs(values)) for d in closed.demands] == pytest.approx(
         slopes.tolist(), rel=1e-9
     )
-    assert closed._repr_latex_().startswith("$X(4) = ")
+    assert closed._repr_latex_().startswith("$X(3) = ")
     two = qm.Network.from_demands([[0.5, 0.2], [0.1, 0.0]], population=[2, 1], think_time=[1.0, 0.0])
     many, s = qm.solve_symbolic(two), qm.solve(two)
     values = {str(name): name for row in many.demands for name in row} | {str(name): name for name in many.think_times}

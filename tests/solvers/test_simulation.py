@@ -14,23 +14,28 @@ import pytest
 import queuemodel as qm
 
 FCFS = {"discipline": "fcfs"}
+UNLIKE = {"u": 0.3, "v": 0.1}
 KINDS = {
     "fcfs": [qm.Station("q", service_time=0.2, scv=4.0, **FCFS)],
-    "servers": [qm.Station("a", service_time=0.5, servers=2, **FCFS), qm.Station("b", service_time=0.2)],
+    "servers": [qm.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS), qm.Station("b", service_time=0.2)],
     "lifo": [qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)],
-    "rates": [qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], **FCFS)],
-    "phases": [qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.3), **FCFS)],
-    "fork": [qm.ForkJoin("f", service_times=[0.1, 0.2, 0.15])],
+    "rates": [qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], scv=0.25, **FCFS)],
+    "phases": [qm.Station("a", distribution=qm.PhaseType((0.3, 0.7), ((-3.0, 1.0), (0.5, -9.0))), **FCFS)],
     "classes": [
-        qm.Station("a", service_time={"u": 0.3, "v": 0.1}, **FCFS),
+        qm.Station("a", service_time=UNLIKE, servers=2, **FCFS),
         qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
+    ],
+    "stack of classes": [
+        qm.Station("a", service_time=UNLIKE, discipline="lifo-pr", rates=[1.0, 1.2, 1.2, 0.8]),
+        qm.Station("b", service_time={"u": 0.1, "v": 0.4}, scv={"u": 1.0, "v": 3.0}, **FCFS),
     ],
 }
 
 
 def case(kind):
-    if kind == "classes":
-        return qm.Network(KINDS[kind], think_time=0.5, classes=[qm.JobClass(c, population=2) for c in "uv"]), (2, 2)
+    if "classes" in kind:
+        classes = [qm.JobClass("u", population=3), qm.JobClass("v", population=1, think_time=0.2)]
+        return qm.Network(KINDS[kind], think_time=0.5, classes=classes), (3, 1)
     return qm.Network(KINDS[kind], think_time=0.5), 4
 
 
@@ -76,6 +81,29 @@ def test_the_start_is_left_out():
     assert error < 0.02 * truth.queue_length[0]
 
 
+def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():
+    stations = [qm.Station("fast", service_time=0.005), qm.Station("slow", service_time=1.0, visit_ratio=0.02)]
+    network = qm.Network(stations, think_time=0.5)
+    truth = qm.solve(network, population=12)
+    inside, seeds = 0, 30
+    for seed in range(seeds):
+        result = qm.Simulation(seed=seed, departures=2000).run(network, 12)
+        assert result.events > 8 * 2000
+        low, high = result.throughput_interval
+        inside += low <= truth.throughput <= high
+        assert not low <= 1.2 * truth.throughput <= high
+    assert inside >= 26  # 28.5 expected
+    widths = [
+        np.diff(qm.Simulation(seed=1, departures=2000, confidence=c).run(network, 12).throughput_interval)[0]
+        for c in (0.95, 0.99)
+    ]
+    assert widths[1] / widths[0] == pytest.approx(3.4995 / 2.3646, rel=1e-3)  # Student, 7 degrees of freedom
+    below, above = result.queue_length_interval
+    assert np.all((below < result.solution.queue_length) & (result.solution.queue_length < above))
+    row = result.to_rows()[1]
+    assert (row["lower"], row["upper"]) == (below[1], above[1])
+
+
 TOO_SHORT = {
     "five balanced queues with many customers": (
         [qm.Station(f"s{k}", service_time=1.0) for k in range(5)],
@@ -102,22 +130,7 @@ def test_a_run_that_is_too_short_says_so_and_gives_no_interval(name):
         result = qm.Simulation(departures=20_000, most_departures=40_000).run(qm.Network(stations), population)
     assert np.isnan([*result.throughput_interval, *result.queue_length_interval.flat]).all()
     assert "no interval" in repr(result)
-    assert result.solution.reason.startswith("an estimate from a run too short: ")
     assert json.loads(result.to_json())["throughput_interval"] == [None, None]
-
-
-def test_a_run_is_made_as_long_as_it_must_be():
-    network = qm.Network(
-        [qm.Station("fast", service_time=0.005), qm.Station("slow", service_time=1.0, visit_ratio=0.02)], think_time=0.5
-    )
-    truth = qm.solve(network, population=12).throughput
-    inside, seeds = 0, 30
-    for seed in range(seeds):
-        result = qm.Simulation(seed=seed, departures=2000).run(network, 12)
-        assert result.events > 8 * 2000
-        low, high = result.throughput_interval
-        inside += low <= truth <= high
-    assert inside >= 26  # 28.5 expected
 
 
 def test_queues_are_reported_as_they_were_simulated_class_by_class():
@@ -130,16 +143,11 @@ def test_queues_are_reported_as_they_were_simulated_class_by_class():
         think_time=0.3,
     )
     truth = qm.solve(network, solver=qm.MarkovChain())
-    found = qm.solve(network, solver=qm.Simulation(seed=2))
+    found, again, other = (qm.solve(network, solver=qm.Simulation(seed=s)) for s in (2, 2, 3))
     by_work = network.service_demand / network.service_demand.sum(axis=1, keepdims=True) * truth.queue_length[:, None]
     assert truth.class_queue_length[0, 0] > 5 * by_work[0, 0]
     np.testing.assert_allclose(found.class_queue_length, truth.class_queue_length, rtol=0.02)
-
-
-def test_a_seed_repeats_a_simulation():
-    network = qm.Network([qm.Station("q", service_time=0.2, scv=0.0, **FCFS)], think_time=1.0)
-    a, b, c = (qm.solve(network, population=5, solver=qm.Simulation(seed=s, departures=5000)) for s in (1, 1, 2))
-    assert a.throughput == b.throughput != c.throughput
+    assert found.throughput == again.throughput != other.throughput  # a seed repeats a simulation
 
 
 def test_control_c_ends_a_long_simulation_at_once():
@@ -160,12 +168,9 @@ def test_control_c_ends_a_long_simulation_at_once():
 
 
 def test_what_cannot_be_simulated_is_refused():
+    stack = qm.Network([qm.Station("q", service_time=0.1, servers=2, discipline="lifo-pr")])
     with pytest.raises(qm.ModelError, match="'q' is lifo-pr with several servers; use MarkovChain"):
-        qm.solve(
-            qm.Network([qm.Station("q", service_time=0.1, servers=2, discipline="lifo-pr")]),
-            population=2,
-            solver=qm.Simulation(),
-        )
+        qm.solve(stack, population=2, solver=qm.Simulation())
     for wrong in ({"seed": -1}, {"departures": 10}, {"replications": 1}, {"confidence": 1.0}, {"most_departures": 2.0}):
         with pytest.raises(qm.ModelError, match=f"simulation: {next(iter(wrong))} must be"):
             qm.Simulation(**wrong)

@@ -1,6 +1,6 @@
 """The event loop of the network simulation.
 
-Customers at delays, first-come-first-served stations and fork-joins know when they will leave as soon as they come, so
+Customers at delays and first-come-first-served stations know when they will leave as soon as they come, so
 they wait in one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent
 rates) tell their next departure, and the earliest of all is next. What the loop works on is `Model`, what it changes is
 `Run` (both made by `solvers.replication`), so that it can stop after any departure and go on later.
@@ -12,13 +12,13 @@ import numpy as np
 
 from ...compiled import compiled
 
-DELAY, FCFS, SHARING, LIFO, FORK, ORDERED = range(6)
+DELAY, FCFS, SHARING, LIFO, ORDERED = range(5)
 CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = range(5)
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
-#: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; branches; go (C, K, C*K),
-#: cumulative probabilities of the next class and place.
-Model = namedtuple("Model", "kind servers speed dist mean shape first T branch branch_dist branch_shape go")
+#: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
+#: probabilities of the next class and place.
+Model = namedtuple("Model", "kind servers speed dist mean shape first T go")
 
 #: Customers' place and klass; counters and clocks; per place customers there (q: by class), when its servers are free,
 #: what remains of whose service and since when; and, for each batch, time, areas under queues, departures, time in use.
@@ -62,7 +62,7 @@ def draw(rng, kind, mean, shape, first, T):
 def advance(rng, model, run, size, most):
     """Go on for ``most`` departures, or until every batch has its ``size`` departures."""
     # taken apart once: reaching into the tuples in the loop would count references, ten times slower
-    kind, servers, speed, dist, mean, shape, first, T, branch, branch_dist, branch_shape, go = model
+    kind, servers, speed, dist, mean, shape, first, T, go = model
     place, klass, counters, clocks, n, q, heap_time, heap_who, free, tag, order, clock, last, coming, since, occupied, \
         durations, areas, departures, busy, visits = run  # fmt: skip
     K, C = q.shape
@@ -136,16 +136,8 @@ def advance(rng, model, run, size, most):
         since[k, c] = now
         if n[k] == 0:
             occupied[k] = now
-        if kind[k] == FORK:
-            leaves = now
-            for b in range(branch.shape[1]):
-                if branch[k, b] > 0.0:
-                    task = draw(rng, branch_dist[k], branch[k, b], branch_shape[k], first[k, c], T[k, c])
-                    free[k, b] = max(now, free[k, b]) + task
-                    leaves = max(leaves, free[k, b])
-        else:
-            work = draw(rng, dist[k, c], mean[k, c], shape[k, c], first[k, c], T[k, c])
-            leaves = now + work
+        work = draw(rng, dist[k, c], mean[k, c], shape[k, c], first[k, c], T[k, c])
+        leaves = now + work
         if kind[k] == FCFS:
             best = 0
             for m in range(1, servers[k]):
@@ -153,7 +145,7 @@ def advance(rng, model, run, size, most):
                     best = m
             free[k, best] = max(now, free[k, best]) + work
             leaves = free[k, best]
-        if kind[k] in (FCFS, DELAY, FORK):
+        if kind[k] in (FCFS, DELAY):
             push(heap_time, heap_who, waiting, leaves, customer)
             waiting += 1
         else:

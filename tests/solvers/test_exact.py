@@ -1,0 +1,407 @@
+"""Exact solvers and the Markov chain: closed forms, 50 digits, every state counted, laws on random networks."""
+
+import itertools
+import json
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_networks import random_network
+
+import queuemodel as qm
+
+demand = st.floats(1e-3, 10.0)
+think = st.sampled_from([0.0, 0.3, 7.0])
+rates = st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=30, max_size=30)
+kinds = st.one_of(
+    st.sampled_from([{}, {}, {"servers": 2}, {"servers": 5}, {"servers": math.inf}]), st.builds(dict, rates=rates)
+)
+
+
+@st.composite
+def networks(draw):
+    """One class, stations of every kind that has product form."""
+    stations = [
+        qm.Station(f"s{k}", service_time=draw(demand), visit_ratio=draw(st.sampled_from([1.0, 0.5])), **draw(kinds))
+        for k in range(draw(st.integers(1, 4)))
+    ]
+    return qm.Network(stations, think_time=draw(think))
+
+
+@st.composite
+def class_networks(draw, most=3):
+    C, K = draw(st.integers(1, most)), draw(st.integers(1, 3))
+    return qm.Network.from_demands(
+        [[draw(demand) for _ in range(C)] for _ in range(K)],
+        servers=[draw(st.sampled_from([1, 1, 3])) for _ in range(K)],
+        population=[draw(st.integers(1, 5)) for _ in range(C)],
+        think_time=[draw(think) for _ in range(C)],
+    )
+
+
+@pytest.mark.parametrize("population", [1, 2, 5, 20, 100])
+def test_one_queue_with_thinking_is_the_machine_repairman(population):
+    D, Z = 0.3, 2.0
+    p0 = 1 / sum(math.perm(population, n) * (D / Z) ** n for n in range(population + 1))
+    solved = qm.solve(qm.Network.from_demands([D], think_time=Z), population=population)
+    assert solved.throughput == pytest.approx((1 - p0) / D, rel=1e-12)
+    wrong = qm.solve(qm.Network.from_demands([1.02 * D], think_time=Z), population=population)
+    assert wrong.throughput != pytest.approx((1 - p0) / D, rel=1e-3)
+
+
+@given(stations=st.integers(1, 6), demand=demand, population=st.integers(1, 40))
+def test_balanced_network_has_its_closed_form(stations, demand, population):
+    solved = qm.solve(qm.Network.from_demands([demand] * stations), population=population)
+    assert solved.throughput == pytest.approx(population / (demand * (population + stations - 1)), rel=1e-12)
+
+
+def series(factors, N):
+    """Throughputs 1..N from what stations contribute for 0, 1, ... customers, in 50 digits."""
+    G = [Decimal(1)] + [Decimal(0)] * N
+    for f in factors:
+        G = [sum((f[i] * G[n - i] for i in range(min(len(f), n + 1))), Decimal(0)) for n in range(N + 1)]
+    return np.array([float(G[n - 1] / G[n]) for n in range(1, N + 1)])
+
+
+@pytest.mark.parametrize(
+    ("demands", "servers", "Z", "N"),
+    [
+        ([0.05], [10], 1.0, 200),
+        ([0.4, 3.2], [4, 32], 2.0, 200),
+        ([0.8, 0.81, 0.3, 1.5], [8, 8, 1, 16], 1.0, 300),
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [3, 5, 7, 2, 1], 10.0, 200),
+        ([1e-6, 5.0, 0.2], [2, 16, 1], 0.0, 300),
+        ([0.1, 0.2, 0.15], ["root", "peak", 1], 2.0, 200),
+    ],
+)
+def test_every_digit_is_kept(demands, servers, Z, N):
+    laws = {"root": lambda n: n**0.5, "peak": lambda n: 20 * n / (1 + 0.1 * (n - 1) + 0.01 * n * (n - 1))}
+    stations = [
+        qm.Station(f"s{k}", service_time=d, **({"rates": laws[m]} if m in laws else {"servers": m}))
+        for k, (d, m) in enumerate(zip(demands, servers, strict=True))
+    ]
+    with localcontext() as context:
+        context.prec, context.Emax, context.Emin = 50, 10**9, -(10**9)
+        factors = [[Decimal(1), *(Decimal(Z) ** n / math.factorial(n) for n in range(1, N + 1))]]
+        for d, m in zip(demands, servers, strict=True):
+            f = [Decimal(1)]
+            for n in range(1, N + 1):
+                f.append(f[-1] * Decimal(d) / Decimal(laws[m](n) if m in laws else min(n, m)))
+            factors.append(f)
+        exact = series(factors, N)
+    solved = qm.solve(qm.Network(stations, think_time=Z), population=N)
+    np.testing.assert_allclose(solved.throughputs, exact, rtol=1e-11)
+    customers = solved.throughputs * (solved.residence_times.sum(axis=1) + Z)
+    np.testing.assert_allclose(customers, np.arange(1, N + 1), rtol=1e-10)
+
+
+@pytest.mark.parametrize("servers", [1, 4])
+def test_a_population_of_ten_thousand_keeps_its_digits(servers):
+    """At saturation; constants would overflow by thousands of orders, and probabilities found by subtraction fail."""
+    D, Z = 0.001, 5.0
+    solved = qm.solve(qm.Network.from_demands([D, D / 2], think_time=Z, servers=[servers, 1]), population=20_000)
+    assert solved.throughput == pytest.approx(min(servers, 2) / D, rel=1e-9)
+    assert solved.at(1).throughput == pytest.approx(1 / (1.5 * D + Z), rel=1e-12)
+    assert solved.queue_length.sum() + solved.throughput * Z == pytest.approx(20_000, rel=1e-10)
+
+
+def visits(network):
+    """Visits per cycle, (K, C), by walking the routing for a long time; each chain is at its reference once."""
+    K, C, at = len(network.stations), max(1, len(network.classes)), network.reference_index
+    V = np.reshape(network.visit_ratios, (K, C)).copy()
+    if network.routing is None:
+        return V
+    names = network.class_names
+    P = np.zeros((C, K, C, K))
+    each = network.routing if isinstance(network.routing, dict) else {(c, c): network.routing for c in names or [None]}
+    for (c, d), matrix in each.items():
+        P[names.index(c) if names else 0, :, names.index(d) if names else 0, :] = matrix
+    for chain in network.chains:
+        v = np.zeros(C * K)
+        v[next(c * K + at for c in chain if V[at, c] > 0)] = 1.0
+        v = v @ np.linalg.matrix_power(0.5 * (P.reshape(C * K, C * K) + np.eye(C * K)), 2**16)  # lazily: no period
+        V[:, list(chain)] = (v / v.reshape(C, K)[list(chain), at].sum()).reshape(C, K)[list(chain)].T
+    return V
+
+
+def compositions(n, cells):
+    for cuts in itertools.combinations(range(n + cells - 1), cells - 1):
+        yield np.diff([-1, *cuts, n + cells - 1]) - 1
+
+
+def by_counting(network, counts):
+    """X (C,) and Q (K, C) from the product form of every single state (Baskett, Chandy, Muntz and Palacios, 1975)."""
+    K, C = len(network.stations), max(1, len(network.classes))
+    V, S = visits(network), np.reshape(network.service_times, (K, C))
+    thought = V[network.reference_index] if network.routing is not None else np.ones(C)
+    work = np.vstack([V * S, thought * network.think_times])  # the last place: thinking, on the way to the reference
+    cells = [[(k, c) for k in range(K + 1) for c in chain if work[k, c] > 0] for chain in network.chains]
+
+    def total(population):
+        G, lengths = 0.0, np.zeros((K + 1, C))
+        for placed in itertools.product(*[compositions(n, len(at)) for n, at in zip(population, cells, strict=True)]):
+            n, weight = np.zeros((K + 1, C), dtype=int), 1.0
+            for at, numbers in zip(cells, placed, strict=True):
+                for cell, number in zip(at, numbers, strict=True):
+                    n[cell] += number
+                    weight *= work[cell] ** number / math.factorial(number)
+            for k, station in enumerate(network.stations):
+                if not station.is_delay:
+                    weight *= math.prod(i / station.rate(i) for i in range(1, n[k].sum() + 1))
+            G += weight
+            lengths += weight * n
+        return G, lengths / G
+
+    N = [sum(counts[c] for c in chain) for chain in network.chains]
+    G, lengths = total(N)
+    X = np.zeros(C)
+    for i, chain in enumerate(network.chains):
+        if N[i]:
+            X[list(chain)] = total([n - (j == i) for j, n in enumerate(N)])[0] / G
+    return X, lengths[:K]
+
+
+def test_random_networks_are_as_counting_all_states_has_them():
+    """Classes that switch, think times of their own, a reference station, several servers and rates, all together."""
+    judged, switching, chains = 0, 0, 0
+    for seed in range(500):
+        network, population = random_network(np.random.default_rng(seed), most=4)
+        try:
+            s = qm.solve(network, population=population, solver=qm.ExactMVA())
+        except qm.ModelError:  # no product form
+            continue
+        X, Q = by_counting(network, (population,) if isinstance(population, int) else population)
+        np.testing.assert_allclose(s.class_throughput, X, rtol=1e-9, atol=1e-12, err_msg=str(seed))
+        np.testing.assert_allclose(s.class_queue_length, Q, rtol=1e-8, atol=1e-10, err_msg=str(seed))
+        assert np.all(s.utilization[~network.is_delay] <= 1 + 1e-12)
+        assert s.exact
+        judged += 1
+        switching += any(len(chain) > 1 for chain in network.chains) and network.think_times.any()
+        try:
+            chain = qm.solve(network, population=population, solver=qm.MarkovChain(most_states=2000))
+        except qm.ModelError:  # preempted customers keep their order for ever
+            continue
+        chains += 1
+        np.testing.assert_allclose(chain.class_throughput, X, rtol=1e-8, atol=1e-12, err_msg=str(seed))
+        np.testing.assert_allclose(chain.class_queue_length, Q, rtol=1e-7, atol=1e-9, err_msg=str(seed))
+        np.testing.assert_allclose(chain.utilization, s.utilization, rtol=1e-7, atol=1e-9, err_msg=str(seed))
+    assert judged > 100
+    assert switching > 10
+    assert chains > 0.8 * judged
+
+
+@pytest.mark.parametrize(
+    ("name", "N", "servers"),
+    [
+        ("exact MVA", [2, 3, 1], [1, 1, 1]),
+        ("exact recursion by customer", [1, 2, 1, 1, 1, 1, 1], [1, 2]),
+        ("exact recursion by customer", [1, 2, 1, 1, 1, 1, 1], [1]),
+        ("multi-class convolution", [2, 3], [2, 1, 3]),
+    ],
+)
+def test_each_recursion_is_as_counting_all_states_has_it(name, N, servers):
+    rng = np.random.default_rng(2)
+    D, Z = rng.uniform(0.1, 1, (len(servers), len(N))), rng.uniform(0, 1, len(N))
+    network = qm.Network.from_demands(D, population=N, think_time=Z, servers=servers)
+    s, (X, Q) = qm.solve(network), by_counting(network, N)
+    assert name in s.reason
+    np.testing.assert_allclose(s.class_throughput, X, rtol=1e-10)
+    np.testing.assert_allclose(s.class_queue_length, Q, rtol=1e-10)
+
+
+def test_two_hundred_workers_that_all_differ():
+    """G = integral of exp(-t) times the product of (Z_r + D_r t): coefficients of the polynomial times factorials."""
+    rng, workers = np.random.default_rng(5), 200
+    D, Z = rng.uniform(0.001, 0.02, workers), rng.uniform(0.5, 2.0, workers)
+    solution = qm.solve(qm.Network.from_demands([D], population=[1] * workers, think_time=Z))
+    with localcontext() as context:
+        context.prec = 60
+
+        def constant(customers):
+            poly = [Decimal(1)]
+            for r in customers:
+                up = [Decimal(0), *(Decimal(D[r]) * a for a in poly)]
+                poly = [a + b for a, b in zip([*(Decimal(Z[r]) * a for a in poly), Decimal(0)], up, strict=True)]
+            return sum(a * math.factorial(i) for i, a in enumerate(poly))
+
+        G = constant(range(workers))
+        for r in (0, 199):
+            exact = float(constant([i for i in range(workers) if i != r]) / G)
+            assert solution.class_throughput[r] == pytest.approx(exact, rel=1e-11)
+    assert solution.exact
+
+
+@settings(max_examples=100)
+@given(network=networks(), N=st.integers(1, 30), factor=st.sampled_from([1e-3, 60.0]))
+def test_single_class_laws(network, N, factor):
+    s, n = qm.solve(network, population=N), np.arange(1, N + 1)
+    X, D = s.throughputs, network.service_demand
+    np.testing.assert_allclose((X[:, None] * s.residence_times).sum(axis=1) + X * network.think_time, n, rtol=1e-10)
+    for station, d, u in zip(network.stations, D, s.utilization, strict=True):
+        if station.rates is None:
+            assert u == pytest.approx(s.throughput * d / (1 if station.is_delay else station.servers), rel=1e-12)
+        assert station.is_delay or u <= 1 + 1e-12
+    if all(station.rates is None for station in network.stations):
+        assert np.all(np.diff(X) >= 0)  # more customers never do less
+    assert s.cycle_time * s.throughput == pytest.approx(N, rel=1e-10)
+    bounds = qm.bounds(network, n)
+    assert np.all(bounds.lower <= X * (1 + 1e-9))
+    assert np.all(bounds.upper >= X * (1 - 1e-9))
+    for k in range(len(network.stations)):
+        p = qm.marginal_distribution(network, k, population=N)
+        assert p.min() >= 0
+        assert p.sum() == pytest.approx(1, rel=1e-10)
+        assert p @ np.arange(N + 1) == pytest.approx(s.queue_length[k], rel=1e-9)
+        if not network.stations[k].is_delay and D[k] > 0:  # work done is the mean speed
+            speed = [0.0, *[network.stations[k].rate(i) for i in n.tolist()]]
+            assert p @ speed == pytest.approx(s.throughput * D[k], rel=1e-9)
+    stations = [
+        qm.Station(
+            f"t{k}", service_time=t.service_time * factor, visit_ratio=t.visit_ratio, servers=t.servers, rates=t.rates
+        )
+        for k, t in enumerate(network.stations[::-1])
+    ]
+    other = qm.solve(qm.Network(stations, think_time=network.think_time * factor), population=N)
+    assert other.throughput * factor == pytest.approx(s.throughput, rel=1e-10)
+    np.testing.assert_allclose(other.queue_length[::-1], s.queue_length, rtol=1e-8, atol=1e-12)
+
+
+@settings(max_examples=60)
+@given(network=class_networks())
+def test_multi_class_laws(network):
+    s = qm.solve(network)
+    np.testing.assert_allclose(
+        s.class_queue_length.sum(axis=0) + s.class_throughput * network.think_times, s.class_populations, rtol=1e-9
+    )
+    assert np.all(s.utilization <= 1 + 1e-12)
+    C = len(network.classes)
+    D, m = network.service_demand, [station.servers for station in network.stations]
+    N, Z = np.array(s.class_populations), network.think_times
+    other = qm.solve(qm.Network.from_demands(D[::-1, ::-1], population=N[::-1], think_time=Z[::-1], servers=m[::-1]))
+    np.testing.assert_allclose(other.class_throughput[::-1], s.class_throughput, rtol=1e-9)
+    np.testing.assert_allclose(other.class_queue_length[::-1, ::-1], s.class_queue_length, rtol=1e-8, atol=1e-12)
+    twice = qm.Network.from_demands(
+        np.hstack([D, D]), population=[*N, *(N + 1)], think_time=[*Z, *Z], servers=m
+    )  # identical classes are one, each with its part
+    apart, together = qm.solve(twice), qm.solve(network, population=2 * N + 1)
+    np.testing.assert_allclose(apart.class_throughput[:C] * (2 * N + 1), together.class_throughput * N, rtol=1e-9)
+    np.testing.assert_allclose(
+        apart.class_queue_length[:, C:] * (2 * N + 1), together.class_queue_length * (N + 1), rtol=1e-8
+    )
+
+
+@settings(max_examples=30)
+@given(K=st.integers(1, 3), shape=st.sampled_from([(), (4,), (2, 3)]), data=st.data())
+def test_a_batch_is_its_networks_one_by_one(K, shape, data):
+    size = math.prod(shape)
+    D = np.array([data.draw(demand) for _ in range(size * K)]).reshape(*shape, K)
+    Z, N = data.draw(think), np.array([data.draw(st.integers(1, 9)) for _ in range(size)]).reshape(shape)
+    batch = qm.solve_batch(D, think_time=Z, population=N)
+    assert batch.throughputs.shape == (N.max(), *shape)
+    for i in np.ndindex(*shape):
+        s = qm.solve(qm.Network.from_demands(D[i], think_time=Z), population=int(N[i]))
+        np.testing.assert_allclose(batch.throughputs[(slice(0, N[i]), *i)], s.throughputs, rtol=1e-12)
+        assert np.all(np.isnan(batch.throughputs[(slice(N[i], None), *i)]))
+        for name in ("residence_time", "queue_length", "utilization", "cycle_time"):
+            np.testing.assert_allclose(getattr(batch, name)[i], getattr(s, name), rtol=1e-11, err_msg=name)
+    last = qm.solve_batch(D, think_time=Z, population=N, curves=False)
+    np.testing.assert_allclose(last.throughput, batch.throughput, rtol=1e-12)
+    assert len(batch.to_rows()) == size
+    assert batch.to_frame()["throughput"].tolist() == batch.throughput.ravel().tolist()
+
+
+def test_classes_without_customers_disturb_nobody():
+    station = qm.Station("q", service_time={"a": 0.1, "b": 0.3}, discipline="fcfs")
+    network = qm.Network([station], classes=[qm.JobClass("a"), qm.JobClass("b")], think_time=1.0)
+    alone = qm.Network([qm.Station("q", service_time=0.3)], think_time=1.0)
+    s = qm.solve(network, population={"a": 0, "b": 3}, solver=qm.ExactMVA())
+    assert s.class_throughput == pytest.approx([0.0, qm.solve(alone, population=3).throughput])
+    with pytest.raises(qm.ModelError, match="differ by class"):
+        qm.solve(network, population={"a": 1, "b": 3}, solver=qm.ExactMVA())
+
+
+def test_what_is_shown_of_classes_that_switch():
+    """Each class has the chain's population and throughput: customers are in both in each cycle."""
+    routing = {
+        ("u", "v"): [[0.0, 1.0], [0.0, 0.0]],
+        ("v", "u"): [[0.0, 0.0], [1.0, 0.0]],
+        ("w", "w"): [[0.5, 0.5], [1.0, 0.0]],
+    }
+    network = qm.Network(
+        [qm.Station("a", service_time=0.2), qm.Station("b", service_time=0.5)],
+        classes=[qm.JobClass("u", population=2), qm.JobClass("v", population=1), qm.JobClass("w", population=4)],
+        routing=routing,
+    )
+    s = qm.solve(network)
+    assert network.chains == ((0, 1), (2,))
+    rows = s.class_rows()
+    assert [row["population"] for row in rows] == [3, 3, 4]
+    assert rows[0]["throughput"] == rows[1]["throughput"] == s.class_throughput[0]
+    assert [row["cycle_time"] for row in rows] == pytest.approx(
+        [n / row["throughput"] for n, row in zip((3, 3, 4), rows, strict=True)]
+    )
+    assert s.class_queue_length[1, 0] == s.class_queue_length[0, 1] == 0
+    assert s.class_queue_length[:, :2].sum() == pytest.approx(3)
+    document = json.loads(s.to_json())
+    assert [one["class"] for one in document["classes"]] == ["u", "v", "w"]
+    assert document["stations"][5]["queue_length"] == pytest.approx(s.class_queue_length[1, 2])
+
+
+def test_a_solution_shows_itself_and_keeps_its_curve():
+    network = qm.Network(
+        [qm.Station("a", service_time=0.2), qm.Station("b", service_time=0.5, rates=[1, 2, 2, 2])], think_time=3.0
+    )
+    solved = qm.solve(network, population=4)
+    assert "b" in repr(solved)
+    assert "<table" in solved._repr_html_()
+    frame = solved.to_frame()
+    assert list(frame["population"]) == [1, 2, 3, 4]
+    for n in range(1, 5):
+        at, row = solved.at(n), frame.iloc[n - 1]
+        fresh = qm.solve(network, population=n)
+        assert [row["throughput"], row["cycle_time"]] == pytest.approx([fresh.throughput, fresh.cycle_time])
+        for k, name in enumerate("ab"):
+            assert row[f"queue_length[{name}]"] == pytest.approx(fresh.queue_length[k])
+            assert row[f"utilization[{name}]"] == pytest.approx(fresh.utilization[k])
+            assert at.utilization[k] == pytest.approx(fresh.utilization[k])
+    with pytest.raises(ValueError, match="read-only"):
+        solved.throughputs[0] = 1.0
+    with pytest.raises(qm.ModelError, match="population must be 1 to 4"):
+        solved.at(5)
+
+
+def test_the_choice_says_which_and_why():
+    product = qm.solve(qm.Network.from_demands([0.1], servers=3), population=5)
+    assert product.exact
+    assert "exact" in product.reason
+    fcfs = qm.solve(
+        qm.Network([qm.Station("q", service_time=0.1, discipline="fcfs", scv=3.0)], think_time=1), population=5
+    )
+    assert not fcfs.exact
+    assert "station 'q' is first come first served" in fcfs.reason
+    with pytest.raises(qm.ModelError, match=r"exact MVA: station 'q'.* MarkovChain"):
+        qm.solve(fcfs.network, population=5, solver=qm.ExactMVA())
+
+
+@pytest.mark.parametrize(("population", "X"), [((2, 2), (3.1808, 5.6613)), ((2, 3), None)])
+def test_several_preempted_servers_are_not_called_exact(population, X):
+    """Who is preempted depends on the order: service that differs by class has no product form then."""
+    station = qm.Station("q", service_time={"a": 0.3, "b": 0.05}, servers=2, discipline="lifo-pr")
+    network = qm.Network([station], classes=[qm.JobClass("a"), qm.JobClass("b")], think_time=0.3)
+    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+    assert not qm.solve(network, population=population).exact
+    assert X is None or truth.class_throughput == pytest.approx(X, rel=1e-4)
+    with pytest.raises(qm.ModelError, match="last come first served by several servers"):
+        qm.solve(network, population=population, solver=qm.ExactMVA())
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
+    network = qm.Network.from_demands(np.random.default_rng(0).uniform(0.1, 1, (6, 12)), population=[50] * 12)
+    with pytest.raises(qm.ModelError, match=r"12 different classes with 600 customers need .* bytes .* take an approx"):
+        qm.solve(network)
+    assert not qm.solve(network, solver=qm.ApproximateMVA("bard-schweitzer")).exact
+    with pytest.raises(qm.ModelError, match=r"bytes, more than"):
+        qm.solve(qm.Network.from_demands([1.0] * 100), population=10_000_000)
