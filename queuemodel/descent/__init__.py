@@ -16,7 +16,7 @@ from .loop import Clock, Descent, descend
 from .messages import OrderedGradient, OverTheAir, SquarmSGD, mixing_matrix, spectral_gap
 from .problems import LeastSquares, LogisticRegression, Perceptron, Problem, SigmoidSquares, make_problem, split
 from .servers import Order, ServerSGD
-from .strategy import Strategy, SynchronousSGD
+from .strategy import Moment, Sent, Strategy, SynchronousSGD
 
 __all__ = [
     "QSGD",
@@ -31,6 +31,7 @@ __all__ = [
     "LeastSquares",
     "LocalSGD",
     "LogisticRegression",
+    "Moment",
     "Order",
     "OrderedGradient",
     "OverTheAir",
@@ -39,6 +40,7 @@ __all__ = [
     "Problem",
     "RandomK",
     "ServerSGD",
+    "Sent",
     "SigmoidSquares",
     "SquarmSGD",
     "Strategy",

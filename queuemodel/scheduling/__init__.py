@@ -33,7 +33,10 @@ from .policies import (
 )
 from .schedule import Schedule
 from .simulate import simulate
+from .streams import JobKind, Stream, example_kinds, measured_kinds
+from .study import Study, sweep
 from .view import ActiveJobs, JobState
+from .workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_pollux, read_workload
 
 __all__ = [
     "FIFO",
@@ -50,6 +53,7 @@ __all__ = [
     "GreedyGain",
     "HeSRPT",
     "Job",
+    "JobKind",
     "JobState",
     "LeastAttainedService",
     "ModelBased",
@@ -61,10 +65,21 @@ __all__ = [
     "ShortestJobFirst",
     "SpeedCurve",
     "StagedCurve",
+    "Stream",
+    "Study",
     "TableCurve",
     "Workload",
     "as_curve",
+    "example_kinds",
+    "measured_kinds",
     "policy_named",
+    "read_alibaba",
+    "read_elasticflow",
+    "read_gavel",
+    "read_philly",
+    "read_pollux",
+    "read_workload",
     "simulate",
     "statistical_efficiency",
+    "sweep",
 ]

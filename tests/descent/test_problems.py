@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from queuemodel import ModelError
 from queuemodel.descent import LeastSquares, LogisticRegression, make_problem, split
-from queuemodel.descent.problems import KINDS
+
+KINDS = ("least-squares", "logistic", "sigmoid", "perceptron")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,21 @@ policies curves from one and two GPUs instead of the measured ones, `batch_sizes
 among.
 """
 
+from queuemodel.scheduling.workloads.pollux import packed
+from queuemodel.scheduling.workloads.pollux import shared_application as read_application
+
+from .batch_sizes import application_batch_sizes
 from .predict import predicted_curve
 from .replay import Replay, read_jobs, replay
+from .state import epoch_rates
 
-__all__ = ["Replay", "predicted_curve", "read_jobs", "replay"]
+__all__ = [
+    "Replay",
+    "application_batch_sizes",
+    "epoch_rates",
+    "packed",
+    "predicted_curve",
+    "read_application",
+    "read_jobs",
+    "replay",
+]

@@ -1,0 +1,236 @@
+"""Jobs whose speed changes as they train: in stretches, and where batch sizes are chosen with the nodes."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queuemodel.convergence import NoiseScale
+from queuemodel.errors import ModelError
+from queuemodel.scheduling import (
+    FIFO,
+    BatchSizes,
+    Cluster,
+    EqualShare,
+    Goodput,
+    HeSRPT,
+    Job,
+    PowerLawCurve,
+    RankPriced,
+    StagedCurve,
+    Workload,
+    simulate,
+    statistical_efficiency,
+)
+
+SIZES = BatchSizes(
+    {32: {1: 4.0, 2: 6.0, 3: 7.0}, 64: {1: 2.2, 2: 4.0, 3: 5.5}, 256: {2: 1.2, 3: 1.7, 4: 2.2}},
+    [(500, 32.0), (300, 1000.0), (200, math.inf)],
+)
+
+
+def alone(sizes, *, nodes=4, batch_size=None, policy=None, **rest):
+    job = Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=batch_size or sizes.first, **rest)
+    return simulate([job], policy or Goodput(), nodes=nodes)
+
+
+@st.composite
+def batch_sizes(draw, most_stretches=4):
+    """Random tables on 1 to 5 nodes, the smallest batch size on all of them."""
+    speed = st.floats(0.1, 10)
+    curves = {}
+    for size in sorted(draw(st.sets(st.integers(1, 2000), min_size=1, max_size=5))):
+        most = draw(st.integers(1, 5)) if curves else 5
+        curves[size] = dict(enumerate(draw(st.lists(speed, min_size=most, max_size=most)), start=1))
+    pairs = st.tuples(st.floats(1, 1000), st.one_of(st.floats(0, 5000), st.just(math.inf)))
+    return BatchSizes(curves, draw(st.lists(pairs, min_size=1, max_size=most_stretches))), curves
+
+
+def rate(curves, size, nodes, scale):
+    """Progress per second, by McCandlish's law written out; 0 where nothing runs."""
+    first = min(curves)
+    gain = size / first if scale == math.inf else (1 + scale / first) / (1 + scale / size) if scale else 1.0
+    return gain * curves[size].get(nodes, 0.0)
+
+
+def by_brute_force(curves, pairs):
+    """Seconds of a job alone that takes the best nodes of its first stretch, and the best batch size in each."""
+    scale = pairs[0][1]
+    nodes = max((max(rate(curves, size, n, scale) for size in curves), -n) for n in range(1, 6))[1] * -1
+    return sum(steps / max(rate(curves, size, nodes, scale) for size in curves) for steps, scale in pairs)
+
+
+@settings(max_examples=60)
+@given(batch_sizes(), st.data())
+def test_a_job_alone_runs_at_what_brute_force_finds(drawn, data):
+    sizes, curves = drawn
+    pairs = [(steps, scales[sizes.first]) for steps, scales in sizes.noise_scales]
+    assert alone(sizes, nodes=5).end[0] == pytest.approx(by_brute_force(curves, pairs), rel=1e-9)
+    done = 0.0
+    for steps, scale in pairs:
+        chosen = sizes.chosen(nodes=3, done=done)
+        assert rate(curves, chosen, 3, scale) == pytest.approx(max(rate(curves, s, 3, scale) for s in curves))
+        done += steps
+    if len(pairs) == 1:  # no batch size of the user is better
+        size = data.draw(st.sampled_from(sorted(curves)))
+        fixed = alone(sizes, nodes=5, batch_size=size, policy=RankPriced(), most_nodes=max(curves[size]))
+        assert alone(sizes, nodes=5).end[0] <= fixed.end[0] * (1 + 1e-9)
+
+
+def test_brute_force_notices_a_noise_scale_that_is_two_per_cent_off():
+    curves = {size: dict(curve.points) for size, curve in SIZES.curves.items()}
+    right = [(500, 500.0), (500, 1000.0)]
+    wrong = [(steps, 1.02 * scale) for steps, scale in right]
+    assert alone(BatchSizes(curves, wrong), nodes=5).end[0] != pytest.approx(by_brute_force(curves, right), rel=1e-3)
+
+
+@given(st.floats(1, 1e5), st.floats(1, 1e5), st.floats(0, 1e6))
+def test_efficiency_is_the_critical_batch_law(first, size, scale):
+    assert statistical_efficiency(size, math.inf, first=first) == pytest.approx(1)
+    assert statistical_efficiency(size, scale, first=first) == pytest.approx((scale + first) / (scale + size))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_single_batch_size_leaves_everything_as_it_was(parts):
+    """Also in stretches: on any curve, with restarts, early ends and placements."""
+    rng, time = np.random.default_rng(5), 0.0
+    kept, adaptive = [], []
+    for number in range(60):
+        time += rng.exponential(20)
+        steps, curve = float(rng.lognormal(6, 1)), {n: n ** rng.uniform(0.4, 1) for n in range(1, 9)}
+        job = Job(f"{number}", arrival_time=time, steps=steps, curve=curve, end_probability=0.3, most_nodes=8)
+        kept.append(job)
+        adaptive.append(replace(job, batch_sizes=BatchSizes({64: curve}, [(steps / parts, 100.0)] * parts)))
+    cluster = Cluster(16, restart_seconds=5, start_seconds=3, nodes_per_machine=4, spread_speed=0.7)
+    first, *others = [
+        simulate(Workload(jobs), policy, cluster=cluster, seed=2)
+        for jobs, policy in ((kept, RankPriced()), (kept, Goodput()), (adaptive, RankPriced()), (adaptive, Goodput()))
+    ]
+    for other in others:
+        for name in ("end", "attained_service", "useful_service", "best_time", "shared_time"):
+            assert getattr(other, name) == pytest.approx(getattr(first, name), rel=1e-9 if parts == 1 else 1e-6)
+        assert other.restarts.tolist() == first.restarts.tolist()
+
+
+def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
+    """500 steps of noise scale 32: at 64 a step is worth 4/3; then 31.25 + 1 over 15.6 + 1; then 2."""
+    schedule = alone(SIZES, batch_size=64, policy=FIFO(), requested_nodes=2, most_nodes=3)
+    worth = [4 / 3, (1 + 1000 / 32) / (1 + 1000 / 64), 2]
+    assert schedule.end[0] == pytest.approx(sum(n / w for n, w in zip((500, 300, 200), worth, strict=True)) / 4.0)
+
+
+def test_noise_scales_may_differ_by_batch_size():
+    curves = {10: {1: 1.0}, 40: {1: 0.5}}
+    same = alone(BatchSizes(curves, [(100, NoiseScale(100.0, np.array([90.0, 110.0])))])).end[0]
+    assert alone(BatchSizes(curves, [(100, 100.0)])).end[0] == pytest.approx(same)
+    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == pytest.approx(same)
+    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == pytest.approx(100)
+
+
+def test_the_choice_follows_predictions_and_the_truth_runs():
+    believed = BatchSizes({10: {1: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], predicted={10: {1: 1.0}, 40: {1: 0.2}})
+    assert believed.chosen(nodes=1, done=0) == 10
+    assert alone(believed).end[0] == pytest.approx(100)
+    workload = Workload([Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
+    wrong = workload.with_prediction_error(level=1.0, seed=3)  # the same factor for every batch size
+    assert simulate(wrong, Goodput(), nodes=4).end == pytest.approx(simulate(workload, Goodput(), nodes=4).end)
+
+
+def test_a_stretch_ends_without_a_restart_or_a_question():
+    schedule = alone(SIZES, nodes=3)
+    assert schedule.restarts.tolist() == [0]
+    assert (schedule.events, schedule.decisions) == (4, 1)  # arrival, two ends of stretches, end
+    assert [SIZES.chosen(nodes=3, done=done) for done in (0, 499, 500, 800, 5000)] == [64, 64, 256, 256, 256]
+    assert SIZES.limit(64) == 4
+    assert replace(SIZES, most_nodes=2).limit(64) == 2
+
+
+TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
+
+
+def staged_job(curve, steps=100.0, name="a", **rest):
+    return Job(name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 5.0), TABLES), min_size=1, max_size=5), st.integers(1, 4), st.floats(10.0, 1e4)
+)
+def test_alone_a_staged_job_takes_the_sum_of_its_stretches(stretches, nodes, steps):
+    total = sum(length for length, _ in stretches)
+    expected = sum(length / total * steps / table[nodes] for length, table in stretches)
+    staged = StagedCurve(stretches)
+    ended = simulate([staged_job(staged, steps, requested_nodes=nodes)], FIFO(), nodes=4)
+    assert ended.end[0] == pytest.approx(expected)
+    assert steps / staged(nodes) == pytest.approx(expected)
+
+
+@settings(max_examples=40)
+@given(TABLES, st.integers(2, 5), st.sampled_from([FIFO(), EqualShare(), RankPriced()]))
+def test_stretches_of_one_curve_are_no_stretches(table, count, policy):
+    ends = [
+        simulate(
+            [staged_job(curve, 50.0 + k, f"{k}", arrival_time=4.0 * k) for k in range(4)],
+            policy,
+            cluster=Cluster(6, restart_seconds=1.0),
+        ).end
+        for curve in (table, StagedCurve([(1.0, table)] * count))
+    ]
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+
+
+def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
+    """In its first half nodes help a job, in the second they do not; the older of two is in its second."""
+    staged = StagedCurve([(1.0, {n: float(n) for n in (1, 2, 3, 4)}), (1.0, {1: 1.0, 2: 1.01, 3: 1.02, 4: 1.03})])
+    held = {}
+    for kind, curve in (("staged", staged), ("mean", {n: staged(n) for n in (1, 2, 3, 4)})):
+        jobs = [staged_job(curve, 400.0, "first"), staged_job(curve, 400.0, "second", arrival_time=120.0)]
+        ended = simulate(jobs, RankPriced(), nodes=5, history=True)
+        held[kind] = {int(j): int(n) for time, j, n in ended.history if time <= 120.0}
+    assert held["staged"] == {0: 1, 1: 4}
+    assert held["mean"] != held["staged"]
+
+
+def test_policies_that_divide_nodes_run_at_the_mean():
+    staged = StagedCurve([(1.0, PowerLawCurve(0.5, speed=4.0)), (3.0, PowerLawCurve(0.5, speed=1.0))])
+    job = Job("a", arrival_time=0, steps=100, curve=staged)
+    assert simulate([job], HeSRPT(exponent=0.5), nodes=4).end[0] == pytest.approx(25 / 8 + 75 / 2)
+    divided = simulate([job, replace(job, name="b")], EqualShare(divisible=True), nodes=1)
+    assert divided.end == pytest.approx([(25 / 4 + 75 / 1) * 2**0.5] * 2)  # half a node each
+
+
+GAP = BatchSizes({32: {1: 4.0}, 64: {3: 5.5}}, [(500, 32.0)])
+FAILING = Cluster(4, mean_time_to_failure=1e4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: replace(SIZES, curves={}), "curves must map batch sizes to curves"),
+        (lambda: replace(SIZES, curves={0: {1: 1.0}}), "batch size must be"),
+        (lambda: replace(SIZES, curves={32: 4.0}), "at 32: curve: expected a callable"),
+        (lambda: replace(SIZES, noise_scales=[]), "at least one pair"),
+        (lambda: replace(SIZES, noise_scales=[5]), "pairs"),
+        (lambda: replace(SIZES, noise_scales=[(0, 5.0)]), "steps of a stretch"),
+        (lambda: replace(SIZES, noise_scales=[(5, math.nan)]), "noise scale"),
+        (lambda: replace(SIZES, noise_scales=[(5, {32: 1.0})]), "noise scales must be of the batch sizes"),
+        (lambda: replace(SIZES, predicted={32: {1: 1.0}}), "predicted must have the batch sizes of curves"),
+        (lambda: alone(GAP), r"no batch size of .* has a speed on 2 nodes"),
+        (lambda: alone(SIZES, batch_size=48), "must be one of 32, 64, 256, got 48"),
+        (lambda: statistical_efficiency(64, -3, first=32), "noise_scale must be finite and >= 0 examples, got -3"),
+        (lambda: StagedCurve([]), "needs at least one pair"),
+        (lambda: StagedCurve([(0.0, {1: 1.0})]), "length must be finite and > 0"),
+        (lambda: StagedCurve([1.0]), "must be pairs"),
+        (
+            lambda: simulate([staged_job(StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2))], FIFO(),
+                             cluster=FAILING),
+            "nodes cannot fail yet where jobs' speeds change",
+        ),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(make, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
