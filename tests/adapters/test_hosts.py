@@ -5,13 +5,13 @@ import json
 import pytest
 
 from queuemodel import Cluster
-from queuemodel.adapters.live import hosts
-from queuemodel.adapters.live.hosts import recorded_network, shaped_buffer
+from queuemodel.adapters.live import machine
+from queuemodel.adapters.live.machine import recorded_network, shaped_buffer
 
 
 @pytest.mark.parametrize(("said", "known"), [("cubic\n", "cubic"), ("bbr\n", "bbr"), ("vegas\n", None), (None, None)])
 def test_congestion_control_is_what_the_machine_says(tmp_path, monkeypatch, said, known):
-    monkeypatch.setattr(hosts, "shaped_buffer", lambda: None)
+    monkeypatch.setattr(machine, "shaped_buffer", lambda: None)
     path = tmp_path / "tcp_congestion_control"
     if said is not None:
         path.write_text(said)
@@ -59,7 +59,7 @@ def test_no_tc_says_nothing():
 def test_the_buffer_is_recorded_with_its_origin(tmp_path, monkeypatch):
     path = tmp_path / "tcp_congestion_control"
     path.write_text("cubic\n")
-    monkeypatch.setattr(hosts, "shaped_buffer", lambda: 0.025)
+    monkeypatch.setattr(machine, "shaped_buffer", lambda: 0.025)
     cluster = Cluster(**recorded_network(path))
     assert cluster.buffer == 0.025
     assert cluster.origins == {"congestion_control": "recorded", "buffer": "recorded"}

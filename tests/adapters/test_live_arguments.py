@@ -5,15 +5,15 @@ import socket
 
 import pytest
 from click.testing import CliRunner
+from recording import recorded
 
 from queuemodel import DataError, ProfilingError, QueueModelError
-from queuemodel.adapters.live.addresses import own_addresses, split_address
-from queuemodel.adapters.live.functions import function_name
-from queuemodel.adapters.live.parent import cause
-from queuemodel.adapters.tensorflow.addresses import is_here, servers_elsewhere
+from queuemodel.adapters.live.child import cause, function_name
+from queuemodel.adapters.live.machine import own_addresses, split_address
+from queuemodel.adapters.tensorflow import ParameterServer
 from queuemodel.adapters.tensorflow.children.models import BUILT_IN
 from queuemodel.adapters.tensorflow.children.serve import serve
-from queuemodel.adapters.tensorflow.live import profile_live
+from queuemodel.adapters.tensorflow.live import is_here, servers_elsewhere
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def nothing_starts(monkeypatch):
 )  # fmt: skip
 def test_bad_values(argument, value):
     with pytest.raises(DataError, match=f"^{argument} must be .* got {value!r}$"):
-        profile_live("mlp", **{argument: value})
+        recorded(ParameterServer, "mlp", **{argument: value})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_bad_values(argument, value):
 )
 def test_bad_models(model):
     with pytest.raises(DataError, match=r"model: must be 'package.module:function' or one of mlp, cnn, embedding"):
-        profile_live(model)
+        recorded(ParameterServer, model)
 
 
 def test_a_function_must_be_importable_elsewhere():
@@ -98,7 +98,7 @@ def test_own_addresses_are_given_to_nobody_else_and_a_server_of_ours_may_listen_
 )
 def test_servers_come_in_pairs(ps, worker, said):
     with pytest.raises(DataError, match=said):
-        profile_live("mlp", ps=ps, worker=worker)
+        recorded(ParameterServer, "mlp", ps=ps, worker=worker)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_servers_come_in_pairs(ps, worker, said):
 def test_bad_tf_config(monkeypatch, text, said):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(DataError, match=said):
-        profile_live("mlp")
+        recorded(ParameterServer, "mlp")
 
 
 def test_tf_config_names_the_servers_and_arguments_win(monkeypatch):
@@ -127,20 +127,20 @@ def test_tf_config_names_the_servers_and_arguments_win(monkeypatch):
 def test_unwritable_output(tmp_path):
     for output in (tmp_path, tmp_path / "absent" / "p.json", "/proc/p.json"):
         with pytest.raises(DataError, match="cannot be written"):
-            profile_live("mlp", output=output)
+            recorded(ParameterServer, "mlp", output=output)
 
 
 def test_traces_go_to_an_empty_folder(tmp_path):
     (tmp_path / "old.pb").write_text("x")
     with pytest.raises(DataError, match="is not empty"):
-        profile_live("mlp", traces=tmp_path)
+        recorded(ParameterServer, "mlp", traces=tmp_path)
 
 
 def test_nobody_answers(monkeypatch, addresses):
-    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.profiling.ANSWER_LIMIT", 0.6)
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.ANSWER_LIMIT", 0.6)
     ps, worker = addresses
     with pytest.raises(ProfilingError, match=rf"ps {ps}: no answer within 0.6 s \(Connection refused\)"):
-        profile_live("mlp", ps=ps, worker=worker)
+        recorded(ParameterServer, "mlp", ps=ps, worker=worker)
 
 
 @pytest.mark.parametrize(

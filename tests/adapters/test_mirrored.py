@@ -10,9 +10,10 @@ import live_jobs
 import msgspec
 import numpy as np
 import pytest
+from recording import recorded
 
 import queuemodel as qm
-from queuemodel.adapters.tensorflow import is_mirrored, read_mirrored
+from queuemodel.adapters.tensorflow import Mirrored, is_mirrored, read_mirrored
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds
@@ -262,14 +263,12 @@ def test_the_command_reads_both_runs(tmp_path, capsys):
 
 def profiled(*model, **settings):
     """A live profile; once more where TensorFlow itself crashed, as 2.21 does now and then when a recording ends."""
-    from queuemodel.adapters.tensorflow.mirrored import profile_live
-
     try:
-        return profile_live(*model, **settings)
+        return recorded(Mirrored, *model, **settings)
     except qm.ProfilingError as error:
         if not any(signal in str(error) for signal in ("SIGSEGV", "SIGABRT")):
             raise
-        return profile_live(*model, **settings)
+        return recorded(Mirrored, *model, **settings)
 
 
 @pytest.mark.live
@@ -304,10 +303,8 @@ def test_the_noise_scale_is_that_of_the_gradients(family):
 
 @pytest.mark.live
 def test_a_users_mistake_is_one_line(family):
-    from queuemodel.adapters.tensorflow.mirrored import profile_live
-
     with pytest.raises(qm.ProfilingError, match="no module named 'no_such_module'"):
-        profile_live("no_such_module:f")
+        recorded(Mirrored, "no_such_module:f")
 
 
 def test_options_of_servers_are_refused(capsys):

@@ -12,7 +12,7 @@ from queuemodel import DataError
 from queuemodel.adapters.events import TracedOperation, TracedStep, Transfer
 from queuemodel.adapters.phases import derive
 from queuemodel.adapters.tensorflow import read_traces
-from queuemodel.adapters.tensorflow.reading.folder import run_metadata_files, xplane_files
+from queuemodel.adapters.tensorflow.reading.traces import run_metadata_files, xplane_files
 
 DATA = Path(__file__).parent.parent / "data"
 XPLANE_BYTES = 788_992
@@ -139,7 +139,7 @@ def test_other_workers_of_the_job_are_counted_and_not_read():
     alone = [step(f"s{k}", k * 10_500) for k in range(3)]
     others = [step(f"o{k}", k * 10_500 + 4_000, worker="worker:1", size=3_000) for k in range(3)]
     both = derive([*alone, *[replace(s, transfers=s.transfers[1:]) for s in others]])
-    assert (derive(alone).workers, both.workers, both.worker) == (1, 2, "worker:0")
+    assert (derive(alone).workers, both.workers) == (1, 2)
     assert both.steps == derive(alone).steps
 
 

@@ -64,7 +64,7 @@ def test_a_known_schedule_has_its_phases():
     assert step.overlap == pytest.approx(0.010 + 0.009997)  # fwd_a with b's fetch, bwd_a with b's push
     assert step.step_time == pytest.approx(0.093001)
     assert (step.fetched_bytes, step.pushed_bytes) == (500_000, 500_000)
-    assert (derived.worker, derived.servers, derived.shard_bytes, derived.tensors) == (WORKER, [SERVER], [500_000], 2)
+    assert (derived.workers, derived.servers, derived.shard_bytes, derived.tensors) == (1, [SERVER], [500_000], 2)
 
 
 def test_a_known_schedule_has_its_dependencies():
@@ -179,7 +179,6 @@ def shifted(step, by, task=None):
 def test_clocks_that_differ_are_brought_together(offset):
     derived = derive([shifted(two_layers(), offset, SERVER)])
     # from below by the fetch that took 10 ms from being made, from above by a push of 20 ms: halfway
-    assert derived.clock_offsets[SERVER] == pytest.approx(offset, abs=15_000)
     true, got = derive([two_layers()]).steps[0], derived.steps[0]
     assert got.compute == true.compute
     assert got.overlap == pytest.approx(true.overlap, abs=0.012)
@@ -187,7 +186,8 @@ def test_clocks_that_differ_are_brought_together(offset):
 
 
 def test_clocks_within_the_bounds_are_left_alone():
-    assert derive([shifted(two_layers(), 300, SERVER)]).clock_offsets == {SERVER: 0}
+    true, got = (derive([shifted(two_layers(), by, SERVER)]).steps[0] for by in (0, 150))
+    assert (got.fetch, got.push) == pytest.approx((true.fetch - 150e-6, true.push + 150e-6), rel=1e-9)
 
 
 def test_clocks_that_drift_are_matched_step_by_step():

@@ -10,11 +10,12 @@ import time
 
 import pytest
 import torch_jobs
+from recording import recorded
 
 from queuemodel import DataError, MissingDependencyError, Profile, ProfilingError
-from queuemodel.adapters.live.addresses import interface_to
-from queuemodel.adapters.pytorch import read_traces
-from queuemodel.adapters.pytorch.live import Interrupted, profile_live
+from queuemodel.adapters.live import Interrupted
+from queuemodel.adapters.live.machine import interface_to
+from queuemodel.adapters.pytorch import DataParallel, read_traces
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 
@@ -42,7 +43,8 @@ def check(profile, *, ranks=2, steps, batch_size, parameter_bytes, tensors):
 @needs_torch
 def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     seen = []
-    profile = profile_live(
+    profile = recorded(
+        DataParallel,
         "torch_jobs:regression",
         ranks=3,
         steps=6,
@@ -115,7 +117,7 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
 )
 def test_a_users_mistakes_are_one_line(family, addresses, model, said):
     with pytest.raises(ProfilingError, match=said) as caught:
-        profile_live(model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
+        recorded(DataParallel, model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
     assert "\n" not in str(caught.value)
 
 
@@ -128,7 +130,7 @@ def test_a_killed_rank_is_named(family):
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(ProfilingError, match="the rank 1 was killed by SIGKILL"):
-        profile_live("torch_jobs:small", steps=5000, on_step=kill)
+        recorded(DataParallel, "torch_jobs:small", steps=5000, on_step=kill)
 
 
 @live
@@ -141,7 +143,7 @@ def test_an_interrupt_saves_nothing(family, tmp_path):
     output = tmp_path / "ddp.json"
     output.write_text("earlier")
     with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
-        profile_live("torch_jobs:small", steps=5000, output=output, on_step=interrupt)
+        recorded(DataParallel, "torch_jobs:small", steps=5000, output=output, on_step=interrupt)
     assert output.read_text() == "earlier"
 
 
@@ -150,7 +152,7 @@ def test_an_interrupt_saves_nothing(family, tmp_path):
 def test_a_time_limit_is_kept(family):
     start = time.monotonic()
     with pytest.raises(ProfilingError, match=r"time_limit: it was over while .*; give more seconds"):
-        profile_live("torch_jobs:small", steps=10**6, time_limit=2)
+        recorded(DataParallel, "torch_jobs:small", steps=10**6, time_limit=2)
     assert time.monotonic() - start < 60  # of the hour that so many steps take
 
 
@@ -174,7 +176,7 @@ def test_a_time_limit_is_kept(family):
 def test_bad_arguments_start_nothing(monkeypatch, arguments, said):
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("started a process"))
     with pytest.raises(DataError, match=said) as caught:
-        profile_live(**{"model": "torch_jobs:small", **arguments})
+        recorded(DataParallel, **{"model": "torch_jobs:small", **arguments})
     assert "\n" not in str(caught.value)
 
 
@@ -198,7 +200,7 @@ def test_no_torch_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[torch\]'"):
-        profile_live("torch_jobs:small")
+        recorded(DataParallel, "torch_jobs:small")
     assert list(tmp_path.iterdir()) == []
 
 

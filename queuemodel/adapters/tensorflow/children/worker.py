@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...live.parent import as_told, cannot_write, stopping
-from .models import function_of
-from .training_task import TrainingTask, load
+from ...live.child import as_told, cannot_write, stopping
+from .models import TrainingTask, function_of, load
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
@@ -31,7 +30,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         target = server.target
     say(doing="building the model")
     task = load(settings["model"], batch_size=settings["batch_size"])
-    say(job=task.facts(settings["model"]), framework_version=tf.__version__)
+    say(job=task.job(settings["model"]))
     step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
     config = tf1.ConfigProto(
         device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
@@ -66,8 +65,10 @@ def _train(session: Any, step: Any, feeds: Iterator[dict], settings: dict[str, A
     def timed(kind: str, **arguments: Any) -> None:
         start = time.perf_counter()
         session.run(fetches, next(feeds), **arguments)
-        if not arguments:
+        if kind == "untraced":
             say(step=kind, seconds=time.perf_counter() - start)
+        elif kind == "warmup":
+            say(step=kind)
 
     for _ in _until_stopped(settings["warmup"]):
         timed("warmup")
