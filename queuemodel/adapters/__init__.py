@@ -6,3 +6,8 @@ the tasks onto one clock, and says how long each phase was; `graph` says what wa
 that a simulation can move together. Ranks' rounds are put together by `runs`. To add a tool, write its reader. `live`
 trains a job for a short while to record it.
 """
+
+from .events import TracedOperation, TracedStep, Transfer
+from .phases import derive
+
+__all__ = ["TracedOperation", "TracedStep", "Transfer", "derive"]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+from tqdm import tqdm
 
 from ...checks import JSON, require_count, require_number, require_writable
 from ...errors import DataError, ProfilingError, QueueModelWarning
@@ -28,13 +29,19 @@ from ...training.job import Throughput
 from ...training.profile import Profile
 from .child import function_name
 from .machine import recorded_network
-from .processes import GRACE, Child, Interrupts, Progress
+from .processes import GRACE, Child, Interrupts
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit in which nothing new is begun, at most
 WATCH = 2.0  # seconds without news after which the backend looks for processes that are not ours
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 READING_SPEED = 2e6  # bytes of traces that are surely read in a second
+KINDS = {
+    "warmup": "warming up",
+    "traced": "tracing",
+    "untraced": "timing without traces",
+    "noise": "measuring gradients",
+}
 
 
 @dataclass(frozen=True)
@@ -228,10 +235,10 @@ def profile_live(
     limit = require_number(
         time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError
     )
-    deadline = time.monotonic() + limit
+    run = Run(backend, limit=limit, progress=progress, on_step=on_step)
     require_writable(output, suffixes=JSON)
     backend.require(limit)
-    with _run(backend, limit, deadline, traces, progress, on_step) as run:
+    with run.ready(traces):
         ended = run.train()
         run.say("reading the traces")
         profile = None if ended is not None and not backend.partial else _profile(run, failed=ended is not None)
@@ -299,31 +306,6 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
     return profile
 
 
-@contextlib.contextmanager
-def _run(
-    backend: Backend,
-    limit: float,
-    deadline: float,
-    traces: str | os.PathLike[str] | None,
-    progress: bool | None,
-    on_step: Callable[[str, int, int], None] | None,
-) -> Iterator[Run]:
-    """Folders for what ends with the run and for traces, a bar, and signals that are only noted."""
-    inbox: queue.SimpleQueue = queue.SimpleQueue()
-    show = sys.stderr.isatty() if progress is None else progress
-    try:
-        scratch = tempfile.TemporaryDirectory(prefix="queuemodel-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise DataError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror or error}") from None
-    with (
-        Interrupts(wake=lambda: inbox.put((None, {}))) as interrupts,
-        scratch as folder,
-        Progress(backend.total, show=show, on_step=on_step) as bar,
-    ):
-        kept = _empty_folder(Path(folder, "traces") if traces is None else Path(traces))
-        yield Run(backend, limit, deadline, Path(folder), kept, inbox, bar, interrupts)
-
-
 def _empty_folder(folder: Path) -> Path:
     """Make a folder for traces, or take an empty one (raises DataError)."""
     try:
@@ -352,24 +334,37 @@ class Run:
     def __init__(
         self,
         backend: Backend,
+        *,
         limit: float,
-        deadline: float,
-        folder: Path,
-        traces: Path,
-        inbox: queue.SimpleQueue,
-        progress: Progress,
-        interrupts: Interrupts,
+        progress: bool | None,
+        on_step: Callable[[str, int, int], None] | None,
     ) -> None:
-        self.backend, self.limit, self.deadline = backend, limit, deadline
-        self.folder, self.traces, self.inbox = folder, traces, inbox
-        self.progress, self.interrupts = progress, interrupts
-        self.until = deadline - min(backend.longest_ending, ENDING * limit)  # when training must be over
+        self.backend, self.limit, self.on_step = backend, limit, on_step
+        self.deadline = time.monotonic() + limit
+        self.until = self.deadline - min(backend.longest_ending, ENDING * limit)  # when training must be over
+        self.inbox: queue.SimpleQueue = queue.SimpleQueue()
+        self.interrupts = Interrupts(wake=lambda: self.inbox.put((None, {})))
+        show = sys.stderr.isatty() if progress is None else progress
+        self.bar = tqdm(total=backend.total, unit="step", disable=not show, file=sys.stderr, leave=False)
+        self.done = 0  # steps
         self.children: list[Child] = []
         self.doing = "starting"
         self.job: dict[str, Any] = {}
         self.untraced: dict[int, list[float]] = defaultdict(list)
         self.gradient_norms: list[dict[str, Any]] = []
         self.traced_bytes = 0
+
+    @contextlib.contextmanager
+    def ready(self, traces: str | os.PathLike[str] | None) -> Iterator[None]:
+        """Within its block there are folders for traces and for what ends with the run, and signals are only noted."""
+        try:
+            scratch = tempfile.TemporaryDirectory(prefix="queuemodel-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise DataError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror or error}") from None
+        with self.interrupts, scratch as folder, self.bar:
+            self.folder = Path(folder)
+            self.traces = _empty_folder(self.folder / "traces" if traces is None else Path(traces))
+            yield
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -379,7 +374,7 @@ class Run:
     def say(self, doing: str) -> None:
         """What is going on between the steps."""
         self.doing = doing
-        self.progress.say(doing)
+        self.bar.set_description(doing)
 
     def train(self) -> BaseException | None:
         """Let the backend train, and leave no process behind; return what ended the run early."""
@@ -439,7 +434,11 @@ class Run:
             self.untraced[message.get("ranks", 1)].append(message["seconds"])
         if "step" in message:
             self.doing = "training"
-            self.progress.step(message["step"])
+            self.done = min(self.done + 1, self.backend.total)
+            self.bar.set_description(KINDS[message["step"]], refresh=False)
+            self.bar.update(self.done - self.bar.n)
+            if self.on_step is not None:
+                self.on_step(message["step"], self.done, self.backend.total)
 
     def _failure(self, child: Child, said: str, awaited: Sequence[Child]) -> ProfilingError:
         """Where another process was killed, or a server has ended, that is the cause and not what this one says."""
@@ -465,7 +464,7 @@ class Run:
             return
         asked, trainer = len(self.interrupts.received), self.children[-1]
         patience = min(time.monotonic() + GRACE, self.deadline)
-        if self.progress.done:
+        if self.done:
             trainer.ask_to_stop()
             while not trainer.wait(0.05) and time.monotonic() < patience and len(self.interrupts.received) == asked:
                 pass
