@@ -7,23 +7,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from tqdm import tqdm
+
 from ..errors import DataError
 from ..training.profile import Step
-from .bars import bar
-from .clocks import clock_offsets, on_one_clock
-from .contraction import contract
-from .events import RECEIVED, TracedStep, Transfer, intersection, length, union
-from .graph import StepGraph
-from .one_job import require_one_job
+from .events import RECEIVED, TracedOperation, TracedStep, Transfer, intersection, length, union
+from .graph import StepGraph, contract
 
 TAKES_BATCH = "IteratorGetNext"  # begins the types of operations that do
 
 LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
 SHORT_PAUSE = 5000  # us: ... unless it is this short
+
+CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
+
+ALIKE = 0.5  # share of a step's operations that it has in common with another of its job, at least
+OVERLAP = 0.5  # share of a step in which another one of the same worker may run, at most
+
+READS = ("ReadVariableOp", "Identity")
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 
 
 @dataclass(frozen=True)
@@ -31,13 +37,11 @@ class Derived:
     """The steps, and what they say about the job and the cluster."""
 
     steps: list[Step]
-    worker: str
     workers: int  # that take part in any of the steps; the profile is of one of them
     servers: list[str]
     shard_bytes: list[int]
     tensors: int
     input: float  # share of the steps in which the worker takes a batch out of its data set
-    clock_offsets: dict[str, int] = field(default_factory=dict)  # us, each server's clock less the worker's, first step
 
 
 def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
@@ -55,30 +59,28 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     workers, servers = _roles(traced)
     worker = workers[0]
     traced = sorted(traced, key=lambda step: step.span[0])
-    require_one_job(traced, worker)
+    _require_one_job(traced, worker)
     traced = [_of_tasks(step, {worker, *servers}) for step in traced if not _of_others(step, worker, workers)]
     offsets = [dict.fromkeys(servers, 0) for _ in traced]
     for server in servers:
-        for offset, value in zip(offsets, clock_offsets(traced, worker, server), strict=True):
+        for offset, value in zip(offsets, _clock_offsets(traced, worker, server), strict=True):
             offset[server] = value
-    traced = _restored([on_one_clock(step, offset) for step, offset in zip(traced, offsets, strict=True)])
+    traced = _restored([_on_one_clock(step, offset) for step, offset in zip(traced, offsets, strict=True)])
     sizes: dict[tuple[str, str], int] = {}
     steps = []
     timed = list(zip(traced, _step_times(traced), strict=True))
-    for step, step_time in bar(timed, "deriving phases", unit="step", show=progress):
+    for step, step_time in tqdm(timed, "deriving phases", unit="step", disable=not progress, leave=False):
         graph = StepGraph(step, worker, servers)
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
         steps.append(_step(graph, step_time))
     return Derived(
         steps=steps,
-        worker=worker,
         workers=len({*workers, *(task for step in traced for task in step.workers)}),
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),
         input=_taking_batches(traced, worker) / sum(step_time for _, step_time in timed),
-        clock_offsets=offsets[0],
     )
 
 
@@ -202,3 +204,130 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
     return [
         end - start + (usual if pause is None else pause) for (start, end), pause in zip(spans, pauses, strict=True)
     ]
+
+
+def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
+    """Refuse steps of several jobs, and steps given twice; other workers' may run meanwhile, of the same job."""
+    for one, other in pairwise(traced):
+        _require_one_graph(one, other)
+    _require_one_after_the_other(traced, worker)
+    _require_constant_parameters(traced)
+
+
+def _require_one_graph(one: TracedStep, other: TracedStep) -> None:
+    names, others = ({o.name for o in step.operations} for step in (one, other))
+    common = len(names & others)
+    if common < ALIKE * min(len(names), len(others)):
+        raise DataError(
+            f"{other.where}: another job than {one.where}: they have {common} operations in common, of {len(others)} "
+            f"and {len(names)}; give each job's traces a folder of their own"
+        )
+
+
+def _require_one_after_the_other(traced: Sequence[TracedStep], worker: str) -> None:
+    spans = []
+    for step in traced:
+        if own := [o for o in step.operations if o.task == worker]:
+            spans.append((min(o.start for o in own), max(o.end for o in own), step))
+    for (start, end, one), (begins, ends, other) in pairwise(sorted(spans, key=lambda span: span[:2])):
+        if (start, end) == (begins, ends):
+            raise DataError(f"{other.where}: the same step as {one.where}; remove the copy")
+        shorter = min(end - start, ends - begins)
+        if min(end, ends) - begins > OVERLAP * shorter:
+            raise DataError(
+                f"{other.where}: {worker} runs this step while it runs {one.where}: two jobs, or clocks that jumped; "
+                "give each job's traces a folder of their own"
+            )
+
+
+def _require_constant_parameters(traced: Sequence[TracedStep]) -> None:
+    """Parameters keep their size; what is looked up in them need not."""
+    seen: dict[tuple[str, str], tuple[int, TracedStep]] = {}
+    for step in traced:
+        made = {(o.name, o.task): o for o in step.operations}
+        for t in step.transfers:
+            read = made.get((t.tensor, t.source))
+            if not t.bytes or read is None or read.op not in READS:
+                continue
+            variable = made.get((read.inputs[0], t.source)) if read.inputs else None
+            if read.op == "Identity" and (variable is None or variable.op not in VARIABLES):
+                continue
+            size, first = seen.setdefault((t.tensor, t.source), (t.bytes, step))
+            if size != t.bytes:
+                raise DataError(
+                    f"{step.where}: another job than {first.where}: parameter {t.tensor!r} has {t.bytes:,} bytes, "
+                    f"there {size:,}; give each job's traces a folder of their own"
+                )
+
+
+def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
+    """
+    The server's clock less the worker's, for each step (us).
+
+    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above. Where 0 lies
+    within the bounds the clocks are taken for one; else the middle of the narrowest bounds is taken (as NTP does).
+    """
+    bounds = []
+    for step in traced:
+        made = _made(step.operations)
+        lows = [
+            made[t.tensor, server] - t.end
+            for t in step.transfers
+            if t.source == server and t.destination == worker and (t.tensor, server) in made
+        ]
+        highs = [
+            t.end - made[t.tensor, worker]
+            for t in step.transfers
+            if t.source == worker and t.destination == server and (t.tensor, worker) in made
+        ]
+        bounds.append((max(lows, default=None), min(highs, default=None)))
+    low = max((b for b, _ in bounds if b is not None), default=None)
+    high = min((b for _, b in bounds if b is not None), default=None)
+    if low is None or high is None or low <= high + CLOCK_TOLERANCE:
+        return [_offset_within(low, high)] * len(traced)
+    for step, (low, high) in zip(traced, bounds, strict=True):  # the clocks drift
+        if low is not None and high is not None and low > high + CLOCK_TOLERANCE:
+            raise DataError(
+                f"{step.where}: the clocks of {worker} and {server} do not match: tensors arrive up to "
+                f"{(low - high) / 1e6:.6f} s before they were made whatever the offset; synchronize the "
+                "hosts' clocks (NTP) and trace again"
+            )
+    return [_offset_within(*b) for b in bounds]
+
+
+def _made(operations: Sequence[TracedOperation]) -> dict[tuple[str, str], int]:
+    """When each operation had made its tensor, by name and task; in loops the first time."""
+    return {(o.name, o.task): o.end for o in sorted(operations, key=lambda o: -o.end)}
+
+
+def _offset_within(low: int | None, high: int | None) -> int:
+    if (low is None or low <= CLOCK_TOLERANCE) and (high is None or high >= -CLOCK_TOLERANCE):
+        return 0
+    known = [bound for bound in (low, high) if bound is not None]
+    return round(sum(known) / len(known))
+
+
+def _on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
+    """All times by the worker's clock; TensorFlow has mixed two in a transfer's start."""
+    if not any(offsets.values()) and all(t.requested is None for t in step.transfers):
+        return step
+    operations = [
+        replace(o, start=o.start - shift, end=o.end - shift) if (shift := offsets.get(o.task, 0)) else o
+        for o in step.operations
+    ]
+    made = _made(operations)
+    transfers = []
+    for t in step.transfers:
+        ahead, behind = offsets.get(t.source, 0), offsets.get(t.destination, 0)
+        end = t.end - behind
+        earliest = made.get((t.tensor, t.source), step.span[0] - max(ahead, behind))
+        if t.requested is not None:
+            start = max(t.start - ahead, t.requested - behind)
+        elif ahead <= behind:
+            start = t.start - behind
+        elif t.start < t.end - 1:
+            start = t.start - ahead
+        else:
+            start = earliest
+        transfers.append(replace(t, start=min(max(start, earliest), end), end=end))
+    return replace(step, operations=operations, transfers=transfers)

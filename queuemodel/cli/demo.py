@@ -6,18 +6,19 @@ from pathlib import Path
 
 import click
 
+from ..adapters import pytorch, tensorflow
 from ..checks import require_writable
 from ..drawing import save_figure
 from ..errors import DataError
 from ..prediction import predict
 from .options import OneOf, format_option
 from .output import Table, show, show_profile, watched
-from .profile import profile_live
+from .profile import recorded_live
 
-#: Where in `adapters` a framework's live runs are, what it trains unless told, and how many steps it records.
+#: By framework, what trains, what it trains unless told, and how many steps it records.
 DEMOS = {
-    "tensorflow": ("tensorflow.live", "cnn", 40),
-    "torch": ("pytorch.live", "queuemodel.adapters.pytorch.examples:mlp", 12),
+    "tensorflow": (tensorflow.ParameterServer, "cnn", 40),
+    "torch": (pytorch.DataParallel, "queuemodel.adapters.pytorch.examples:mlp", 12),
 }
 
 #: Numbers of workers that the table shows; the picture has all.
@@ -44,7 +45,7 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
     """
     from ..strategies.figures import plot_round
 
-    place, usual, count = DEMOS[framework]
+    backend, usual, count = DEMOS[framework]
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
     written = [recorded, picture, *([folder / "round.png"] if framework == "torch" else [])]
     for path in written:
         require_writable(path)
-    profile = profile_live(place, model or usual, steps=steps or count, output=recorded)
+    profile = recorded_live(backend(model or usual, steps=steps or count), output=recorded)
     assert profile is not None  # all ranks are here
     curve = predict(profile, workers=range(1, 33), progress=watched())
     save_figure(curve.plot(), picture)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
+from dataclasses import fields
 from statistics import mean
 from typing import Any
 
 import click
 
+from ..adapters import pytorch, tensorflow
+from ..adapters.live import Backend, Interrupted, profile_live
 from ..adapters.tensorflow.children.serve import serve
 from ..errors import DataError
 from ..training import Profile
@@ -19,11 +21,10 @@ __all__ = ["profile", "serve"]
 
 SERVERS, RANKS = "async-ps", "all-reduce"
 
-#: Where in `adapters` each is, and the options that only some have.
-LIVE = {
-    ("tensorflow", SERVERS): ("tensorflow.live", {"style", "ps", "worker", "batch_size"}),
-    ("tensorflow", RANKS): ("tensorflow.mirrored", {"batch_size", "ranks", "noise_steps"}),
-    ("torch", RANKS): ("pytorch.live", {"master", "rank", "ranks", "noise_steps"}),
+BACKENDS: dict[tuple[str, str], type[Backend]] = {
+    ("tensorflow", SERVERS): tensorflow.ParameterServer,
+    ("tensorflow", RANKS): tensorflow.Mirrored,
+    ("torch", RANKS): pytorch.DataParallel,
 }
 
 
@@ -56,7 +57,10 @@ def profile(
     strategy: str | None,
     output: str,
     output_format: str,
-    **settings: object,
+    time_limit: float,
+    traces: str | None,
+    progress: bool | None,
+    **settings: Any,
 ) -> None:
     """Train MODEL for a short while on this machine, or on several, and record where its time goes.
 
@@ -78,15 +82,16 @@ def profile(
         --master 10.0.0.5:29500 --rank 0
     """
     chosen = (framework, strategy or (RANKS if framework == "torch" else SERVERS))
-    if chosen not in LIVE:
+    if chosen not in BACKENDS:
         raise DataError(f"--strategy: {strategy} is not for --framework {framework}; leave it out")
-    place, own = LIVE[chosen]
+    backend = BACKENDS[chosen]
     given = {name: value for name, value in settings.items() if value is not None}
-    others = set().union(*(options for _, options in LIVE.values())) - own
-    if wrong := sorted(others & set(given)):
+    if wrong := sorted(given.keys() - {field.name for field in fields(backend)}):
         kind = f"--framework {framework}" + (f" --strategy {strategy}" if strategy else "")
         raise DataError(f"--{wrong[0].replace('_', '-')}: not for {kind}; leave it out")
-    recorded = profile_live(place, model, output=output, **given)
+    recorded = recorded_live(
+        backend(model, **given), time_limit=time_limit, output=output, traces=traces, progress=progress
+    )
     if recorded is None:
         click.echo("rank 0 has what this rank recorded, and writes the profile")
         return
@@ -95,13 +100,10 @@ def profile(
         click.echo(remark, err=output_format != "table")
 
 
-def profile_live(place: str, model: str, **settings: Any) -> Profile | None:
-    """The run of that name at a place in `adapters`; a signal ends the command with the status that tells it."""
-    from ..adapters.live.interrupts import Interrupted
-
-    live = importlib.import_module(f"..adapters.{place}", __package__)
+def recorded_live(backend: Backend, **settings: Any) -> Profile | None:
+    """What a run records; a signal ends the command with the status that tells it."""
     try:
-        return live.profile_live(model, **settings)
+        return profile_live(backend, **settings)
     except Interrupted as interrupt:
         click.echo(f"queuemodel: {interrupt}", err=True)
         raise click.exceptions.Exit(interrupt.status) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queuemodel.adapters.live.addresses import own_addresses
+from queuemodel.adapters.live.machine import own_addresses
 
 HERE = Path(__file__).parent
 

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
+from recording import recorded
 
-from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError, QueueModelWarning
-from queuemodel.adapters.live.hosts import recorded_network
-from queuemodel.adapters.tensorflow.live import EndedEarlyError, Interrupted, profile_live
+from queuemodel import Cluster, MissingDependencyError, Profile, ProfilingError
+from queuemodel.adapters.live import EndedEarlyError
+from queuemodel.adapters.live.machine import recorded_network
+from queuemodel.adapters.tensorflow import ParameterServer
 
 pytestmark = [
     pytest.mark.live,
@@ -37,7 +38,7 @@ def at_step(number, action):
 def profiled(*model, **settings):
     """A live profile whose times are of this run: all of its steps fit into it, and none is sooner than 0.1 ms."""
     begun = time.monotonic()
-    profile = profile_live(*model, **settings)
+    profile = recorded(ParameterServer, *model, **settings)
     took = time.monotonic() - begun
     traced = profile.values("step_time")
     untraced = [1 / point.steps_per_second for point in profile.throughputs]
@@ -108,13 +109,13 @@ def test_strategy_style_on_one_processor(family, one_processor, tmp_path):
 
 @pytest.mark.parametrize("style", ["graph", "strategy"])
 def test_mixed_precision_pushes_each_gradient_once(family, style):
-    profile = profile_live("live_jobs:mixed_precision", style=style, steps=5, warmup=2, untraced_steps=0)
+    profile = recorded(ParameterServer, "live_jobs:mixed_precision", style=style, steps=5, warmup=2, untraced_steps=0)
     assert profile.job.parameter_bytes == 4 * (64 * 256 + 256 + 256 * 10 + 10)
     assert profile.values("pushed_bytes") == pytest.approx(profile.job.parameter_bytes, rel=0.001)
 
 
 def test_strategy_style_with_sparse_gradients(family):
-    profile = profile_live("embedding", style="strategy", steps=5, warmup=2, untraced_steps=0)
+    profile = recorded(ParameterServer, "embedding", style="strategy", steps=5, warmup=2, untraced_steps=0)
     dense = 4 * (64 * 64 + 64 + 64 * 10 + 10)
     assert profile.values("fetched_bytes") == pytest.approx(20_000 * 64 * 4 + dense, rel=0.001)
     rows, indices = 128 * 32 * 64 * 4, 128 * 32 * 4
@@ -126,34 +127,19 @@ def test_traces_that_cannot_be_written_end_the_run_and_keep_its_steps(family, tm
     """As on a full disk."""
     traces, kept = tmp_path / "traces", tmp_path / "kept"
 
+    moved = at_step(20, lambda: traces.rename(kept))
     with pytest.raises(EndedEarlyError, match=r"traces: traces cannot be written there: No such file or directory"):
-        profile_live(
-            "live_jobs:subclassed",
-            steps=5000,
-            warmup=1,
-            traces=traces,
-            on_step=at_step(20, lambda: traces.rename(kept)),
-        )
+        recorded(ParameterServer, "live_jobs:subclassed", steps=5000, warmup=1, traces=traces, on_step=moved)
     assert len(list(kept.glob("*.pb"))) >= 19
 
 
-@pytest.mark.parametrize("module", ["worker", "serve"])
-def test_a_killed_process_ends_the_run_and_keeps_its_steps(family, tmp_path, module):
-    output = tmp_path / "profile.json"
-    with pytest.raises(EndedEarlyError, match="was killed by SIGKILL") as caught:
-        profile_live(
-            "live_jobs:subclassed",
-            steps=5000,
-            warmup=1,
-            output=output,
-            on_step=at_step(20, lambda: kill(family, module)),
+def test_a_killed_server_ends_the_run_and_keeps_its_steps(family, tmp_path):
+    killed = at_step(20, lambda: kill(family, "serve"))
+    with pytest.raises(EndedEarlyError, match="the parameter server was killed by SIGKILL.*; saved") as caught:
+        recorded(
+            ParameterServer, "live_jobs:subclassed", steps=5000, warmup=1, output=tmp_path / "p.json", on_step=killed
         )
-    assert {"worker": "the worker", "serve": "the parameter server"}[module] in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert caught.value.profile is not None
-    saved = Profile.load(output)
-    assert 10 <= len(saved.steps) < 5000
-    assert f"saved {len(saved.steps)} steps" in str(caught.value)
+    assert 10 <= len(Profile.load(tmp_path / "p.json").steps) == len(caught.value.profile.steps) < 5000
 
 
 def test_the_command_saves_its_steps_at_ctrl_c_twice(family, tmp_path):
@@ -174,46 +160,6 @@ def test_the_command_saves_its_steps_at_ctrl_c_twice(family, tmp_path):
     assert "Traceback" not in said.decode()
 
 
-def test_an_interrupt_before_the_first_step_saves_nothing(family, tmp_path):
-    output = tmp_path / "profile.json"
-    output.write_text("earlier")
-    with pytest.raises(Interrupted) as caught:
-        # warmup that outlasts the end of the run: nothing is recorded, however late the interrupt is seen
-        profile_live("live_jobs:subclassed", output=output, warmup=100_000, on_step=at_step(1, interrupt))
-    assert caught.value.profile is None
-    assert output.read_text() == "earlier"
-
-
-def interrupt():
-    raise KeyboardInterrupt
-
-
-def test_children_do_not_outlive_a_killed_parent(family):
-    code = "from queuemodel.adapters.tensorflow.live import profile_live; profile_live('mlp', steps=100000)"
-    parent = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 60
-    while len(family()) < 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert len(family()) == 3
-    time.sleep(3)  # in the middle of importing TensorFlow
-    parent.kill()
-    parent.wait()  # and the fixture looks for orphans
-
-
-def test_a_time_limit_is_kept_and_keeps_what_there_is(family, monkeypatch):
-    """An hour, which the clock says is half over at step 5, and all over at step 20."""
-    ahead = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1])
-    monkeypatch.setattr("queuemodel.adapters.tensorflow.live.run.time", clock)
-
-    def later(kind, done, total):
-        ahead.extend({5: [1800.0], 20: [3600.0]}.get(done, []))
-
-    with pytest.warns(QueueModelWarning, match=r"time_limit of 3600 s reached after \d+ of 100000 steps"):
-        profile = profile_live("live_jobs:subclassed", steps=100_000, warmup=1, time_limit=3600, on_step=later)
-    assert 19 <= len(profile.steps) < 100_000
-
-
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -225,7 +171,7 @@ def test_a_time_limit_is_kept_and_keeps_what_there_is(family, monkeypatch):
 )
 def test_a_users_mistakes_are_one_line(family, model, said):
     with pytest.raises(ProfilingError, match=said) as caught:
-        profile_live(model)
+        recorded(ParameterServer, model)
     assert "\n" not in str(caught.value)
 
 
@@ -244,7 +190,9 @@ def test_servers_that_run_elsewhere(family, addresses, monkeypatch):
         with pytest.raises(
             EndedEarlyError, match=f"ps {ps}: no longer answers|UnavailableError|AbortedError"
         ) as caught:
-            profile_live("live_jobs:subclassed", steps=50_000, warmup=2, on_step=at_step(30, servers[0].kill))
+            recorded(
+                ParameterServer, "live_jobs:subclassed", steps=50_000, warmup=2, on_step=at_step(30, servers[0].kill)
+            )
         assert len(caught.value.profile.steps) > 10
     finally:
         for server in servers:
@@ -256,4 +204,4 @@ def test_servers_that_run_elsewhere(family, addresses, monkeypatch):
 def test_no_tensorflow_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[tensorflow\]'"):
-        profile_live("mlp")
+        recorded(ParameterServer, "mlp")

@@ -10,9 +10,10 @@ import live_jobs
 import msgspec
 import numpy as np
 import pytest
+from recording import recorded
 
 import queuemodel as qm
-from queuemodel.adapters.tensorflow import is_mirrored, read_mirrored
+from queuemodel.adapters.tensorflow import Mirrored, read_mirrored
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds
@@ -103,58 +104,55 @@ def test_packs_too_small_to_be_noted_share_the_parameters():
     assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
 
 
-def with_metrics(tmp_path):
-    """The run with one pack, and in each step a millisecond later the same reduction of something small."""
-    for path in (MLP / "trace_n2").iterdir():
-        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
-        for plane in space.planes:
-            names = {key: value.name for key, value in plane.stat_metadata.items()}
-            kinds = {key: value.name for key, value in plane.event_metadata.items()}
-            reduce = next((key for key, kind in kinds.items() if kind.endswith(":CollectiveReduceV2")), -1)
-            own = kinds.get(reduce, ":").rpartition(":")[0]
-            plane.event_metadata[0].name = "metric:CollectiveReduceV2"
-            for line in plane.lines:
-                for event in list(line.events):
-                    told = {
-                        names[stat.metadata_id]: names.get(stat.ref_value) or stat.str_value for stat in event.stats
-                    }
-                    if event.metadata_id == reduce or told.get("name") == own:
-                        copy = line.events.add()
-                        copy.CopyFrom(event)
-                        copy.offset_ps += 10**9
-                        copy.metadata_id *= event.metadata_id != reduce
-                        for stat in copy.stats:
-                            if names[stat.metadata_id] == "name":
-                                stat.str_value = "metric"
-                            if names[stat.metadata_id] == "instance_key":
-                                stat.int64_value = (stat.int64_value or stat.uint64_value) + 10**6
-        (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
-    return tmp_path
-
-
-def delayed(source, target, pauses):
-    """A recording whose k-th step, and what follows, begins so much later (ps)."""
-    target.mkdir(parents=True)
+def edited(source, target, edit):
+    """A run's recordings, each as ``edit`` leaves its planes: one by one, with the names of events and stats."""
+    target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
-        events = [(line, event, plane) for plane in space.planes for line in plane.lines for event in line.events]
-        starts = [line.timestamp_ns * 1000 + event.offset_ps for line, event, _ in events]
-        marks = sorted(
-            start
-            for start, (_, event, plane) in zip(starts, events, strict=True)
-            if "step_num" in {plane.stat_metadata[stat.metadata_id].name for stat in event.stats}
-        )
-        for start, (_, event, _) in zip(starts, events, strict=True):
-            event.offset_ps += sum(pause for mark, pause in zip(marks, pauses, strict=False) if start >= mark)
+        for plane in space.planes:
+            kinds = {key: value.name for key, value in plane.event_metadata.items()}
+            edit(plane, kinds, {key: value.name for key, value in plane.stat_metadata.items()})
         (target / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
     return target
+
+
+def with_metrics(plane, kinds, names):
+    """In each step a millisecond later the same reduction of something small."""
+    reduce = next((key for key, kind in kinds.items() if kind.endswith(":CollectiveReduceV2")), -1)
+    own = kinds.get(reduce, ":").rpartition(":")[0]
+    plane.event_metadata[0].name = "metric:CollectiveReduceV2"
+    for line in plane.lines:
+        for event in list(line.events):
+            told = {names[stat.metadata_id]: names.get(stat.ref_value) or stat.str_value for stat in event.stats}
+            if event.metadata_id == reduce or told.get("name") == own:
+                copy = line.events.add()
+                copy.CopyFrom(event)
+                copy.offset_ps += 10**9
+                copy.metadata_id *= event.metadata_id != reduce
+                for stat in copy.stats:
+                    if names[stat.metadata_id] == "name":
+                        stat.str_value = "metric"
+                    if names[stat.metadata_id] == "instance_key":
+                        stat.int64_value = (stat.int64_value or stat.uint64_value) + 10**6
+
+
+def delayed(pauses):
+    """The k-th step, and what follows, begins so much later (ps)."""
+
+    def edit(plane, _, names):
+        events = [(line.timestamp_ns * 1000 + e.offset_ps, e) for line in plane.lines for e in line.events]
+        marks = sorted(t for t, e in events if "step_num" in {names[stat.metadata_id] for stat in e.stats})
+        for start, event in events:
+            event.offset_ps += sum(pause for mark, pause in zip(marks, pauses, strict=False) if start >= mark)
+
+    return edit
 
 
 def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
     """Evaluation after every third step, say; what is done after every one, such as waiting for input, is."""
 
     def seconds(pauses):
-        run = delayed(TINY / "trace_n2", tmp_path / str(pauses[1]), pauses)
+        run = edited(TINY / "trace_n2", tmp_path / str(pauses[1]), delayed(pauses))
         rounds = read_mirrored([run], batch_size=8, parameter_bytes=TRUTH["parameter_bytes"]).rounds
         return np.array([one.round_time for one in rounds if one.number < 11])
 
@@ -165,7 +163,9 @@ def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
 
 def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
     """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
-    profile = read_mirrored([with_metrics(tmp_path)], batch_size=64, parameter_bytes=MLP_BYTES)
+    profile = read_mirrored(
+        [edited(MLP / "trace_n2", tmp_path, with_metrics)], batch_size=64, parameter_bytes=MLP_BYTES
+    )
     assert {tuple(pack.bytes for pack in one.buckets) for one in profile.rounds} == {(MLP_BYTES, 1)}
     refused([tmp_path], "1 of 2 packs are too small")
     refused([tmp_path], "1 of 2 packs have 5,335,080 .* all trainable parameters", parameter_bytes=MLP_BYTES // 4)
@@ -173,23 +173,15 @@ def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
 
 def test_the_link_that_carried_the_packs_is_found():
     profile = tiny("trace_n1", "trace_n2")
-    fitted = fit_rounds(profile)
-    assert (
-        0.75 < fitted.bandwidth / (TRUTH["bandwidth_mbit"] * 125_000) < 0.97
-    )  # headers, and a latency that is assumed
+    fitted, link = fit_rounds(profile), TRUTH["bandwidth_mbit"] * 125_000
+    assert 0.75 < fitted.bandwidth / link < 0.97  # headers, and a latency that is assumed
     assert fitted.at_once == 1
+    half = fit_rounds(tiny("trace_n2", parameter_bytes=TRUTH["parameter_bytes"] // 2))
+    assert half.bandwidth == pytest.approx(fit_rounds(tiny("trace_n2")).bandwidth / 2, rel=0.02)
     curve = predict(profile, workers=[1, 2, 3])
     for ranks in (1, 2):
         recorded = 1 / np.mean([one.round_time for one in profile.rounds if one.ranks == ranks])
         assert curve.at(ranks) / ranks == pytest.approx(recorded, rel=0.03)
-
-
-def test_half_the_bytes_are_noticed():
-    whole, half = (
-        fit_rounds(tiny("trace_n2", parameter_bytes=size)).bandwidth
-        for size in (TRUTH["parameter_bytes"], TRUTH["parameter_bytes"] // 2)
-    )
-    assert half == pytest.approx(whole / 2, rel=0.02)
 
 
 def refused(folders, match, **known):
@@ -217,59 +209,45 @@ def test_what_a_run_lacks_is_said(tmp_path):
     refused([tmp_path], "no XSpace proto")
 
 
-def test_gathered_gradients_are_refused(tmp_path):
-    """Half of a job's bytes would be left out; the recording is told from a sound one by its operations' names."""
-    for path in (MLP / "trace_n2").iterdir():
-        content = gzip.decompress(path.read_bytes())
-        (tmp_path / path.name).write_bytes(
-            gzip.compress(content.replace(b"2:CollectiveReduceV2", b"2:CollectiveGatherV2"))
-        )
-    refused([tmp_path], "gather the gradients of looked-up rows")
+@pytest.mark.parametrize(
+    ("run", "before", "after", "said"),
+    [  # half of a job's bytes would be left out; the second step of a loop waits for the first's reductions
+        (MLP, "2:CollectiveReduceV2", "2:CollectiveGatherV2", "gather the gradients of looked-up rows"),
+        (TINY, "CollectiveReduceV2_1:", "CollectiveReduceV2:", "step 0 reduces the same gradients 2 times; mark each"),
+    ],
+)
+def test_what_is_no_round_of_gradients_is_refused(tmp_path, run, before, after, said):
+    def rename(plane, *_):
+        for event in plane.event_metadata.values():
+            event.name = event.name.replace(before, after)
+
+    refused([edited(run / "trace_n2", tmp_path, rename)], said, parameter_bytes=1000)
 
 
-def test_steps_that_are_executed_together_are_refused(tmp_path):
-    """The second step of a loop waits for the first's reductions: its packs' times are those of two ranks only."""
-    for path in (TINY / "trace_n2").glob("*.pb.gz"):
-        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
-        for plane in space.planes:
-            for event in plane.event_metadata.values():
-                event.name = event.name.replace("CollectiveReduceV2_1:", "CollectiveReduceV2:")
-        (tmp_path / path.name).write_bytes(gzip.compress(space.SerializeToString()))
-    refused([tmp_path], "step 0 reduces the same gradients 2 times; mark each training step", parameter_bytes=1000)
+def test_the_command_tells_a_folder_of_ranks_from_one_of_servers(tmp_path, capsys):
+    def command(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["import-trace", *map(str, words), "--batch-size", "8", "-o", str(tmp_path / "p.json")])
+        return ended.value.code
 
-
-def test_a_folder_of_ranks_is_told_from_one_of_servers():
-    assert is_mirrored(MLP / "trace_n2")
-    assert not is_mirrored(DATA / "xplane-1ps")
-    assert not is_mirrored(DATA / "alexnet-60" / "trace")
-
-
-def command(*words):
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return ended.value.code
-
-
-def test_the_command_reads_both_runs(tmp_path, capsys):
-    target = tmp_path / "p.json"
-    read = ["import-trace", TINY / "trace_n1", TINY / "trace_n2", "--batch-size", 8, "-o", target]
-    assert command(*read, "--parameter-bytes", "244kB") == 0
+    runs = TINY / "trace_n1", TINY / "trace_n2"
+    assert command(*runs, "--parameter-bytes", "244kB") == 0
     assert "12 rounds of 2 rank(s)" in capsys.readouterr().out
-    assert qm.Profile.load(target).cluster.workers == 2
-    assert command(*read, "--workers", 2) != 0
+    assert qm.Profile.load(tmp_path / "p.json").cluster.workers == 2
+    assert command(*runs, "--workers", 2) != 0
     assert "--workers: traces of data-parallel training tell that" in capsys.readouterr().err
+    assert command(DATA / "xplane-1ps", "--parameter-bytes", "788992B") == 0
+    assert qm.Profile.load(tmp_path / "p.json").cluster.parameter_servers == 1
 
 
 def profiled(*model, **settings):
     """A live profile; once more where TensorFlow itself crashed, as 2.21 does now and then when a recording ends."""
-    from queuemodel.adapters.tensorflow.mirrored import profile_live
-
     try:
-        return profile_live(*model, **settings)
+        return recorded(Mirrored, *model, **settings)
     except qm.ProfilingError as error:
         if not any(signal in str(error) for signal in ("SIGSEGV", "SIGABRT")):
             raise
-        return profile_live(*model, **settings)
+        return recorded(Mirrored, *model, **settings)
 
 
 @pytest.mark.live
@@ -300,20 +278,3 @@ def test_the_noise_scale_is_that_of_the_gradients(family):
     assert found.value == pytest.approx(qm.noise_scale(own, mean, batch_size=30).value, rel=1e-3)
     low, high = found.interval()
     assert low < live_jobs.NOISE_SCALE < high < 1.7 * low
-
-
-@pytest.mark.live
-def test_a_users_mistake_is_one_line(family):
-    from queuemodel.adapters.tensorflow.mirrored import profile_live
-
-    with pytest.raises(qm.ProfilingError, match="no module named 'no_such_module'"):
-        profile_live("no_such_module:f")
-
-
-def test_options_of_servers_are_refused(capsys):
-    for options, said in (
-        (["--strategy", "all-reduce", "--ps", "127.0.0.1:2222"], "--ps: not for --framework tensorflow --strategy"),
-        (["--strategy", "async-ps", "--framework", "torch"], "--strategy: async-ps is not for --framework torch"),
-    ):
-        assert command("profile", "mlp", *options) != 0
-        assert said in capsys.readouterr().err

@@ -1,15 +1,13 @@
-"""Phases, clocks, bytes and dependencies from intervals: known schedules, and the laws of unions."""
+"""Phases, clocks, bytes and dependencies of hand-made steps: known schedules, laws, and what is refused."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import DataError
-from queuemodel.adapters.events import TracedOperation, TracedStep, Transfer, intersection, length, union
-from queuemodel.adapters.phases import derive
+from queuemodel.adapters import TracedOperation, TracedStep, Transfer, derive
 
 WORKER, SERVER = "worker:0", "ps:0"
 START = 1_700_000_000_000_000  # us since 1970, as TensorFlow writes them
@@ -19,12 +17,17 @@ def op(name, inputs, start, end, *, task=WORKER, kind="MatMul"):
     return TracedOperation(task, name, kind, tuple(inputs), START + start, START + end)
 
 
-def fetch(tensor, start, end, size, *, server=SERVER):
-    return Transfer(tensor, server, WORKER, START + start, START + end, size)
+def fetch(tensor, start, end, size, *, server=SERVER, worker=WORKER):
+    return Transfer(tensor, server, worker, START + start, START + end, size)
 
 
-def push(tensor, start, end, size, *, server=SERVER):
-    return Transfer(tensor, WORKER, server, START + start, START + end, size)
+def push(tensor, start, end, size):
+    return Transfer(tensor, WORKER, SERVER, START + start, START + end, size)
+
+
+def also(step, *parts):
+    operations, transfers = ([p for p in parts if isinstance(p, kind)] for kind in (TracedOperation, Transfer))
+    return replace(step, operations=[*step.operations, *operations], transfers=[*step.transfers, *transfers])
 
 
 def two_layers(**changes):
@@ -54,172 +57,169 @@ def two_layers(**changes):
     return replace(TracedStep("step", operations, transfers), **changes)
 
 
+def only(step):
+    (found,) = derive([step]).steps
+    return found
+
+
 def test_a_known_schedule_has_its_phases():
     derived = derive([two_layers()])
     (step,) = derived.steps
-    assert step.fetch == pytest.approx(0.020)
-    assert step.compute == pytest.approx(0.060)  # without a gap: the slice lies within fwd_a
-    assert step.push == pytest.approx(0.029997)
-    assert step.update == pytest.approx(0.003)
+    assert (step.fetch, step.compute, step.push) == pytest.approx((0.020, 0.060, 0.029997))  # the slice is in fwd_a
+    assert (step.update, step.step_time) == pytest.approx((0.003, 0.093001))
     assert step.overlap == pytest.approx(0.010 + 0.009997)  # fwd_a with b's fetch, bwd_a with b's push
-    assert step.step_time == pytest.approx(0.093001)
     assert (step.fetched_bytes, step.pushed_bytes) == (500_000, 500_000)
-    assert (derived.worker, derived.servers, derived.shard_bytes, derived.tensors) == (WORKER, [SERVER], [500_000], 2)
+    assert (derived.workers, derived.servers, derived.shard_bytes, derived.tensors) == (1, [SERVER], [500_000], 2)
 
 
 def test_a_known_schedule_has_its_dependencies():
-    (step,) = derive([two_layers()]).steps
-    names = [o.name for o in step.operations]
-    waits = {o.name: {names[a] for a in o.after} for o in step.operations}
-    assert waits == {
-        "a/read": set(),
-        "b/read": set(),
-        "fwd_a": {"a/read"},
-        "bwd_b": {"fwd_a", "b/read"},  # with fwd_b and the addition, which wait for the same
-        "grad_b": {"bwd_b"},  # the push; the computation of this name is negligible
-        "bwd_a": {"bwd_b"},
-        "apply_b": {"grad_b"},
-        "apply_a": {"bwd_a"},
-    } | {"bwd_a": waits["bwd_a"]}
-    by_kind = {(o.kind, o.name): o for o in step.operations}
-    assert [names[a] for a in by_kind["push", "bwd_a"].after] == ["bwd_a"]
-    assert by_kind["compute", "bwd_b"].start == pytest.approx(0.031)
-    assert by_kind["compute", "bwd_b"].end == pytest.approx(0.061)
-    assert sum(o.end - o.start for o in step.operations if o.kind == "compute") == pytest.approx(
-        step.compute, rel=0.005
-    )
-
-
-def test_no_operation_starts_before_those_it_waits_for_have_ended():
-    (step,) = derive([two_layers()]).steps
-    for o in step.operations:
-        assert all(o.start >= step.operations[a].end - 1e-5 for a in o.after)
-
-
-def test_what_is_implied_by_the_rest_is_left_out():
+    """Of a computation with what waits for the same, as bwd_b with fwd_b; what is implied by the rest is left out."""
     step = two_layers()
     direct = replace(step.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a"))
-    step = replace(step, operations=[*step.operations[:8], direct, *step.operations[9:]])
-    assert [o.after for o in derive([step]).steps[0].operations] == [
-        o.after for o in derive([two_layers()]).steps[0].operations
-    ]
+    for one in (step, replace(step, operations=[*step.operations[:8], direct, *step.operations[9:]])):
+        operations = only(one).operations
+        assert {(o.kind, o.name): {operations[a].name for a in o.after} for o in operations} == {
+            ("fetch", "a/read"): set(),
+            ("fetch", "b/read"): set(),
+            ("compute", "fwd_a"): {"a/read"},
+            ("compute", "bwd_b"): {"fwd_a", "b/read"},
+            ("push", "grad_b"): {"bwd_b"},  # the computation of this name is negligible
+            ("compute", "bwd_a"): {"bwd_b"},
+            ("push", "bwd_a"): {"bwd_a"},
+            ("update", "apply_b"): {"grad_b"},
+            ("update", "apply_a"): {"bwd_a"},
+        }
+        assert all(o.start >= operations[a].end - 1e-5 for o in operations for a in o.after)
+        (merged,) = [o for o in operations if o.name == "bwd_b"]
+        assert (merged.start, merged.end) == pytest.approx((0.031, 0.061))
+
+
+spans = st.tuples(st.integers(10, 300), st.integers(1, 150)).map(lambda p: (p[0], sum(p)))
+
+
+@given(st.lists(spans, min_size=1, max_size=6), st.lists(spans, max_size=6), st.lists(spans, max_size=6), st.data())
+def test_phases_cover_each_microsecond_once(fetches, computes, pushes, data):
+    """Counted one by one; computation of a task is united, and what carries no bytes is no transfer."""
+    sizes = [data.draw(st.integers(0, 9)) for _ in (*fetches, *pushes)]
+    made = [op(f"f{i}", [], 0, 1, task=SERVER, kind="VariableV2") for i in range(len(fetches))]
+    made += [op(f"p{i}", [], 0, 1, kind="NoOp") for i in range(len(pushes))]
+    step = TracedStep("step", [*made, *(op(f"c{i}", [], *span) for i, span in enumerate(computes))], [
+        *(fetch(f"f{i}", *span, size) for i, (span, size) in enumerate(zip(fetches, sizes, strict=False))),
+        *(push(f"p{i}", *span, size) for i, (span, size) in enumerate(zip(pushes, sizes[len(fetches):], strict=True))),
+    ])  # fmt: skip
+
+    def points(some, sizes):
+        return {x for (start, end), size in zip(some, sizes, strict=False) if size for x in range(start, end)}
+
+    fetching, pushing = points(fetches, sizes), points(pushes, sizes[len(fetches) :])
+    computing, found = points(computes, [1] * len(computes)), only(step)
+    assert (found.fetch, found.compute, found.push) == pytest.approx(
+        (len(fetching) / 1e6, len(computing) / 1e6, len(pushing) / 1e6), abs=1e-9
+    )
+    assert found.overlap == pytest.approx(len(computing & (fetching | pushing)) / 1e6, abs=1e-9)
+    kept = sum(o.end - o.start for o in found.operations if o.kind == "compute")
+    assert kept >= 0.995 * found.compute - 1e-9
+    assert sum(o.bytes for o in found.operations if o.kind == "fetch") == found.fetched_bytes
 
 
 def test_a_parameter_read_twice_is_fetched_twice_and_counted_once():
-    step = two_layers()
     again = op("a/read_again", ["a"], 1, 2, task=SERVER, kind="Identity")
-    step = replace(
-        step,
-        operations=[*step.operations, again],
-        transfers=[*step.transfers, fetch("a/read_again", 1_000, 20_000, 400_000)],
-    )
-    derived = derive([step])
+    derived = derive([also(two_layers(), again, fetch("a/read_again", 1_000, 20_000, 400_000))])
     assert derived.steps[0].fetched_bytes == 900_000
     assert (derived.shard_bytes, derived.tensors) == ([500_000], 2)
 
 
 def test_servers_are_numbered_by_task_and_their_own_exchange_is_no_push():
-    step = two_layers()
     other = op("c/read", [], 1, 2, task="ps:10", kind="Identity")
-    step = replace(
-        step,
-        operations=[*step.operations, other],
-        transfers=[
-            *step.transfers,
-            fetch("c/read", 1_000, 2_000, 4, server="ps:10"),
-            Transfer("c/read", "ps:10", SERVER, START + 2, START + 50_000, 8),
-        ],
-    )
-    derived = derive([step])
-    assert derived.servers == ["ps:0", "ps:10"]
-    assert derived.shard_bytes == [500_000, 4]
+    own = Transfer("c/read", "ps:10", SERVER, START + 2, START + 50_000, 8)
+    derived = derive([also(two_layers(), other, fetch("c/read", 1_000, 2_000, 4, server="ps:10"), own)])
+    assert (derived.servers, derived.shard_bytes) == (["ps:0", "ps:10"], [500_000, 4])
     assert derived.steps[0].pushed_bytes == 500_000
     assert derived.steps[0].push == pytest.approx(0.029997)
+    assert [o.server for o in derived.steps[0].operations if o.name == "c/read"] == [1]
 
 
 def test_a_control_message_is_no_transmission_but_a_dependency():
-    step = two_layers()
-    step = replace(step, transfers=[*step.transfers, push("fwd_a", 31_000, 60_000, 0)])
-    derived = derive([step])
-    assert derived.steps[0].push == pytest.approx(0.029997)
-    assert [o.bytes for o in derived.steps[0].operations if o.name == "fwd_a"] == [0, 0]
+    found = only(also(two_layers(), push("fwd_a", 31_000, 60_000, 0)))
+    assert found.push == pytest.approx(0.029997)
+    (message,) = [o for o in found.operations if (o.name, o.kind) == ("fwd_a", "push")]
+    assert (message.bytes, [found.operations[a].name for a in message.after]) == (0, ["fwd_a"])
 
 
 def test_a_transfer_that_the_recorder_lost_is_put_back():
     whole = two_layers()
     lossy = replace(whole, transfers=[t for t in whole.transfers if t.tensor != "grad_b"])
-    derived = derive([whole, shifted(lossy, 100_000)])
-    assert [s.pushed_bytes for s in derived.steps] == [500_000, 500_000]
-    assert derived.steps[1].push == pytest.approx(derived.steps[0].push, abs=1e-5)
+    steps = derive([whole, shifted(lossy, 100_000)]).steps
+    assert [s.pushed_bytes for s in steps] == [500_000, 500_000]
+    assert steps[1].push == pytest.approx(steps[0].push, abs=1e-5)
+
+
+def test_loops_run_an_operation_many_times():
+    """As a recurrent layer reads its weights under one name again; two that wait for each other are cut."""
+    again = op("a/read", ["a"], 50_000, 50_001, task=SERVER, kind="Identity")
+    found = only(also(two_layers(), again, fetch("a/read", 50_001, 55_000, 400_000)))
+    assert found.fetch == pytest.approx(0.020 + 0.004999)
+    assert found.fetched_bytes == 900_000
+    circle = also(
+        two_layers(), op("enter", ["a/read_S1", "next"], 62_000, 65_000), op("next", ["enter"], 65_000, 70_000)
+    )
+    assert only(circle).compute == pytest.approx(0.060)
+    assert {o.name for o in only(two_layers()).operations} <= {o.name for o in only(circle).operations}
+
+
+# clocks and times
 
 
 def shifted(step, by, task=None):
     """The step ``by`` us later; with a task, only what its clock shows, as TensorFlow would have recorded it."""
-    if task is None:
-        return replace(
-            step,
-            operations=[replace(o, start=o.start + by, end=o.end + by) for o in step.operations],
-            transfers=[replace(t, start=t.start + by, end=t.end + by) for t in step.transfers],
-        )
-    first = step.span[0]
-    transfers = []
+    first, transfers = step.span[0], []
     for t in step.transfers:
-        sent = t.start + (by if t.source == task else 0)
-        requested = first + (by if t.destination == task else 0)
-        end = t.end + (by if t.destination == task else 0)
-        transfers.append(replace(t, start=min(max(sent, requested), end - 1), end=end))
-    return replace(
-        step,
-        operations=[replace(o, start=o.start + by, end=o.end + by) if o.task == task else o for o in step.operations],
-        transfers=transfers,
-    )
+        ahead, behind = ((by if task in (None, own) else 0) for own in (t.source, t.destination))
+        start, end = t.start + ahead, t.end + behind
+        if task:
+            start = min(max(start, first + behind), end - 1)
+        transfers.append(replace(t, start=start, end=end))
+    operations = [
+        replace(o, start=o.start + by, end=o.end + by) if task in (None, o.task) else o for o in step.operations
+    ]
+    return replace(step, operations=operations, transfers=transfers)
 
 
 @pytest.mark.parametrize("offset", [-3_600_000_000, -50_000, 50_000, 3_600_000_000])
 def test_clocks_that_differ_are_brought_together(offset):
-    derived = derive([shifted(two_layers(), offset, SERVER)])
-    # from below by the fetch that took 10 ms from being made, from above by a push of 20 ms: halfway
-    assert derived.clock_offsets[SERVER] == pytest.approx(offset, abs=15_000)
-    true, got = derive([two_layers()]).steps[0], derived.steps[0]
+    """From below by the fetch that took 10 ms from being made, from above by a push of 20 ms: halfway."""
+    true, got = only(two_layers()), only(shifted(two_layers(), offset, SERVER))
     assert got.compute == true.compute
-    assert got.overlap == pytest.approx(true.overlap, abs=0.012)
-    assert got.step_time == pytest.approx(true.step_time, abs=0.012)
+    for name in ("fetch", "push", "overlap", "step_time"):
+        assert getattr(got, name) == pytest.approx(getattr(true, name), abs=0.012)
 
 
 def test_clocks_within_the_bounds_are_left_alone():
-    assert derive([shifted(two_layers(), 300, SERVER)]).clock_offsets == {SERVER: 0}
+    true, got = (only(shifted(two_layers(), by, SERVER)) for by in (0, 150))
+    assert (got.fetch, got.push) == pytest.approx((true.fetch - 150e-6, true.push + 150e-6), rel=1e-9)
 
 
 def test_clocks_that_drift_are_matched_step_by_step():
-    steps = [shifted(shifted(two_layers(), k * 10**6), k * 200_000, SERVER) for k in range(5)]
-    times = [s.compute for s in derive(steps).steps]
-    assert times == [times[0]] * 5
+    steps = derive([shifted(shifted(two_layers(), k * 10**6), k * 200_000, SERVER) for k in range(5)]).steps
+    assert [s.compute for s in steps] == [steps[0].compute] * 5
+    assert [s.push for s in steps] == pytest.approx([steps[0].push] * 5, abs=0.012)
 
 
 def test_clocks_that_no_offset_can_match_are_refused():
     step = two_layers()
     early = replace(step.transfers[2], start=START + 100, end=START + 200)  # received 61 ms before it was made
-    step = replace(step, transfers=[*step.transfers[:2], early, step.transfers[3]])
-    with pytest.raises(DataError, match=r"^step: the clocks of worker:0 and ps:0 do not match: .*NTP"):
-        derive([step])
-
-
-def test_a_loop_that_fetches_in_every_round_is_no_clock_that_runs_ahead():
-    """As a recurrent layer reads its weights: under one name, again after the first have arrived."""
-    step = two_layers()
-    again = [*step.operations, op("a/read", ["a"], 50_000, 50_001, task=SERVER, kind="Identity")]
-    looped = replace(step, operations=again, transfers=[*step.transfers, fetch("a/read", 50_001, 55_000, 400_000)])
-    (found,) = derive([looped]).steps
-    assert found.fetch == pytest.approx(0.020 + 0.004999)
-    assert found.fetched_bytes == 900_000
+    with pytest.raises(
+        DataError, match=r"^step: the clocks of worker:0 and ps:0 do not match: .* up to 0.049805 s .*NTP"
+    ):
+        derive([replace(step, transfers=[*step.transfers[:2], early, step.transfers[3]])])
 
 
 def test_step_time_runs_to_the_next_start_where_the_pause_is_plausible():
     steps = [two_layers(), shifted(two_layers(), 95_000), shifted(two_layers(), 1_000_000)]
     assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.095, 0.095, 0.095])
+    assert derive(steps[::-1]).steps == derive(steps).steps
     collected = [replace(s, collection=1_000) for s in steps]
     assert [s.step_time for s in derive(collected).steps] == pytest.approx([0.094, 0.094, 0.094])
-    assert derive(steps[:1]).steps[0].step_time == pytest.approx(0.093001)
 
 
 def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
@@ -228,28 +228,6 @@ def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
     assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.153] * 5)
     files = [replace(step, where=f"step {k}") for k, step in enumerate(steps)]
     assert [s.step_time for s in derive(files).steps] == pytest.approx([0.093001] * 5)
-
-
-def test_the_order_of_the_files_does_not_matter():
-    steps = [shifted(two_layers(), k * 95_000) for k in range(3)]
-    assert derive(steps[::-1]).steps == derive(steps).steps
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"transfers": []}, "no RecvTensor"),
-        ({"operations": [op("x", [], 0, 1)], "transfers": []}, r"only one task \(worker:0\)"),
-        (
-            {"transfers": [replace(fetch("a/read", 0, 1, 4), source="master:0")]},
-            "expected parameter servers in job 'ps'",
-        ),
-        ({"transfers": [replace(fetch("a/read", 0, 1, 4), destination="ps:1")]}, "expected parameter servers in job"),
-    ],
-)
-def test_a_trace_without_worker_server_or_transfers_is_refused(changes, message):
-    with pytest.raises(DataError, match=f"^step: .*{message}"):
-        derive([two_layers(**changes)])
 
 
 def test_a_graph_of_thousands_of_operations_stays_compact():
@@ -268,34 +246,58 @@ def test_a_graph_of_thousands_of_operations_stays_compact():
             time, last = time + 20, f"g{layer}_{i}"
         transfers.append(push(last, time, time + 500, 4_000))
         operations.append(op(f"u{layer}", [f"{last}_S2"], time + 500, time + 510, task=SERVER, kind="ApplyAdam"))
-    (step,) = derive([TracedStep("big", operations, transfers)]).steps
+    step = only(TracedStep("big", operations, transfers))
     kinds = [o.kind for o in step.operations]
     assert [kinds.count(k) for k in ("fetch", "compute", "push", "update")] == [layers, 2 * layers - 1, layers, layers]
     assert sum(o.end - o.start for o in step.operations if o.kind == "compute") == pytest.approx(step.compute)
     assert all(len(o.after) <= 2 for o in step.operations)
 
 
-# the laws of unions
-
-intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda p: (p[0], p[0] + p[1])), max_size=12)
+# one job, each step once
 
 
-def points(some):
-    return {x for start, end in some for x in range(start, end)}
+def step(where, begins, *, worker=WORKER, size=4_000, names="abc", read="Identity"):
+    """A fetch of a variable, computation, a push and its update, in 10 ms."""
+    at = [
+        op("w", [], 0, 1, task=SERVER, kind="VariableV2"),
+        op("w/read", ["w"], 1, 2, task=SERVER, kind=read),
+        *(op(name, ["w/read_S1"], 1_000, 9_000, task=worker) for name in names),
+        op("apply", ["w", f"{names[0]}_S2"], 9_500, 10_000, task=SERVER, kind="AssignSub"),
+    ]
+    back = Transfer(names[0], worker, SERVER, START + 9_000, START + 9_500, size)
+    return shifted(TracedStep(where, at, [fetch("w/read", 2, 1_000, size, worker=worker), back]), begins)
 
 
-@given(intervals)
-def test_a_union_covers_the_same_points_once_and_in_order(some):
-    covered = union(some)
-    assert points(covered) == points(some)
-    assert length(covered) == len(points(some))
-    assert all(a[1] < b[0] for a, b in pairwise(covered))
-    assert union(covered) == covered
+def test_what_is_one_job():
+    for pace in (10_500, 9_900):  # the server's end overlaps the next step
+        assert len(derive([step(f"s{k}", k * pace) for k in range(5)]).steps) == 5
+    looked_up = [step("s0", 0, read="GatherV2"), step("s1", 10_500, read="GatherV2", size=5_000)]
+    assert [s.fetched_bytes for s in derive(looked_up).steps] == [4_000, 5_000]
+    assert len(derive([step("s0", 0, names="abcd"), step("s1", 10_500, names="abce")]).steps) == 2  # a branch
+    alone = [step(f"s{k}", k * 10_500) for k in range(3)]
+    others = [step(f"o{k}", k * 10_500 + 4_000, worker="worker:1", size=3_000) for k in range(3)]
+    both = derive([*alone, *[replace(s, transfers=s.transfers[1:]) for s in others]])
+    assert (derive(alone).workers, both.workers) == (1, 2)
+    assert both.steps == derive(alone).steps
 
 
-@given(intervals, intervals)
-def test_an_intersection_covers_the_common_points(a, b):
-    both = intersection(union(a), union(b))
-    assert points(both) == points(a) & points(b)
-    assert both == intersection(union(b), union(a))
-    assert length(union(a)) + length(union(b)) == length(union([*a, *b])) + length(both)
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
+        ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
+        ([step("s0", 0), step("s1", 10_500, size=5_000)],
+         "s1: another job than s0: parameter 'w/read' has 5,000 bytes, there 4,000"),
+        ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
+         "s1: another job than s0: they have 3 operations in common"),
+        ([two_layers(transfers=[])], "step: no RecvTensor"),
+        ([two_layers(operations=[op("x", [], 0, 1)], transfers=[])], r"step: .*only one task \(worker:0\)"),
+        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), source="master:0")])],
+         "step: .*expected parameter servers in job 'ps'"),
+        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), destination="ps:1")])],
+         "step: .*expected parameter servers in job"),
+    ],
+)  # fmt: skip
+def test_what_is_no_job_is_refused(steps, said):
+    with pytest.raises(DataError, match=f"^{said}"):
+        derive(steps)

@@ -1,20 +1,16 @@
 """Live profiling of data-parallel PyTorch with real ranks, and the ways in which it can end."""
 
 import importlib.util
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 import torch_jobs
+from recording import recorded
 
-from queuemodel import DataError, MissingDependencyError, Profile, ProfilingError
-from queuemodel.adapters.live.addresses import interface_to
-from queuemodel.adapters.pytorch import read_traces
-from queuemodel.adapters.pytorch.live import Interrupted, profile_live
+from queuemodel import MissingDependencyError, Profile, ProfilingError
+from queuemodel.adapters.pytorch import DataParallel, read_traces
 from queuemodel.cli import main
 from queuemodel.prediction import predict
 
@@ -42,7 +38,8 @@ def check(profile, *, ranks=2, steps, batch_size, parameter_bytes, tensors):
 @needs_torch
 def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     seen = []
-    profile = profile_live(
+    profile = recorded(
+        DataParallel,
         "torch_jobs:regression",
         ranks=3,
         steps=6,
@@ -115,92 +112,13 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
 )
 def test_a_users_mistakes_are_one_line(family, addresses, model, said):
     with pytest.raises(ProfilingError, match=said) as caught:
-        profile_live(model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
+        recorded(DataParallel, model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
     assert "\n" not in str(caught.value)
-
-
-@live
-@needs_torch
-def test_a_killed_rank_is_named(family):
-    def kill(kind, done, total):
-        if done == 4:  # rank 0 trains alone, rank 1 waits for it
-            (pid,) = [pid for pid, command in family().items() if '"rank": 1' in command]
-            os.kill(pid, signal.SIGKILL)
-
-    with pytest.raises(ProfilingError, match="the rank 1 was killed by SIGKILL"):
-        profile_live("torch_jobs:small", steps=5000, on_step=kill)
-
-
-@live
-@needs_torch
-def test_an_interrupt_saves_nothing(family, tmp_path):
-    def interrupt(kind, done, total):
-        if done == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    output = tmp_path / "ddp.json"
-    output.write_text("earlier")
-    with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
-        profile_live("torch_jobs:small", steps=5000, output=output, on_step=interrupt)
-    assert output.read_text() == "earlier"
-
-
-@live
-@needs_torch
-def test_a_time_limit_is_kept(family):
-    start = time.monotonic()
-    with pytest.raises(ProfilingError, match=r"time_limit: it was over while .*; give more seconds"):
-        profile_live("torch_jobs:small", steps=10**6, time_limit=2)
-    assert time.monotonic() - start < 60  # of the hour that so many steps take
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"steps": 0}, "steps"),
-        ({"warmup": 1}, "warmup"),
-        ({"noise_steps": -1}, "noise_steps"),
-        ({"time_limit": -1}, "time_limit"),
-        ({"rank": 0}, "rank: give master too"),
-        ({"master": "localhost:29500"}, "master: give rank too"),
-        ({"ranks": 1}, "ranks"),
-        ({"master": "localhost:29500", "rank": 2}, "rank: 2 is not among 2 ranks, .* give more ranks"),
-        ({"master": "localhost", "rank": 1}, "master: must be HOST:PORT"),
-        ({"master": "no-such-host.invalid:29500", "rank": 1}, "cannot be resolved"),
-        ({"model": "train.py"}, "model: must be 'package.module:function', got"),
-        ({"output": "/no/such/folder/x.json"}, "/no/such/folder"),
-    ],
-)
-def test_bad_arguments_start_nothing(monkeypatch, arguments, said):
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("started a process"))
-    with pytest.raises(DataError, match=said) as caught:
-        profile_live(**{"model": "torch_jobs:small", **arguments})
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--framework", "torch", "--ps", "a:1"], "--ps: not for --framework torch"),
-        (["--framework", "torch", "--batch-size", "3"], "--batch-size: not for --framework torch"),
-        (["--rank", "0"], "--rank: not for --framework tensorflow"),
-        (["--noise-steps", "3"], "--noise-steps: not for --framework tensorflow"),
-    ],
-)
-def test_options_of_the_other_framework_are_refused(capsys, monkeypatch, options, said):
-    monkeypatch.setattr("warnings.showwarning", None)
-    with pytest.raises(SystemExit):
-        main(["profile", "torch_jobs:small", *options])
-    assert said in capsys.readouterr().err
 
 
 def test_no_torch_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[torch\]'"):
-        profile_live("torch_jobs:small")
+        recorded(DataParallel, "torch_jobs:small")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_loopback_interface_is_found():
-    assert interface_to("127.0.0.1:29500") == "lo"

@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 
 from queuemodel import DataError
-from queuemodel.adapters.tensorflow.reading.tensor_sizes import FILE, Noted, transfer_sizes
-from queuemodel.adapters.tensorflow.reading.xplane_task import Send
+from queuemodel.adapters.tensorflow.reading.tensor_sizes import FILE, Noted, Send, transfer_sizes
 
 
 def fetch(tensor, *, receiver=None, consumer="x"):

@@ -1,14 +1,10 @@
 """The testbed's own queues: what fq_codel, a policer and a plain queue let pass, on a clock of the test's."""
 
 import struct
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # validation/ is beside the package, not in it
 
 from validation.testbed.queues import INTERVAL, arrive, empty_links, leave, no_packets
 

@@ -1,9 +1,11 @@
-"""What live runs of any framework share; no framework is imported here.
+"""Live profiling: processes train for a short while, and what they recorded becomes a profile.
 
-A `run` starts `processes` of its own, each of which listens first of all to its `parent` and tells it in lines of JSON
-how far it is (`progress`). A user's `functions` are named in the parent and imported in the child; `interrupts` notes
-Ctrl-C and its like; `scratch` holds what ends with the run, and `addresses` says where processes meet.
-
-Of data-parallel training, `ranks` follows the processes whatever the framework, and `data_parallel` makes the profile.
-`hosts` is what a machine says of its network.
+`profile_live` is the one runner; a `Backend` says what a framework adds: its options, which processes to start, and how
+their recordings are read. `processes` are followed from here and cannot outlive us; each is a `child` that listens
+first of all to its parent and tells it in lines of JSON how far it is. `machine` says where processes meet, and what is
+known of its network. No framework is imported here.
 """
+
+from .runner import Backend, EndedEarlyError, Interrupted, RanksBackend, Run, profile_live
+
+__all__ = ["Backend", "EndedEarlyError", "Interrupted", "RanksBackend", "Run", "profile_live"]

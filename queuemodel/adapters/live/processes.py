@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive their parent, and what they say."""
+"""Child processes that cannot outlive their parent, and what interrupts them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .parent import SCRATCH
+from .child import SCRATCH
 
 GRACE = 5.0  # seconds for an orderly end
 NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
@@ -97,3 +97,29 @@ class Child:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
         said = [line for line in lines if line and not line.startswith(NOISE)]
         return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
+
+
+class Interrupts:
+    """Within its block Ctrl-C, SIGTERM and SIGHUP are noted and nothing more: what is recorded must be saved first."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self.received: list[int] = []
+        self.wake = wake
+        self.previous: dict[int, object] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
+            for number in self.SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # nohup stays nohup
+                    self.previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, _: object) -> None:
+        self.received.append(number)
+        self.wake()

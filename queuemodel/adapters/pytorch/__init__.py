@@ -1,9 +1,10 @@
 """Reading what ``torch.profiler`` recorded of data-parallel training; needs no PyTorch.
 
 `traces` finds the ranks' files of one run or several and puts them together to a `Profile`; `chrome` reads one file.
-`live` records such files itself, of a function like those in `examples`, and needs PyTorch in its child processes.
+`live` records such files itself, of a function like those in `examples`; PyTorch is loaded in its processes (`rank`).
 """
 
+from .live import DataParallel
 from .traces import SUFFIXES, is_trace, read_traces
 
-__all__ = ["SUFFIXES", "is_trace", "read_traces"]
+__all__ = ["SUFFIXES", "DataParallel", "is_trace", "read_traces"]

@@ -4,6 +4,10 @@ Steps are ``ProfilerStep#i``. Buckets are handed over by ``c10d::allreduce_``; g
 threads of its own, NCCL as kernels whose arguments name the collective, its elements and their type. PyTorch copies
 these from the program's record of the collective, and not in every version: then that record is read, or the kernel's
 name, as in the traces of pytorch/pytorch#131462 (2024).
+
+An accelerator computes behind the program. Kernels carry the ``correlation`` of the ``cuda_runtime`` (or
+``cuda_driver``) call that launched them. What NCCL was given is ready when all that had been launched before is done,
+since its stream waits for that.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +28,6 @@ from ...errors import DataError
 from ...files import read_bytes
 from ...training.rounds import Bucket, Gradient, Round
 from ..runs import LEAST_WAIT, RankTrace
-from .accelerator import Work
-from .events import Event
 
 #: Bytes of an element, by its type's names in traces.
 ELEMENT_BYTES = {
@@ -59,7 +61,37 @@ BESIDES = 0.1
 #: What PyTorch writes of a process group that nobody described; it is no JSON.
 NO_DESCRIPTION = b'"Process Group Description": ,'
 
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
+
 MICROSECOND = 1e-6
+
+
+class Event(msgspec.Struct):
+    """A complete event of the trace (microseconds); other kinds have no ``dur``."""
+
+    name: str = ""
+    ph: str = ""
+    ts: float = 0.0
+    dur: float = -1.0
+    cat: str = ""
+    args: dict[str, Any] = {}
+
+    @property
+    def end(self) -> float:
+        """Microseconds."""
+        return self.ts + self.dur
+
+    @property
+    def correlation(self) -> int:
+        """Number of the call that launched it, or that it is; 0 without."""
+        number = self.args.get("correlation")
+        return number if type(number) is int else 0
+
+    @property
+    def is_nccl(self) -> bool:
+        """Whether it communicates among accelerators."""
+        return self.cat == "kernel" and "nccl" in self.name.lower()
 
 
 class Place(NamedTuple):
@@ -313,3 +345,35 @@ def _product(shape: Iterable[Any]) -> int:
             return 0
         count *= length
     return count
+
+
+class Work:
+    """What a trace's events did, by the clock of the program (all in microseconds)."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.calls = {e.correlation: e.ts for e in events if e.cat in LAUNCHES and e.correlation}
+        there = [event for event in events if event.cat in DONE_THERE and not event.is_nccl]
+        self.computing = sorted(there, key=self.handed_over)
+        self.launched = [self.handed_over(event) for event in self.computing]
+        self.done = list(accumulate((event.end for event in self.computing), max))
+
+    def handed_over(self, event: Event) -> float:
+        """When the program came to it: a kernel's launch, and the beginning of anything else."""
+        return self.calls.get(event.correlation, event.ts) if event.cat in DONE_THERE else event.ts
+
+    def finished(self, moment: float) -> float:
+        """When all was done that the program had done or launched by then."""
+        count = bisect_right(self.launched, moment)
+        return max(moment, self.done[count - 1]) if count else moment
+
+    def steps(self, marks: Sequence[Event]) -> list[tuple[float, float]]:
+        """Start and end of each step where it is computed: with an accelerator, from its first kernel to the next's."""
+        if not self.computing:
+            return [(mark.ts, mark.end) for mark in marks]
+        starts = []
+        for mark in marks:
+            first = bisect_left(self.launched, mark.ts)
+            own = first < len(self.launched) and self.launched[first] < mark.end
+            starts.append(max(mark.ts, self.computing[first].ts) if own else self.finished(mark.ts))
+        last = max(starts[-1], self.finished(marks[-1].end))
+        return list(pairwise([*starts, last]))

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
+from tqdm import tqdm
 
 from ...errors import DataError
 from ...training import Cluster, Job, Profile, Source
 from ...training.job import CongestionControl, given
 from ...training.rounds import Gradient, Round
-from ..bars import bar
 from ..runs import RankTrace, require_different, whole_run
 from .chrome import read_rank
 
@@ -102,7 +102,7 @@ def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
     paths = sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
     if not paths:
         raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
-    files = bar(paths, f"reading {folder.name}", unit="file", show=progress)
+    files = tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
     return whole_run(folder, _joined([read_rank(path) for path in files]))
 
 

@@ -8,9 +8,9 @@ import signal
 import click
 
 from ....errors import ProfilingError, QueueModelError
-from ...live.addresses import split_address
-from ...live.parent import as_child
-from .._imports import require_tensorflow
+from ...live.child import as_child
+from ...live.machine import split_address
+from ..live import not_installed
 
 
 @click.command()
@@ -47,7 +47,11 @@ def _serve(job, task, cluster, ready) -> None:
             split_address(address, where=f"--{name}")
     if task >= len(cluster[job]):
         raise ProfilingError(f"--task: {job} has {len(cluster[job])} address(es), got task {task}; count from 0")
-    tensorflow = require_tensorflow()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise not_installed(error) from None
     threads = max(2, len(os.sched_getaffinity(0)))  # a step waits in one for the data set, which needs another
     config = tensorflow.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
     try:

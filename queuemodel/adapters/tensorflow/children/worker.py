@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ...live.parent import as_told, cannot_write, stopping
-from .models import function_of
-from .training_task import TrainingTask, load
+from ...live.child import as_told, cannot_write, stopping
+from .models import TrainingTask, function_of, load
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
@@ -31,7 +29,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         target = server.target
     say(doing="building the model")
     task = load(settings["model"], batch_size=settings["batch_size"])
-    say(job=task.facts(settings["model"]), framework_version=tf.__version__)
+    say(job=task.job(settings["model"]))
     step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
     config = tf1.ConfigProto(
         device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
@@ -66,16 +64,24 @@ def _train(session: Any, step: Any, feeds: Iterator[dict], settings: dict[str, A
     def timed(kind: str, **arguments: Any) -> None:
         start = time.perf_counter()
         session.run(fetches, next(feeds), **arguments)
-        if not arguments:
+        if kind == "untraced":
             say(step=kind, seconds=time.perf_counter() - start)
+        elif kind == "warmup":
+            say(step=kind)
 
     for _ in _until_stopped(settings["warmup"]):
         timed("warmup")
-    with _Writer(Path(settings["traces"]), say) as writer:
-        for _ in _until_stopped(settings["steps"]):
+    writes: list[Future] = []
+    with ThreadPoolExecutor(1) as background:
+        for number in _until_stopped(settings["steps"]):
             metadata = tf1.RunMetadata()
             timed("traced", options=options, run_metadata=metadata)
-            writer.put(metadata)
+            path = Path(settings["traces"], f"step_{number:05d}.pb")
+            writes.append(background.submit(_write, path, metadata, say))
+            while writes and writes[0].done():
+                writes.pop(0).result()  # raises what kept it from being written
+        for write in writes:
+            write.result()
     for _ in _until_stopped(settings["untraced_steps"]):
         timed("untraced")
 
@@ -84,45 +90,16 @@ def _until_stopped(count: int) -> Iterator[int]:
     return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
 
 
-class _Writer:
-    """Writes traces in the background, each file whole or not at all, and tells when one is there."""
-
-    def __init__(self, folder: Path, say: Callable[..., None]) -> None:
-        self.folder, self.say = folder, say
-        self.traces: queue.SimpleQueue = queue.SimpleQueue()
-        self.failure: OSError | None = None
-        self.thread = threading.Thread(target=self._write)
-
-    def __enter__(self) -> _Writer:
-        self.thread.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.traces.put(None)
-        self.thread.join()
-        if kind is None:
-            self._require_success()
-
-    def put(self, metadata: Any) -> None:
-        self._require_success()
-        self.traces.put(metadata)
-
-    def _require_success(self) -> None:
-        if self.failure:
-            raise cannot_write(self.folder, self.failure)
-
-    def _write(self) -> None:
-        for number, metadata in enumerate(iter(self.traces.get, None)):
-            content = metadata.SerializeToString()
-            partial = self.folder / f"step_{number:05d}.partial"
-            try:
-                partial.write_bytes(content)
-                os.replace(partial, self.folder / f"step_{number:05d}.pb")
-            except OSError as error:
-                self.failure = error
-                partial.unlink(missing_ok=True)
-                return
-            self.say(step="traced", traced_bytes=len(content))
+def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
+    """Write a trace, whole or not at all, and tell when it is there."""
+    content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise cannot_write(path.parent, error) from None
+    say(step="traced", traced_bytes=len(content))
 
 
 if __name__ == "__main__":

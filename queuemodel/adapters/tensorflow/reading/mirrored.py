@@ -1,11 +1,36 @@
-"""Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job."""
+"""Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job.
+
+Found by experiment with TensorFlow 2.21 on CPUs, `MultiWorkerMirroredStrategy` with the ring:
+
+- a step is an event with ``step_num``, as `tf.profiler.experimental.Trace` and Keras' TensorBoard callback mark it;
+- a pack of gradients is one asynchronous ``CollectiveReduceV2``: ``ExecutorState::ProcessAsync::Start`` once its input
+  is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, ``::Done``;
+- packs go one after the other: where the Start of one follows the Done of another at once, it had to wait, and when it
+  was ready is not recorded: when the last operation of the backward pass had ended before that Done, at the latest;
+- that has an ``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order;
+- ``CollectiveExecutor::CompleteParams`` has the ``group_size``, on one rank;
+- ``MemoryAllocation`` on the ring's thread: buffers for what is received and added, a chunk of the pack each (for
+  chunks of 256 KiB and more). Over all ranks they make the pack ``group_size - 1`` times;
+- operations of the backward pass are named ``gradient_tape/...``;
+- ``IteratorGetNextOp::DoCompute`` takes a batch; within it, on its thread, ``Iterator::Root::...`` is the time in the
+  data set's last transformation, and in those before it: where it is one that works ahead, it was waited for.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+from bisect import bisect_right
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import msgspec
+from tqdm import tqdm
 
 from ....checks import require_count
 from ....errors import DataError
@@ -14,12 +39,20 @@ from ....training.job import Cluster, CongestionControl, Job, Source, given
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ....training.rounds import Bucket, Gradient, Round
-from ...bars import bar
-from ...events import intersection, length
-from ...runs import RankTrace, require_different, whole_run
-from .folder import run_metadata_files, xplane_files
+from ...events import Interval, intersection, length, union
+from ...phases import LONGEST_PAUSE
+from ...runs import LEAST_WAIT, RankTrace, require_different, whole_run
+from .messages import ALLOCATION, DONE, START, Event, read_events
 from .tensor_sizes import Noted
-from .xplane_rounds import RankRecording, RankStep, read_rank
+from .traces import run_metadata_files, xplane_files
+
+GROUP = "CollectiveExecutor::CompleteParams"
+REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
+GATHER = ("CollectiveGatherV2", "CollectiveGather")
+BACKWARD = "gradient_tape/"
+TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
+AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
+AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
 
 NANOSECOND = 1e-9
 
@@ -101,7 +134,8 @@ def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
     if not paths:
         servers = "; TensorFlow's RunMetadata are one folder: give only that" if run_metadata_files(folder) else ""
         raise DataError(f"{folder}: no *.xplane.pb or *.xplane.pb.gz in it{servers}")
-    recordings = [read_rank(path) for path in bar(paths, f"reading {folder.name}", unit="file", show=progress)]
+    files = tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
+    recordings = [read_rank(path) for path in files]
     ranks = _ranks(recordings)
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
@@ -183,3 +217,172 @@ def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> R
         if ranks > 1
         else [],
     )
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it.
+
+    ``key`` counts the step's reductions, the same on all ranks and in all steps.
+    """
+
+    key: int
+    ready: int
+    begin: int
+    end: int
+    buffers: int
+
+
+@dataclass
+class RankStep:
+    """One step of one rank (ns)."""
+
+    number: int
+    start: int
+    end: int
+    computed: int = 0
+    reductions: list[Reduction] = field(default_factory=list)
+    gradients: list[tuple[int, int]] = field(default_factory=list)  # bytes, and when computed
+    waits: list[Interval] = field(default_factory=list)  # for input that is loaded ahead
+
+
+@dataclass(frozen=True)
+class RankRecording:
+    """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
+
+    path: Path
+    ranks: int
+    steps: list[RankStep]
+
+
+def beside(path: Path) -> Path:
+    """Where a live run notes the bytes of gradients, by the operations that make them (JSON)."""
+    return path.with_name(path.name.partition(".")[0] + ".gradients.json")
+
+
+def read_rank(path: Path) -> RankRecording:
+    """Read one rank's file.
+
+    Raises
+    ------
+    DataError
+        One line that says what the file lacks.
+    """
+    events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
+    marks = [event for event in events if "step_num" in event.stats]
+    if not marks:
+        raise DataError(
+            f"{path}: no step is marked in it; train each step within "
+            "tf.profiler.experimental.Trace('train', step_num=i, _r=1), as Keras' TensorBoard callback does with "
+            "steps_per_execution=1"
+        )
+    if len({event.number("step_num") for event in marks}) < len(marks):
+        raise DataError(f"{path}: two steps have the same step_num; give each step of the recording its own")
+    if any(event.name.endswith(tuple(f":{kind}" for kind in GATHER)) for event in events):
+        raise DataError(
+            f"{path}: its ranks gather the gradients of looked-up rows (CollectiveGather), which is not read, beside "
+            "reducing others; make these gradients dense, or train with parameter servers"
+        )
+    starts = [mark.start for mark in marks]
+    inside: list[list[Event]] = [[] for _ in marks]
+    for event in events:
+        index = bisect_right(starts, event.start) - 1
+        if index >= 0 and event.start < marks[index].end:
+            inside[index].append(event)
+    sizes = {event.number("group_size") for event in events if event.name == GROUP}
+    noted = _noted(beside(path))
+    steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
+    waits = _waits(events)
+    between = [(one.end, max(one.end, following.start)) for one, following in itertools.pairwise(steps)]
+    idle = [length(intersection(waits, [pause])) for pause in between]
+    pauses = [end - start - waited for (start, end), waited in zip(between, idle, strict=True)]
+    usual = round(median(pauses or [0]))
+    for one, end in itertools.zip_longest(steps, (end for _, end in between)):
+        one.waits = intersection(waits, [(one.start, end or one.end)])
+    for one, pause, waited in zip(steps, pauses, idle, strict=False):
+        # what comes now and then, as evaluation does, is no part of it
+        one.end += waited + (usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
+    for one in steps:
+        if length(one.waits) < LEAST_WAIT * (one.end - one.start):
+            one.waits.clear()
+    return RankRecording(path, max(sizes, default=1), steps)
+
+
+def _named(name: str) -> bool:
+    return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or AHEAD.fullmatch(name))
+
+
+def _waits(events: Sequence[Event]) -> list[Interval]:
+    """When the program waited for batches that are loaded ahead, of events in order of time."""
+    taken: dict[int, int] = {}
+    waits: list[Interval] = []
+    for event in events:
+        if TAKEN.fullmatch(event.name):
+            taken[event.thread] = event.end
+        elif AHEAD.fullmatch(event.name) and event.end <= taken.get(event.thread, 0):
+            waits.append((event.start, event.end))
+    return union(waits)
+
+
+def _noted(path: Path) -> dict[str, int]:
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(read_bytes(path), type=dict[str, Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)]])
+    except msgspec.DecodeError as error:
+        raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
+
+
+def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: Path) -> RankStep:
+    reduced = Counter(event.name for event in events if event.name.endswith(tuple(f":{kind}" for kind in REDUCE)))
+    if max(reduced.values(), default=0) > 1:
+        raise DataError(
+            f"{path}: step {mark.number('step_num')} reduces the same gradients {max(reduced.values())} times; mark "
+            "each training step by itself, not several that are executed together (steps_per_execution=1)"
+        )
+    backward = [event.end for event in events if event.name.startswith(BACKWARD)]
+    kernels = backward or [event.end for event in events if _is_kernel(event)]
+    reductions = _of_step(events, sorted(kernels)) if kernels else []
+    computed = max(backward, default=0) or max((one.ready for one in reductions), default=mark.end)
+    made = {event.name.rpartition(":")[0]: event.end for event in events if _is_kernel(event)}
+    gradients: list[tuple[int, int]] = []
+    for name, size in noted.items():  # a bias' gradient may be fused into the kernel's, which stands before it
+        moment = made.get(name, gradients[-1][1] if gradients else 0)
+        gradients.append((size, moment))
+    if 0 in (moment for _, moment in gradients):
+        gradients = []
+    gradients.sort(key=lambda one: one[1])
+    return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions, gradients)
+
+
+def _is_kernel(event: Event) -> bool:
+    operation = event.name.rpartition(":")[2]
+    return ":" in event.name and "::" not in event.name and operation not in REDUCE
+
+
+def _of_step(events: Sequence[Event], kernels: Sequence[int]) -> list[Reduction]:
+    """All-reduces in the order in which they were asked for; ``kernels``: when operations ended (increasing)."""
+    begun: dict[str, list[int]] = defaultdict(list)
+    ended: dict[str, list[int]] = defaultdict(list)
+    ran: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.name in (START, DONE) and event.text("kernel_type") in REDUCE:
+            (begun if event.name == START else ended)[event.text("name")].append(event.start)
+        elif event.name.endswith(tuple(f":{kind}" for kind in REDUCE)):
+            ran[event.name.rpartition(":")[0]].append(event)
+    whole = [together for name in begun for together in zip(begun[name], ended[name], ran[name], strict=False)]
+    keys = sorted(thread.number("instance_key") for *_, thread in whole)
+    found: list[Reduction] = []
+    for asked, done, thread in sorted(whole, key=lambda one: one[:2]):
+        before = max((one.end for one in found if one.end <= asked), default=0)
+        ready = asked
+        if 0 <= asked - before < AT_ONCE:
+            last = bisect_right(kernels, before)
+            ready = max(kernels[last - 1] if last else asked, found[-1].ready)
+        buffers = sum(
+            event.number("requested_bytes")
+            for event in events
+            if event.name == ALLOCATION and event.thread == thread.thread and thread.start <= event.start <= thread.end
+        )
+        found.append(Reduction(keys.index(thread.number("instance_key")), ready, thread.start, done, buffers))
+    return found

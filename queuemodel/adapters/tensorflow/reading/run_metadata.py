@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
-from ...bars import bar
 from ...events import TracedOperation, TracedStep, Transfer
-from .folder import run_metadata_files
 from .messages import decode
 
 # what gathering a FULL_TRACE adds to the pause between two steps (us), measured on loopback (docs/explanation/phases)
@@ -28,32 +29,17 @@ RECEIVED = re.compile(
 OPERATION = re.compile(r"(\[.*?\] ?)?(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>.*)\)")
 
 
-def read_run_metadata(folder: str | os.PathLike[str], *, progress: bool = False) -> list[TracedStep]:
-    """
-    Read a folder of binary `RunMetadata` protos, one per step, ``*.pb`` or ``*.pb.gz``, in the order of their names.
-
-    With ``progress`` a bar on standard error moves meanwhile.
-
-    Raises
-    ------
-    DataError
-        One line that names the file and what is wrong with it.
-    MissingDependencyError
-        Without protobuf.
-    """
-    paths = run_metadata_files(folder)
+def read_run_metadata(folder: Path, paths: Sequence[Path], *, progress: bool) -> list[TracedStep]:
+    """Read binary `RunMetadata` protos, one per step."""
     if not paths:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    files = bar(paths, "reading", unit="file", show=progress)
-    return [decode_run_metadata(read_bytes(path), where=str(path)) for path in files]
-
-
-def decode_run_metadata(content: bytes, *, where: str = "RunMetadata") -> TracedStep:
-    """Decode one binary `RunMetadata`; ``where`` names it in messages."""
-    metadata = decode("RunMetadata", content, where=where)
-    if not any(device.node_stats for device in metadata.step_stats.dev_stats):
-        raise DataError(f"{where}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
-    return _traced(metadata.step_stats, where)
+    steps = []
+    for path in tqdm(paths, "reading", unit="file", disable=not progress, leave=False):
+        metadata = decode("RunMetadata", read_bytes(path), where=str(path))
+        if not any(device.node_stats for device in metadata.step_stats.dev_stats):
+            raise DataError(f"{path}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
+        steps.append(_traced(metadata.step_stats, str(path)))
+    return steps
 
 
 def _traced(step_stats: Any, where: str) -> TracedStep:

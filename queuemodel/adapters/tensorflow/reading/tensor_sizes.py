@@ -15,7 +15,6 @@ from ....checks import require_count
 from ....errors import DataError
 from ....files import read_bytes
 from ....training.operations import MOST_BYTES
-from .xplane_task import Send
 
 #: What a live run notes beside its recordings: `Noted`, as JSON.
 FILE = "tensor_sizes.json"
@@ -28,6 +27,19 @@ INLINED = re.compile(r".*/(then|else|body|cond)/_\d+/")  # before the names with
 ARGUMENT = re.compile(r"Func/.*/input/_\d+")  # handed to a function
 
 SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
+
+
+@dataclass(frozen=True)
+class Send:
+    """A tensor on its way: from ``start`` (us) to the operation ``receiver``, used by ``consumer``."""
+
+    tensor: str
+    source: str
+    destination: str
+    receiver: str
+    consumer: str
+    start: int
+
 
 Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 from ....checks import require_count
@@ -12,13 +13,12 @@ from ....training.job import Cluster, CongestionControl, Job, Source, given
 from ....training.operations import MOST_BYTES
 from ....training.profile import Profile
 from ...phases import derive
-from .folder import run_metadata_files, xplane_files
 from .run_metadata import read_run_metadata
 from .tensor_sizes import Noted
 from .xplane import read_xplane
 
-#: Bytes of traces that are surely read in a second.
-READING_SPEED = 2e6
+RUN_METADATA = (".pb", ".pb.gz")
+XPLANE = (".xplane.pb", ".xplane.pb.gz")
 
 #: Share of the steps that taking batches out of a data set may take without being told: of short ones it is 7 %.
 MOST_INPUT = 0.1
@@ -87,12 +87,15 @@ def read_traces(
             "give each a folder of its own"
         )
     if profiler:
-        method, style = "xplane", "parameter-server-strategy"
-        parameter_bytes = Noted.beside(folder).parameter_bytes if parameter_bytes is None else parameter_bytes
-        derived = derive(read_xplane(folder, parameter_bytes=parameter_bytes, progress=progress), progress=progress)
+        method, style, noted = "xplane", "parameter-server-strategy", Noted.beside(folder)
+        if parameter_bytes is not None:
+            noted = replace(noted, parameter_bytes=parameter_bytes)
+        parameter_bytes = noted.parameter_bytes
+        steps = read_xplane(Path(folder), profiler, noted, progress=progress)
     else:
         method, style = "run-metadata", "graph"
-        derived = derive(read_run_metadata(folder, progress=progress), progress=progress)
+        steps = read_run_metadata(Path(folder), sessions, progress=progress)
+    derived = derive(steps, progress=progress)
     if derived.input > MOST_INPUT:
         warnings.warn(
             f"{folder}: {derived.input:.0%} of the steps is waiting for the data set, taken for computation: a faster "
@@ -121,3 +124,22 @@ def read_traces(
         ),
         steps=derived.steps,
     )
+
+
+def run_metadata_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The `RunMetadata` files in a folder, in the order of their names; those of `tf.profiler` and hidden ones not."""
+    paths = [p for p in Path(folder).glob("*") if p.name.endswith(RUN_METADATA) and not p.name.endswith(XPLANE)]
+    return _each_once(folder, paths)
+
+
+def xplane_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of `tf.profiler` in a folder and below it; hidden ones not."""
+    return _each_once(folder, [p for p in Path(folder).rglob("*") if p.name.endswith(XPLANE)])
+
+
+def _each_once(folder: str | os.PathLike[str], paths: list[Path]) -> list[Path]:
+    visible = sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+    for path in visible:
+        if (packed := Path(f"{path}.gz")) in visible:
+            raise DataError(f"{path}: the same recording as {packed.name} beside it; remove one of them")
+    return visible

@@ -1,7 +1,8 @@
-"""What every child process does first: listen to its parent, and keep its own output apart from the user's."""
+"""A child process of a live run: it listens to its parent, imports a user's function, and says what went wrong."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -10,12 +11,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TextIO
 
-from ...errors import ProfilingError, QueueModelError
-from .functions import extend_path
+from ...checks import nearest
+from ...errors import DataError, ProfilingError, QueueModelError
 
 #: Names, in the environment, the folder that ends with the run.
 SCRATCH = "QUEUEMODEL_SCRATCH"
@@ -35,7 +36,7 @@ def as_told(main: Callable[[dict[str, Any], Callable[..., None]], Any]) -> None:
 
     def run(say: Callable[..., None]) -> Any:
         settings = json.loads(sys.argv[1])
-        extend_path(settings["path"])
+        sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
         return main(settings, say)
 
     as_child(run)
@@ -103,3 +104,50 @@ def cause(error: BaseException) -> str:
     package = str(Path(__file__).parents[2])
     own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text
+
+
+def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
+    """
+    The name under which a child process finds ``model``.
+
+    Raises
+    ------
+    DataError
+        Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
+    """
+    if callable(model):
+        module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
+        if module in (None, "__main__") or not function.isidentifier():
+            raise DataError(
+                f"model: a child process must be able to import the function, got {module}:{function}; "
+                "put it at the top level of a module of its own"
+            )
+        return f"{module}:{function}"
+    if not isinstance(model, str) or not (
+        model in built_in or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", model)
+    ):
+        others = f" or one of {', '.join(built_in)}" if built_in else ""
+        raise DataError(f"model: must be 'package.module:function'{others}, got {model!r}{nearest(model, built_in)}")
+    return model
+
+
+def imported(name: str) -> Callable[[], Any]:
+    """Import what `function_name` named (raises ProfilingError)."""
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise
+        raise ProfilingError(
+            f"model {name!r}: no module named {error.name!r}; start from the folder that holds it, or install it"
+        ) from None
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        there = sorted(
+            k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name
+        )
+        raise ProfilingError(
+            f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
+        )
+    return function

@@ -11,11 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ....errors import ProfilingError
-from ...live.addresses import split_address
-from ...live.functions import imported
-from ...live.parent import as_told, cause
-from .gradient_noise import gradient_norms
+from ...errors import ProfilingError
+from ..live.child import as_told, cause, imported
+from ..live.machine import split_address
 
 FILE = "rank{}.pt.trace.json.gz"
 DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps", "unused")  # by rank 0, for all
@@ -31,7 +29,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         module, train = _build(settings["model"], say)
         batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
         settings["unused"] = _leaves_some(module)
-        say(batch_size=batch_size, version=str(torch.__version__))
+        say(job={"batch_size": batch_size, "framework_version": str(torch.__version__)})
     say(doing=f"waiting for rank {0 if rank else 1} at {settings['master']}")
     store = _meeting(settings)
     for ranks in range(max(2, rank + 1), settings["ranks"] + 1):
@@ -189,7 +187,7 @@ def _record(
     _finish_started()
     if untraced := settings["untraced_steps"]:
         ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-        say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
+        say(seconds=(time.perf_counter() - start) / untraced, ranks=ranks)
     return size
 
 
@@ -203,6 +201,48 @@ def _finish_started() -> None:
 
 def _short(value: object) -> str:
     return " ".join(repr(value).split())[:100]
+
+
+def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
+    """Train so many steps, and return `GradientNorms` of each as plain values; the same on every rank.
+
+    A communication hook, which the module then keeps, sees every bucket before and after its all-reduce, whatever the
+    optimizer does with the gradients then.
+    """
+    import torch
+    from torch import distributed
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    ranks = distributed.group.WORLD
+    assert ranks is not None  # they have met
+    own: list[list[float]] = []
+    mean: list[list[float]] = []
+
+    def norm(gradients: Any) -> float:
+        values = gradients.coalesce().values() if gradients.is_sparse else gradients
+        return float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
+
+    def noted(bucket: Any) -> Any:
+        own[-1].append(norm(bucket.buffer()))
+
+        def reduced(future: Any) -> Any:
+            mean[-1].append(norm(future.value()))
+            return future.value()
+
+        return allreduce_hook(ranks, bucket).then(reduced)
+
+    wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
+    for _ in range(steps):
+        own.append([])
+        mean.append([])
+        train(wrapped)
+    mine = torch.tensor([sum(step) for step in own], dtype=torch.float64)
+    every = [torch.empty_like(mine) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(every, mine)
+    return [
+        {"workers": workers, "mean": sum(step)}
+        for workers, step in zip(torch.stack(every, dim=1).tolist(), mean, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One rank's process; TensorFlow is loaded here."""
+"""One rank's process of mirrored training."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
-from ...live.parent import as_told, cannot_write, stopping
-from ..children.models import function_of
-from ..children.training_task import TrainingTask, load
-from ..reading.xplane_rounds import beside
-from .gradient_noise import gradient_norms
+from ...live.child import as_told, cannot_write, stopping
+from ..reading.mirrored import beside
+from .models import TrainingTask, function_of, load
 
 FILE = "rank{}.xplane.pb"
 IDLE = 1.0  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
@@ -38,7 +36,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     ranks = len(settings["addresses"])
     if rank == 0 and ranks == 2:  # the other one waits meanwhile, so that it takes no time from this one
         task = load(settings["model"], batch_size=settings["batch_size"])
-        say(**task.facts(settings["model"]), version=tf.__version__)
+        say(job=task.job(settings["model"]))
         _record(task, tf.distribute.get_strategy(), 1, traces / "trace_n1" / FILE.format(0), settings, say)
     _meet(strategy)
     with strategy.scope():
@@ -105,7 +103,7 @@ def _record(
     for _ in range(settings["untraced_steps"]):
         run("untraced")
     if untraced := settings["untraced_steps"]:
-        say(untraced=(time.perf_counter() - start) / untraced, ranks=ranks)
+        say(seconds=(time.perf_counter() - start) / untraced, ranks=ranks)
     if ranks > 1 and settings["noise_steps"]:
         steps = settings["noise_steps"]
         say(gradient_norms=gradient_norms(strategy, task.gradients, batches, steps, lambda: say(step="noise")))
@@ -116,6 +114,43 @@ def _maker(operation: Any) -> str:
     while operation.type in ("Reshape", "Identity"):
         operation = operation.inputs[0].op
     return str(operation.name)
+
+
+def gradient_norms(
+    strategy: Any,
+    gradients: Callable[[Any], tuple[Any, list[Any]]],
+    batches: Iterator[Any],
+    steps: int,
+    said: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """`GradientNorms` of so many steps as plain values, the same on every rank; parameters stay where they are.
+
+    All ranks read the same data set, so each takes, of as many batches as there are ranks, its own. ``gradients`` of a
+    batch are its loss and theirs by the variables, None where a variable has none; ``said`` is called after each step.
+    """
+    import tensorflow as tf
+
+    def measure(batch: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients(batch)[1] if gradient is not None]
+        mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
+        return context.all_gather(tf.stack([_norm(own), _norm(mean)])[None], axis=0)
+
+    step = tf.function(lambda batch: strategy.run(measure, args=(batch,)), autograph=False, jit_compile=False)
+    ranks = strategy.num_replicas_in_sync
+    rank = strategy.cluster_resolver.task_id
+    found = []
+    for _ in range(steps):
+        norms = step([next(batches) for _ in range(ranks)][rank]).numpy()
+        found.append({"workers": norms[:, 0].tolist(), "mean": float(norms[0, 1])})
+        said()
+    return found
+
+
+def _norm(gradients: list[Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.add_n([tf.reduce_sum(tf.square(tf.cast(gradient, tf.float64))) for gradient in gradients])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,10 @@
+"""Live runs as tests ask for them: options of the framework and of the runner together."""
+
+from queuemodel.adapters.live import profile_live
+
+RUNNER = {"time_limit", "output", "traces", "progress", "on_step"}
+
+
+def recorded(backend, *model, **settings):
+    own = {name: settings.pop(name) for name in RUNNER & settings.keys()}
+    return profile_live(backend(*model, **settings), **own)

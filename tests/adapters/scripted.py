@@ -1,0 +1,39 @@
+"""A child process that says and does what its test wrote down; no framework takes its seconds."""
+
+import gzip
+import os
+import signal
+import time
+from pathlib import Path
+
+from queuemodel.adapters.live.child import as_told, stopping
+
+TRACES = Path(__file__).parent.parent / "data" / "alexnet-60" / "trace"
+
+
+def main(settings, say):
+    """Messages are said; a word is done."""
+    for act in settings["acts"]:
+        if isinstance(act, dict):
+            say(**act)
+        elif act == "record":
+            path = sorted(TRACES.iterdir())[len(list(Path(settings["traces"]).iterdir()))]
+            (Path(settings["traces"]) / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        elif act == "train on":
+            while not stopping.is_set():
+                say(step="untraced", seconds=0.01)
+                time.sleep(0.01)
+            say(step="untraced", seconds=0.02)  # the step in progress ends
+        elif act == "hang":
+            time.sleep(600)
+        elif act == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif act == "fail late":
+            time.sleep(0.3)
+            raise ValueError("who was killed?")
+        else:
+            raise SystemExit(act)
+
+
+if __name__ == "__main__":
+    as_told(main)

@@ -1,0 +1,316 @@
+"""The runner of live profiling, on processes that follow a script: how a run is followed, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from recording import recorded
+
+from queuemodel import DataError, Profile, ProfilingError, QueueModelWarning
+from queuemodel.adapters.live import Backend, EndedEarlyError, Interrupted, RanksBackend
+from queuemodel.adapters.tensorflow import read_traces
+from queuemodel.cli import main
+
+JOB = {"job": {"framework_version": "1.2"}}
+STEP, WARMUP = {"step": "traced"}, {"step": "warmup"}
+THREE = [JOB, WARMUP, *["record", STEP] * 3]
+
+
+def started(backend, run):
+    """Each of its children, named and in order."""
+    told = run.settings
+    return [run.start(name, "scripted", [json.dumps(told | {"acts": acts})], {}) for name, acts in backend.children]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server(Backend):
+    """Trains on a server: the last child leads, and what it recorded counts however it ends."""
+
+    steps: int = 3
+    warmup: int = 1
+    children: tuple = ()
+
+    partial = True
+    longest_ending = 5.0
+
+    def require(self, time_limit):
+        pass
+
+    def train(self, run):
+        run.follow(started(self, run)[-1:])
+
+    def read(self, run):
+        if not any(run.traces.iterdir()):
+            raise DataError("no step was recorded")
+        return msgspec.structs.replace(read_traces(run.traces, batch_size=1), throughputs=[])
+
+    def hosts(self):
+        return {"worker:0": "here"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks(RanksBackend):
+    """Ranks; the first leads."""
+
+    children: tuple = ()
+
+    def require(self, time_limit):
+        pass
+
+    def train(self, run):
+        run.follow(started(self, run))
+
+    def read(self, run):
+        return read_traces(run.traces, batch_size=1)
+
+
+def server(*acts, others=(), **settings):
+    return recorded(Server, "a.b:c", children=(*others, ("worker", list(acts))), **settings)
+
+
+def ranks(*acts, **settings):
+    return recorded(Ranks, "a.b:c", children=tuple((f"rank {i}", list(own)) for i, own in enumerate(acts)), **settings)
+
+
+@pytest.fixture(autouse=True)
+def _family(family, monkeypatch):
+    """No process and no temporary file is left, and nobody is patient with what hangs."""
+    monkeypatch.setattr("queuemodel.adapters.live.runner.GRACE", 0.2)
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal():
+    """Whoever runs the tests may ignore signals, as nohup does."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def at(number, action):
+    return lambda kind, done, total: action() if done == number else None
+
+
+def kill(number):
+    return lambda: os.kill(os.getpid(), number)
+
+
+def test_what_the_leading_process_says_is_recorded(tmp_path):
+    seen = []
+    timed = [{"step": "untraced", "seconds": seconds} for seconds in (0.5, 0.25, 0.75)]
+    profile = server(*THREE, *timed, output=tmp_path / "p.json", on_step=lambda *news: seen.append(news))
+    assert Profile.load(tmp_path / "p.json") == profile
+    assert len(profile.steps) == 3
+    assert [(one.workers, one.steps_per_second) for one in profile.throughputs] == [(1, pytest.approx(3 / 1.5))]
+    assert profile.source.framework_version == "1.2"
+    assert profile.source.hosts == {"worker:0": "here"}
+    kinds = ["warmup", *["traced"] * 3, *["untraced"] * 3]
+    assert seen == [(kind, done, 7) for done, kind in enumerate(kinds, 1)]
+
+
+def test_of_ranks_the_first_speaks_and_all_are_awaited():
+    norms = [{"workers": [2.0, 3.0], "mean": 1.0}, {"workers": [2.0, float("inf")], "mean": 1.0}]
+    timed = [{"seconds": 0.2, "ranks": 2}, {"seconds": 0.1, "ranks": 1}]
+    leading = [JOB, *["record"] * 3, STEP, *timed, {"gradient_norms": norms}, {"done": True}, "hang"]
+    profile = ranks(leading, [STEP, {"seconds": 9.0, "ranks": 2}, {"step": "noise"}])
+    assert [(one.workers, one.steps_per_second) for one in profile.throughputs] == [(1, 10.0), (2, 10.0)]
+    assert [one.workers for one in profile.gradient_norms] == [[2.0, 3.0]]  # those that are numbers
+    assert set(profile.source.hosts) == {"rank:0", "rank:1"}
+
+
+def test_gradients_of_the_same_examples_tell_nothing():
+    norms = {"gradient_norms": [{"workers": [2.0, 2.0], "mean": 2.0}]}
+    assert ranks([JOB, *["record"] * 3, norms], []).gradient_norms == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGTERM, 143)])
+def test_a_signal_lets_the_step_in_progress_end_and_saves_what_is_recorded(tmp_path, number, status):
+    seen = []
+
+    def on_step(kind, done, total):
+        seen.append(kind)
+        if done == 6:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted, match=r"interrupted; saved 3 steps to .*p.json$") as caught:
+        server(*THREE, "train on", untraced_steps=10**6, output=tmp_path / "p.json", on_step=on_step)
+    assert caught.value.status == status
+    saved = Profile.load(tmp_path / "p.json")
+    assert saved == caught.value.profile
+    assert 1 / saved.throughputs[0].steps_per_second > 0.01  # with the last step, which took twice as long
+    assert seen.count("traced") == 3
+
+
+@pytest.mark.parametrize(("signals", "waits"), [(1, True), (2, False)])
+def test_only_a_second_signal_ends_the_step_in_progress(monkeypatch, signals, waits):
+    monkeypatch.setattr("queuemodel.adapters.live.runner.GRACE", 4.0)
+    asked = []
+
+    def ask():
+        asked.append(time.monotonic())
+        for number in range(signals):
+            threading.Timer(0.5 * number, kill(signal.SIGINT)).start()
+
+    with pytest.raises(Interrupted, match="interrupted; recorded 3 steps"):
+        server(*THREE, "hang", on_step=at(4, ask))
+    assert (time.monotonic() - asked[0] > 4.0) == waits
+
+
+def test_a_signal_while_traces_are_read_loses_nothing(tmp_path, monkeypatch):
+    def read(backend, run):
+        kill(signal.SIGTERM)()
+        kill(signal.SIGTERM)()
+        return whole(backend, run)
+
+    whole = Server.read
+    monkeypatch.setattr(Server, "read", read)
+    with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
+        server(*THREE, output=tmp_path / "p.json")
+    assert caught.value.status == 143
+    assert len(Profile.load(tmp_path / "p.json").steps) == 3
+
+
+def test_an_interrupt_before_the_first_step_saves_nothing(tmp_path):
+    output = tmp_path / "p.json"
+    output.write_text("earlier")
+    with pytest.raises(Interrupted, match="interrupted; recorded 0 steps") as caught:
+        server(JOB, WARMUP, "hang", output=output, on_step=at(1, kill(signal.SIGINT)))
+    assert caught.value.profile is None
+    with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
+        ranks([JOB, "record", STEP, "hang"], ["hang"], output=output, on_step=at(1, kill(signal.SIGINT)))
+    assert output.read_text() == "earlier"
+
+
+def test_what_was_ignored_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert len(server(*THREE, on_step=at(2, kill(signal.SIGHUP))).steps) == 3
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("acts", "said"),
+    [
+        (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
+        ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
+        (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
+    ],
+)
+def test_a_run_that_fails_keeps_its_steps(acts, said):
+    with pytest.raises(EndedEarlyError, match=said) as caught:
+        server(*THREE, *acts)
+    assert len(caught.value.profile.steps) == 3
+
+
+def test_where_a_server_has_ended_that_is_the_cause():
+    with pytest.raises(EndedEarlyError, match=r"^the parameter server was killed by SIGKILL"):
+        server(JOB, WARMUP, "fail late", others=[("parameter server", ["die"])])
+    with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
+        server(JOB, WARMUP, "hang", others=[("parameter server", [])])
+
+
+def test_where_a_rank_was_killed_that_is_the_cause():
+    with pytest.raises(ProfilingError, match=r"^the rank 1 was killed by SIGKILL"):
+        ranks([JOB, "fail late"], ["die"])
+    with pytest.raises(ProfilingError, match=r"^ValueError: who was killed?"):
+        ranks([JOB, "fail late"], [JOB])
+
+
+@pytest.mark.parametrize("style", [server, ranks])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TimeoutError("timed out")], ids=repr)
+def test_what_the_callers_own_function_raises_is_theirs(style, error):
+    def failing(*_):
+        raise error
+
+    acts = ([WARMUP, "hang"],) if style is ranks else (WARMUP, "hang")
+    with pytest.raises(type(error)) as caught:
+        style(*acts, on_step=failing)
+    assert caught.value is error
+
+
+def clock(monkeypatch, ahead):
+    """The runner's clock, which the test sets ahead."""
+    now = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1])
+    monkeypatch.setattr("queuemodel.adapters.live.runner.time", now)
+
+
+def test_a_time_limit_keeps_what_there_is(monkeypatch):
+    """An hour, of which two minutes are needed to read what is recorded, so that it is over 125 s sooner."""
+    for late, over in ((3600.0 - 150.0, False), (3600.0 - 110.0, True)):
+        ahead = [0.0]
+        clock(monkeypatch, ahead)
+        read = {"traced_bytes": 240_000_000}
+        settings = {"time_limit": 3600, "on_step": at(4, lambda: ahead.append(late)), "untraced_steps": 1}  # noqa: B023
+        if over:
+            message = "time_limit of 3600 s reached after 3 of 3 steps, 0 of 1 untraced; recorded 3 steps"
+            with pytest.warns(QueueModelWarning, match=message):
+                profile = server(read, *THREE, "hang", **settings)
+        else:
+            profile = server(read, *THREE, **settings)
+        assert len(profile.steps) == 3
+
+
+def test_a_time_limit_before_the_first_step_is_an_error(monkeypatch):
+    ahead = [0.0]
+    clock(monkeypatch, ahead)
+    late = at(1, lambda: ahead.append(595.5))
+    with pytest.raises(EndedEarlyError, match=r"^time_limit: it was over before any step was recorded; give more s"):
+        server(JOB, WARMUP, "hang", on_step=late)
+    ahead.append(0.0)
+    said = [{"step": "warmup"}] * 100  # however much the ranks have said
+    steps = []
+    with pytest.raises(ProfilingError, match=r"^time_limit: it was over while training; give more seconds"):
+        ranks([JOB, *said, "hang"], [], on_step=lambda *_: steps.append(1) or ahead.append(541.0))
+    assert len(steps) == 1
+
+
+def test_processes_that_cannot_be_started_are_one_line(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
+        server()
+
+
+def test_children_do_not_outlive_a_killed_parent(family):
+    code = "import test_runner; test_runner.server('hang')"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while len(family()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(family()) == 2
+    parent.kill()
+    parent.wait()  # and the fixture looks for orphans
+
+
+def test_no_room_for_temporary_files_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match="gone: cannot be written: No such file or directory"):
+        server()
+
+
+@pytest.mark.parametrize("command", ["profile", "demo"])
+def test_the_exit_status_tells_the_signal(monkeypatch, tmp_path, capsys, command):
+    def train(backend, run):
+        kill(signal.SIGTERM)()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.ParameterServer.train", train)
+    monkeypatch.setattr("queuemodel.adapters.tensorflow.ParameterServer.require", lambda *_: None)
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([command, "mlp"] if command == "profile" else [command])
+    assert caught.value.code == 143
+    assert capsys.readouterr() == ("", "queuemodel: interrupted; recorded 0 steps\n")
