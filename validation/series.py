@@ -185,7 +185,7 @@ def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
         told["worker_speeds"] = [1.0, 1.0 / settings["slow_worker"], *others]
     if workers > 1 and "slow_link_mbit" in settings:
         slower = settings["slow_link_mbit"] / json.loads((folder / "job.json").read_text())["bandwidth_mbit"]
-        rate = estimate_links(profile, errors=False).transmit.rate
+        rate = estimate_links(profile).transmit.rate
         told["worker_bandwidth"] = [rate * share for share in (1.0, slower, *others)]
     return told
 

@@ -40,7 +40,7 @@ def rounds_of_steps(profile: Profile) -> FittedRounds:
     ready = np.maximum.accumulate(ready[:, order], axis=1)
     sizes = np.array([steps[0][0][names[i]][1] for i in order], dtype=float)
     computed = np.array([seconds for _, seconds in steps])
-    links, buckets = estimate_links(profile, errors=False), Buckets()
+    links, buckets = estimate_links(profile), Buckets()
     rate = min(links.transmit.rate, links.receive.rate)
     update = float(profile.values("update").mean())
     return FittedRounds(

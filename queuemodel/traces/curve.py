@@ -79,7 +79,7 @@ def _unfilled(
     At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
     bandwidth, if it is known, is used up.
     """
-    links = estimate_links(profile, errors=False)
+    links = estimate_links(profile)
     shared = _intervals(profile, trace_runs(profile, replications=2, links=links, **settings), settings, confidence)
     fastest = Links(
         *(

@@ -58,17 +58,15 @@ def prepare(
         else require_count(parameter_servers, "simulate: parameter_servers", most=1000)
     )
     carried = None if links else carried_for_several(profile, bandwidth)
-    links = links or estimate_links(profile, errors=False)
+    links = links or estimate_links(profile)
     if bandwidth is not None:
         require_bandwidth(bandwidth, "simulate: bandwidth", error=ModelError)
         links = at_bandwidth(links, profile, bandwidth)
-    extra = (links.transmit.tensor_time * links.transmit.rate, links.receive.tensor_time * links.receive.rate)
     starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
     dealt = None if profiled == K else shard(profile, K, sharding)
     steps = pack(
         profile,
         parameter_servers=K,
-        tensor_bytes=extra,
         start_times=starts,
         ranks=ranks(profile, policy, links),
         servers=dealt,
@@ -80,7 +78,6 @@ def pack(
     profile: Profile,
     *,
     parameter_servers: int,
-    tensor_bytes: tuple[float, float] = (0.0, 0.0),
     start_times: tuple[float, float] = (0.0, 0.0),
     ranks: Sequence[np.ndarray] | None = None,
     servers: Sequence[np.ndarray] | None = None,
@@ -94,8 +91,6 @@ def pack(
         With operations in its steps.
     parameter_servers : int
         All operations' servers are below it.
-    tensor_bytes : (float, float)
-        Bytes that each fetched and each pushed tensor costs besides its own.
     start_times : (float, float)
         Seconds before the first byte of a fetch, and of a push, that found the link idle when it was recorded.
     ranks : sequence of ndarray, optional
@@ -128,7 +123,7 @@ def pack(
             kind = KINDS[operation.kind]
             update = kind == UPDATE
             columns["kind"].append(kind)
-            columns["size"].append(operation.bytes + tensor_bytes[kind // 2] if kind in (FETCH, PUSH) else 0.0)
+            columns["size"].append(float(operation.bytes) if kind in (FETCH, PUSH) else 0.0)
             columns["duration"].append(operation.end - operation.start if kind in (COMPUTE, UPDATE) else 0.0)
             columns["delay"].append(delay + starts.get(i, 0.0))
             columns["server"].append(homes[i])

@@ -74,7 +74,7 @@ def test_senseless_intervals_are_refused(confidence):
         trace_curve(profile_of(serial()), workers=[1], confidence=confidence)
 
 
-@pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": NAN}, {"tensor_time": -1.0}])
+@pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": NAN}])
 def test_senseless_links_are_refused(link):
     with pytest.raises(qm.ModelError, match=r"link: .*got"):
         Link(**{"rate": 1e6} | link)
@@ -109,4 +109,4 @@ def test_what_would_not_fit_into_memory_is_refused():
 
 def test_links_print_as_a_table():
     assert "transmit" in repr(LINKS)
-    assert LINKS.to_frame().shape == (2, 6)
+    assert LINKS.to_frame().shape == (2, 5)

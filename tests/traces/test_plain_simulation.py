@@ -1,0 +1,152 @@
+"""Every option together, on random jobs: the same events at the same times as in a simulation written plainly."""
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from by_hand import profile_of
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from plain_simulation import WINDOW, Cluster
+
+from queuemodel.traces import Link, Links, simulate
+from queuemodel.training import Operation
+
+RATES = (1.0e6, 0.7e6)  # both directions, which differ
+LINKS = Links(*map(Link, RATES))
+IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0, "in_phase": True}
+
+
+@st.composite
+def jobs(draw, servers=2):
+    """Steps of the same layers, of unlike sizes; gradients go back as they are ready; gaps, updates and pauses."""
+    layers = draw(st.integers(1, 4))
+    sizes = draw(st.lists(st.integers(1_000, 400_000), min_size=layers, max_size=layers, unique=True))
+    homes = draw(st.lists(st.integers(0, servers - 1), min_size=layers, max_size=layers))
+    seconds = st.floats(0.001, 0.3)
+    steps = []
+    for _ in range(draw(st.integers(1, 3))):
+        asked = draw(st.floats(0.0, 0.05))
+        at, operations, arrived = asked, [], {}
+        for i in draw(st.permutations(range(layers))):
+            at += sizes[i] / RATES[0]
+            arrived[i] = len(operations)
+            operations.append(Operation("fetch", f"w{i}", asked, at, sizes[i], server=homes[i]))
+        last = []
+        for i in range(layers):
+            begun = at + draw(st.sampled_from([0.0, 0.02]))
+            at = begun + draw(seconds)
+            operations.append(Operation("compute", f"f{i}", begun, at, after=[arrived[i], *last]))
+            last = [len(operations) - 1]
+        for i in reversed(range(layers)):
+            begun, at = at, at + draw(seconds)
+            operations.append(Operation("compute", f"b{i}", begun, at, after=last))
+            last = [len(operations) - 1]
+            begun = at + draw(st.sampled_from([0.0, 0.03]))
+            sent = begun + sizes[i] / RATES[1]
+            operations.append(Operation("push", f"g{i}", begun, sent, sizes[i], server=homes[i], after=last))
+            push = [len(operations) - 1]
+            done = sent + draw(seconds) / 3
+            operations.append(Operation("update", f"u{i}", sent, done, server=homes[i], after=push))
+        steps.append(operations)
+    return profile_of(*steps, pause=draw(st.sampled_from([0.0, 0.1])), servers=servers)
+
+
+def layer(operation):
+    return int(operation.name[1:])
+
+
+def dealt(profile, servers, sharding):
+    """Which of another number of servers has a layer: in turn, or the largest first to the one with least."""
+    sizes = {layer(o): o.bytes for o in profile.steps[0].operations if o.kind == "fetch"}
+    if sharding == "round-robin":
+        return {i: i % servers for i in sizes}
+    load, home = [0] * servers, {}
+    for i in sorted(sizes, key=lambda i: -sizes[i]):
+        home[i] = load.index(min(load))
+        load[home[i]] += sizes[i]
+    return home
+
+
+ORDERS = {
+    "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2,
+    "multiplexed": lambda o: 0.0,
+    "in-order": layer,
+    "reverse": lambda o: -layer(o),
+}
+MODES = st.sampled_from(
+    [("async", {}), ("sync", {}), ("sync", {"backup_workers": 1}), ("bounded", {"staleness_bound": 1}),
+     ("groups", {"results": 2}), ("first", {"results": 2}), ("batches", {"results": 4})]
+)  # fmt: skip
+
+
+def both(profile, *, workers, steps, policy, sharding, servers, speeds, own_links, straggling, mode, number):
+    """The run, and the plain one of the same recorded steps."""
+    stragglers = {"straggler_probability": 1.0, "straggler_slowdown": straggling} if straggling else {}
+    run = simulate(
+        profile, workers=workers, steps=steps, policy=policy, sharding=sharding, parameter_servers=servers,
+        slowdown=speeds, worker_bandwidth=own_links, synchronization=mode, trace_steps=steps, **number, **stragglers,
+        **IDEAL,
+    )  # fmt: skip
+    records = [{} for _ in range(workers)]
+    for w, step, record, _ in run.log.tolist():
+        records[w][step] = record
+    assume(all(sorted(own) == list(range(len(own))) for own in records))  # none was forgotten
+    home = None if servers == profile.cluster.parameter_servers else dealt(profile, servers, sharding)
+    awaited = number.get("results", workers - number.get("backup_workers", 0))
+    plain = Cluster(
+        profile,
+        slowdown=[speed * (straggling or 1.0) for speed in speeds],
+        links=RATES,
+        worker_links=[own_links or [rate] * workers for rate in RATES],
+        servers=servers,
+        rank=lambda o: float(ORDERS[policy](o)) if o.kind == "fetch" else 0.0,
+        home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
+        records=[[own[i] for i in range(len(own))] + [0, 0] for own in records],
+        mode=mode,
+        awaited=awaited,
+        bound=number.get("staleness_bound", 0),
+        chunk=WINDOW if policy == "multiplexed" else np.inf,
+    ).run(steps * awaited)
+    return run, plain
+
+
+def ends(profile, run):
+    """When each operation of each kept step ended; operations as they stand in the profile."""
+    order = []
+    for step in profile.steps:
+        keys = [(one.kind != "fetch", one.end, i) for i, one in enumerate(step.operations)]
+        order.append([i for *_, i in sorted(keys)])
+    rows = zip(run.log.tolist(), run.log_times[:, 2].tolist(), strict=True)
+    return {(w, step, order[record][i]): end for (w, step, record, i), end in rows}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    profile=jobs(),
+    workers=st.integers(3, 4),
+    policy=st.sampled_from(sorted(ORDERS)),
+    sharding=st.sampled_from(["round-robin", "greedy"]),
+    servers=st.integers(1, 3),
+    speeds=st.lists(st.floats(0.5, 1.5), min_size=4, max_size=4, unique=True),
+    own_links=st.none() | st.lists(st.floats(0.3e6, 2e6), min_size=4, max_size=4),
+    straggling=st.sampled_from([0.0, 1.7]),
+    mode=MODES,
+)
+def test_every_event_is_where_the_plain_simulation_has_it(profile, workers, speeds, own_links, mode, **options):
+    way, number = mode
+    own_links = own_links and own_links[:workers]
+    if way in ("first", "batches"):  # of a step that is cut short nobody tells which was repeated
+        profile = msgspec.structs.replace(profile, steps=profile.steps[:1])
+    run, plain = both(profile, workers=workers, steps=4, speeds=speeds[:workers], own_links=own_links, mode=way,
+                      number=number, **options)  # fmt: skip
+    found = ends(profile, run)
+    assert found
+    for key, end in found.items():
+        assert end == pytest.approx(plain.ends.get(key, run.duration), rel=1e-7, abs=1e-7), key
+    assert run.duration == pytest.approx(plain.counted[-1])
+    every = number.get("results", workers - number.get("backup_workers", 0))
+    assert run.times == pytest.approx(plain.counted[every - 1 :: every])
+    lags = Counter(plain.lags)
+    assert run.staleness == pytest.approx([lags[n] / plain.done for n in range(max(lags) + 1)])
