@@ -135,7 +135,7 @@ def test_traces_that_cannot_be_written_end_the_run_and_keep_its_steps(family, tm
 
 def test_a_killed_server_ends_the_run_and_keeps_its_steps(family, tmp_path):
     killed = at_step(20, lambda: kill(family, "serve"))
-    with pytest.raises(EndedEarlyError, match="the parameter server was killed by SIGKILL.*; saved") as caught:
+    with pytest.raises(EndedEarlyError, match=r"the parameter server was killed by SIGKILL.*; saved") as caught:
         recorded(
             ParameterServer, "live_jobs:subclassed", steps=5000, warmup=1, output=tmp_path / "p.json", on_step=killed
         )
