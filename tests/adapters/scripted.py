@@ -28,6 +28,8 @@ def main(settings, say):
             time.sleep(600)
         elif act == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif act == "end late":
+            time.sleep(0.3)
         elif act == "fail late":
             time.sleep(0.3)
             raise ValueError("who was killed?")

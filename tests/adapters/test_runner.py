@@ -215,8 +215,9 @@ def test_a_run_that_fails_keeps_its_steps(acts, said):
 def test_where_a_server_has_ended_that_is_the_cause():
     with pytest.raises(EndedEarlyError, match=r"^the parameter server was killed by SIGKILL"):
         server(JOB, WARMUP, "fail late", others=[("parameter server", ["die"])])
-    with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
-        server(JOB, WARMUP, "hang", others=[("parameter server", [])])
+    for acts, other in ((["hang"], []), (["oh"], ["end late"])):
+        with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
+            server(JOB, WARMUP, *acts, others=[("parameter server", other)])
 
 
 def test_where_a_rank_was_killed_that_is_the_cause():

@@ -140,16 +140,19 @@ def test_a_recorded_xplane(servers, shards):
 
 
 def altered(tmp_path, alter):
-    """The recorded xplane, each event's stats as ``alter(kind, stats, texts)`` leaves them."""
+    """The recorded xplane, stats of events as ``alter(kind, stats, texts)`` leaves them; again so much (ps) later."""
     for path in XPLANE.iterdir():
         space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
         for plane in space.planes:
             names = {key: value.name for key, value in plane.stat_metadata.items()}
             kinds = {key: value.name for key, value in plane.event_metadata.items()}
-            for event in (event for line in plane.lines for event in line.events):
+            for own, event in [(line, event) for line in plane.lines for event in line.events]:
                 stats = {names[stat.metadata_id]: stat for stat in event.stats}
                 texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
-                alter(kinds[event.metadata_id], stats, texts)
+                if later := alter(kinds[event.metadata_id], stats, texts):
+                    again = own.events.add()
+                    again.CopyFrom(event)
+                    again.offset_ps += later
         (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
     return tmp_path
 
@@ -172,6 +175,24 @@ def test_a_tensor_for_the_hosts_memory_is_received_as_any(tmp_path):
 def test_an_arrival_that_is_never_recorded_is_named_and_longer_traces_are_no_advice(tmp_path):
     said = r"in 11 of 12 the arrival of 'mul/_14' at ps:0 is not recorded, so a longer"
     refused(altered(tmp_path, arriving_as("_Else")), said)
+
+
+def test_a_tensor_that_a_loop_fetches_again_arrives_again(tmp_path):
+    """Asked for and sent a nanosecond later, it arrives after 0.3 ms."""
+
+    def alter(kind, stats, texts):
+        if kind == "MatMul/ReadVariableOp/_1:_Send":
+            return 1_000
+        if texts.get("name") == "MatMul/ReadVariableOp/_2" and texts["kernel_type"] == "_Recv":
+            return 300_000_000 if kind.endswith("Done") else 1_000
+        return 0
+
+    for once, twice in zip(read(XPLANE).steps, read(altered(tmp_path, alter)).steps, strict=True):
+        first, second = (
+            o for o in twice.operations if o.name.startswith("MatMul/ReadVariableOp") and o.kind == "fetch"
+        )
+        assert twice.fetched_bytes == once.fetched_bytes + 256 * 512 * 4
+        assert second.end - first.end == pytest.approx(300e-6, abs=1.1e-6)
 
 
 def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(tmp_path):
