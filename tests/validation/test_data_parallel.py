@@ -13,7 +13,7 @@ from validation.testbed.recordings import unpacked
 
 SERIES = unpacked(OURS)
 AGAIN, BEFORE = SERIES / "mirrored-resnet50-60-packs-again", SERIES / "mirrored-resnet50-60-packs"
-BBR = [*SERIES.glob("mirrored-resnet50-*-packs*"), *SERIES.glob("mirrored-alexnet-60-bbr*")]
+BBR = sorted([*SERIES.glob("mirrored-resnet50-*-packs*"), *SERIES.glob("mirrored-alexnet-60-bbr*")])
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,10 @@ from validation.testbed.workload import TestbedError, read_workload
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
 ROUNDS = sorted(unpacked(TESTBED / "rounds" / "series").iterdir())
-SERIES = sorted(path.parent for place in ("series", "blind") for path in unpacked(TESTBED / place).glob("*/links.json"))
+SERIES = sorted(
+    (path.parent for place in ("series", "blind") for path in unpacked(TESTBED / place).glob("*/links.json")),
+    key=lambda folder: folder.name,
+)
 
 
 @pytest.mark.parametrize("file", sorted(TESTBED.glob("workloads/*.json")), ids=lambda file: file.stem)
