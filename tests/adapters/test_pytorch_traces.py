@@ -111,7 +111,10 @@ def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):
     [
         ((JOB / "trace_n2" / "rank1.pt.trace.json.gz").read_bytes()[:5000], "rank1.*gzip"),
         (gzip.compress(b'{"traceEvents": [{"name": 5}]}', mtime=0), "rank1.*not a Chrome trace"),
-        (gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": 2, "world_size": 2}}', mtime=0), "rank below its wor"),
+        (
+            gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": 2, "world_size": 2}}', mtime=0),
+            "rank below its wor",
+        ),
         (b"", "empty"),
     ],
 )

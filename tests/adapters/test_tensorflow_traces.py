@@ -342,7 +342,7 @@ EMPTY = config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).Seri
         ("0.pb", hand_made()[:-3], r"0\.pb: no RunMetadata proto, or truncated"),
         ("0.pb.gz", gzip.compress(hand_made())[:-12], r"0\.pb\.gz: damaged gzip file"),
         ("0.pb.gz", b"\x00" * 30 + b"x", r"0\.pb\.gz: damaged gzip file"),
-        ("0.pb.gz", gzip.compress(b"hello, this is no proto"), r"0\.pb\.gz: no RunMetadata proto"),
+        ("0.pb.gz", gzip.compress(b"hello, this is no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
         ("0.pb", EMPTY, "no operations"),
         ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
         ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
