@@ -22,10 +22,10 @@ from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .floor import Floor, floor, floor_section
+from .growth import growth_section
 from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
-from .left_out import prior_section
 from .model_errors import errors_of, waiting_errors
 from .pollux.placements import placements_section
 from .published import compare_cloud
@@ -145,7 +145,7 @@ def main() -> int:
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups, errors, held), untold_section(hidden)]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
-        sections += [learned_section(ways), prior_section(), placements_section(), convergence_section()]
+        sections += [learned_section(ways), growth_section(), placements_section(), convergence_section()]
         body += "\n".join(sections)
         blind, other_queues, in_between = predicted_then()
         more = by_method("Half-synchronous", waiting) | by_method("Never measured before", blind)

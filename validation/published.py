@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +12,15 @@ import numpy as np
 
 from queuemodel import Throughput
 from queuemodel.prediction import predict
-from queuemodel.training.prior import Strategy
+from queuemodel.training.growth import Strategy
 
+from .pollux.placements import applications
 from .series import HERE, Comparison, read_measured, series_folders
 
 PUBLISHED = HERE / "data" / "published_scaling.json"
 LATER = HERE / "data" / "later_scaling.json"
 CLOUD = HERE / "data" / "cloud_async_ps.json"
+CLUSTERS = HERE / "data" / "clusters.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
 
 #: Cloud series are fitted on this many workers at most, and judged on more.
@@ -118,6 +122,30 @@ def cloud() -> list[Scaling]:
         )
         for one in json.loads(CLOUD.read_text())["series"]
     ]  # fmt: skip
+
+
+def clusters() -> list[Scaling]:
+    """Data-parallel jobs on clusters of one worker per node."""
+    return [
+        Scaling(re.split("[@ ]", one["source"])[0], one["id"], "all-reduce", *np.array(one["points"], dtype=float).T)
+        for one in json.loads(CLUSTERS.read_text())["series"]
+    ]
+
+
+def full_nodes(gpus: int) -> list[Scaling]:
+    """Pollux's applications on full nodes of T4 GPUs, of each batch size that was measured on one and two."""
+    found = []
+    for name, points in applications().items():
+        times: dict[int, dict[int, float]] = defaultdict(dict)
+        for point in points:
+            if point.gpus_per_node == gpus and point.gpus == gpus * point.nodes:
+                times[point.batch_size][point.nodes] = point.step_time
+        for size, own in times.items():
+            nodes = np.array(sorted(n for n in own if n < 3 or n >= 6))
+            if len(nodes) > 2 and nodes[1] == 2:
+                X = nodes / np.array([own[n] for n in nodes])
+                found.append(Scaling("Pollux", f"{name} {size}", "all-reduce", nodes, X, ranks_per_node=gpus))
+    return found
 
 
 def compare_cloud() -> list[Comparison]:

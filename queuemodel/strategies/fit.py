@@ -11,10 +11,10 @@ from ..errors import FitError, ModelError
 from ..training.demands import Form
 from ..training.fit import fit as fit_workers
 from ..training.fit import require_told_of
+from ..training.growth import RoundModel
 from ..training.job import Throughput
 from ..training.model import TrainingModel
 from ..training.profile import Profile
-from ..training.round_model import RoundModel
 from .all_reduce import AllReduceModel
 from .from_steps import rounds_of_steps
 from .half_synchronous import NUMBERS, HalfSynchronous, own_scv

@@ -1,7 +1,7 @@
 """How distributed training becomes a network: from a profile to a throughput curve and a plan.
 
 A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (fit: step_fit, calibration,
-throughput_fit on knee_posterior) to what one worker's step demands of each machine (demands), with draws for the
+growth for throughputs alone) to what one worker's step demands of each machine (demands), with draws for the
 uncertainty and parameters that say how far to trust them (fitted, parameters). A `TrainingModel` (model) is that and
 the what-ifs asked since (changes), told against the profile. A rule for each kind of cluster (rules) says how steps
 wait for each other; what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan),
@@ -12,6 +12,7 @@ Another way of training is another rule; another what-if is a field of `Changes`
 
 from .curve import ThroughputCurve
 from .fit import fit
+from .growth import RoundModel
 from .job import Cluster, Job, Source, Throughput
 from .model import TrainingModel
 from .next_measurement import NextMeasurement, next_measurement
@@ -19,7 +20,6 @@ from .operations import Operation
 from .parameters import Parameter
 from .plan import Choice, Plan, plan
 from .profile import Profile, Step
-from .round_model import RoundModel
 from .rounds import Bucket, Gradient, Round
 from .throughputs import read_throughputs
 

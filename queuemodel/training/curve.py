@@ -64,9 +64,6 @@ class ThroughputCurve(Result):
         where this is 0.
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
-    prior_share : ndarray
-        How much of the answer is prior: the squared spread of log throughput over what it would be from the measurement
-        on the fewest workers alone; 1 where the others tell nothing. Empty when the method has no prior of that kind.
     method, assumption, note : str
         How it was predicted, what nobody told of how the job trains, and what to know before trusting it.
     synchronous : bool
@@ -101,7 +98,6 @@ class ThroughputCurve(Result):
     bottleneck: str = ""
     profiled_workers: int = 1
     measured: tuple[tuple[int, float], ...] = ()
-    prior_share: np.ndarray = field(default_factory=lambda: np.empty(0))
     method: str = ""
     assumption: str = ""
     note: str = ""
@@ -202,8 +198,6 @@ class ThroughputCurve(Result):
             }
             if measured:
                 row["measured"] = measured.get(n)
-            if self.prior_share.size:
-                row["prior_share"] = round(float(self.prior_share[i]), 3)
             for k, name in enumerate(self.stations):
                 row[f"utilization_{name}"] = float(self.utilization[i, k])
             rows.append(row)
@@ -230,7 +224,6 @@ class ThroughputCurve(Result):
             "nodes": self.nodes.tolist(),
             "batch_size": self.batch_size,
             "profiled_workers": self.profiled_workers,
-            "prior_share": self.prior_share.tolist(),
             "note": "; ".join(filter(None, [self.assumption, self.note])),
         }
 

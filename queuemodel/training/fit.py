@@ -13,13 +13,11 @@ from ..errors import FitError, ModelError
 from .bandwidth import best_rates
 from .calibration import calibrate, contradiction, goes_further, without_tracing
 from .demands import FORMS, Form
+from .growth import STRATEGIES, RoundModel, Strategy, fit_rounds, fit_throughputs
 from .job import Job, Throughput
 from .model import TrainingModel
-from .prior import STRATEGIES, Strategy
 from .profile import Profile
-from .round_model import RoundModel, fit_rounds
 from .step_fit import fit_steps
-from .throughput_fit import fit_throughputs
 from .throughputs import on_profiled_links, require_measured, warn_of_rounds
 
 #: What is assumed of throughputs alone where no strategy is given.

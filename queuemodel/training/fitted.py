@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 from .demands import Demands, Servers
 from .ensemble import Bend
 from .job import Job, Throughput
-from .knee_posterior import Costs
 from .parameters import Origin, Parameter, standard_errors
 from .rules import Flights
 
@@ -62,14 +62,13 @@ class Fitted:
     width, draw_widths : float or None, ndarray of shape (B,) or None
         The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
         sharing, where only the means of service times matter.
-    costs : Costs or None
-        What more workers cost each draw whose servers grow with them.
+    slowdown : callable or None
+        Of populations (n,): how much longer a cycle takes than in the smallest group, (n, B), where the servers of a
+        draw grow with the workers.
     settled, flights : float, Flights or None
         How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
     doubted : Flights or None
         The flights that there are if TCP's congestion control, which nobody told, is BBR.
-    before : tuple of Demands, widths and Costs, or None
-        Draws as they would be from the measurement on the fewest workers alone: what all others are worth.
     recorded : Recorded or None
         What recorded steps tell; None where there were throughputs only.
     measured : tuple of Throughput
@@ -97,11 +96,10 @@ class Fitted:
     servers: Servers
     width: float | None = None
     draw_widths: np.ndarray | None = None
-    costs: Costs | None = None
+    slowdown: Callable[[np.ndarray], np.ndarray] | None = None
     settled: float = 0.0
     flights: Flights | None = None
     doubted: Flights | None = None
-    before: tuple[Demands, np.ndarray, Costs] | None = None
     recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()
     uncalibrated: Fitted | None = None

@@ -22,9 +22,8 @@ from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .exploring import Explorer
 from .fitted import Fitted, step_parameters
-from .forecast import MIDDLE, least_relative_error
+from .growth import least_relative_error
 from .job import Job
-from .knee_posterior import Costs
 from .model_error import REGIONS, model_error, profiled_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, rule_for
@@ -277,7 +276,6 @@ class TrainingModel(Result):
             bottleneck=self.servers.stations[int(D.argmax())] if D.any() else "",
             profiled_workers=self.profiled_workers,
             measured=self.measured,
-            prior_share=self._prior_share(drawn[at], counts),
             method=self.rule.method,
             assumption=self.fitted.assumption,
             note="; ".join(filter(None, notes)),
@@ -381,23 +379,10 @@ class TrainingModel(Result):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        return self._paces(self.fitted.draws, self.fitted.draw_widths, self.fitted.costs, populations)
-
-    def _paces(
-        self, draws: Demands, widths: np.ndarray | None, costs: Costs | None, populations: np.ndarray
-    ) -> np.ndarray:
-        rule = self._rule(self.fitted.width if widths is None else widths)
-        X = self._solved(rule, draws, populations).X
+        rule = self._rule(self.fitted.width if self.fitted.draw_widths is None else self.fitted.draw_widths)
+        X = self._solved(rule, self.fitted.draws, populations).X
         X = np.minimum(X, self._computed(populations)[:, None])
-        return X if costs is None else X / costs.slowdown(populations)
-
-    def _prior_share(self, drawn: np.ndarray, populations: np.ndarray) -> np.ndarray:
-        """Share of what one measurement leaves open (its squared spread in logarithms) that is still open, (n,)."""
-        if self.fitted.before is None:
-            return np.empty(0)
-        alone = self._paces(*self.fitted.before, populations)
-        now, before = (np.ptp(np.log(np.quantile(one, MIDDLE, axis=-1)), axis=0) for one in (drawn, alone))
-        return np.minimum((now / before) ** 2, 1.0)
+        return X if self.fitted.slowdown is None else X / self.fitted.slowdown(populations)
 
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
@@ -460,5 +445,5 @@ def _points(populations: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Throughput (n,) of the least expected relative error from drawn logarithms (n, B), falling nowhere."""
     rungs = _rungs(int(populations[-1]))
     at = np.log(rungs)
-    points = least_relative_error(logs[np.searchsorted(populations, rungs)], np.ones(logs.shape[-1]))
+    points = least_relative_error(logs[np.searchsorted(populations, rungs)])
     return np.exp(np.interp(np.log(populations), at, np.maximum.accumulate(points)))

@@ -35,7 +35,7 @@ def obstacle(model: TrainingModel) -> str:
         "throughputs alone do not tell what other machines would change": fitted.recorded is None,
         "workers or results wait for each other": model.in_rounds,
         "the workers differ": bool(model.changes.worker_speeds),
-        "the fit is of throughputs": fitted.average or fitted.width is not None or fitted.costs is not None,
+        "the fit is of throughputs": fitted.average or fitted.width is not None,
     }
     return next((why for why, so in reasons.items() if so), "")
 

@@ -301,7 +301,6 @@ def test_synchronous_throughputs_are_rounds(run, throughputs):
     curve = json.loads(out)
     assert code == 0
     assert curve["method"] == "all-reduce rounds (learnt growth)"
-    assert 0 < curve["prior_share"][0] < 1
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
     refused(
         run("predict", throughputs, "--strategy", "sync-ps", "--bandwidth", "10Gbit/s"), "needs a profile", status=1

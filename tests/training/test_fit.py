@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from jobs_by_hand import noisy, parameter, profile, step
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel.data import example_profile, example_throughputs
 from queuemodel.prediction import predict
-from queuemodel.solvers import knee_throughput
 from queuemodel.training.model_error import profiled_error
 
 POSITIVE = st.floats(0.01, 5.0)
@@ -257,41 +256,11 @@ def test_steps_shorter_than_their_transfers_shorten_these():
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1 / 0.155)
 
 
-@pytest.mark.parametrize("knee", [2.5, 3.5, 6.0])
-def test_throughputs_alone_recover_the_knee_once_it_is_seen(knee):
-    N = np.arange(1, 9)
-    x = knee_throughput(N, cycle=0.5, demand=0.5 / knee, width=0.25)
-    model = qm.fit([qm.Throughput(workers=int(n), steps_per_second=float(v)) for n, v in zip(N, x, strict=True)])
-    demand = parameter(model, "server demand")
-    assert demand.value == pytest.approx(0.5 / knee, rel=0.05)
-    assert demand.identified
-    assert model.throughput([16]).steps_per_second[0] == pytest.approx(knee / 0.5, rel=0.06)
-
-
-def test_throughputs_without_a_knee_say_so():
-    line = [qm.Throughput(workers=n, steps_per_second=3.0 * n) for n in (1, 2, 3, 4)]
-    model = qm.fit(line)
-    demand = parameter(model, "server demand")
-    assert not demand.identified
-    assert "no saturation" in model.note
-    assert repr(model).startswith(f"{model.caption()}\n")
-    assert model.caption().endswith(f"; job with 1 parameter server(s), form 'single'; {model.note}")
-    curve = model.throughput([4, 64])
-    assert curve.upper[1] / curve.lower[1] > 3 * curve.upper[0] / curve.lower[0]
-    links = [p for p in model.parameters if "link" in p.name]
-    assert links
-    assert all(not p.identified and math.isnan(p.value) for p in links)
-
-
 def test_fit_refuses_nonsense():
-    with pytest.raises(qm.FitError, match="at least one measured throughput"):
-        qm.fit([])
     with pytest.raises(qm.ModelError, match="form must be"):
         qm.fit(profile(), form="other")
     with pytest.raises(qm.ModelError, match="a profile has its own"):
         qm.fit(profile(), batch_size=64)
-    with pytest.raises(qm.ModelError, match="batch_size must be"):
-        qm.fit([qm.Throughput(workers=1, steps_per_second=1.0)], batch_size=0)
     with pytest.raises(qm.ModelError, match=r"read by Profile\.load"):
         qm.fit("profile.json")
 
@@ -351,3 +320,46 @@ def test_transfers_that_are_faster_than_their_links_are_told(bandwidth, wrong):
     scale = bandwidth / 1e7 if bandwidth else 1.0
     cluster = msgspec.structs.replace(ranks.cluster, bandwidth=scale * ranks.cluster.bandwidth)
     assert ("faster than links of" in predict(msgspec.structs.replace(ranks, cluster=cluster)).note) == wrong
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.9])
+@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
+def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, factor):
+    profile, points = example_profile(name), example_throughputs(name)
+    typo = qm.Throughput(workers=4, steps_per_second=points[2].steps_per_second * factor)
+    sound, wrong = (qm.fit(profile, throughputs=[*points[:2], third, points[3]]) for third in (points[2], typo))
+    assert "does not fit" not in sound.note
+    assert f"{typo.steps_per_second:.4g} steps/s with 4 worker(s): does not fit the profile" in wrong.note
+    expected, got = (model.throughput([1, 2, 4, 8]) for model in (sound, wrong))
+    assert got.steps_per_second == pytest.approx(expected.steps_per_second, rel=0.05)
+    assert np.all(got.upper / got.lower < 1.5 * expected.upper / expected.lower)
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_throughputs_above_the_upper_bound_are_refused_with_the_likely_unit(method):
+    """One worker computes for 0.613 s a step, and the servers' link carries at most 1 / 0.426 steps a second."""
+    profile = example_profile("resnet50-60")
+    for workers, x, unit in [(4, 55.7, "55.7 examples/s would be 1.74 steps/s"), (4, 8.0, "another job")]:
+        wrong = qm.Throughput(workers=workers, steps_per_second=x)
+        with pytest.raises(qm.DataError, match=unit) as error:
+            predict(profile, method=method, workers=[4], throughputs=[wrong])
+        assert "the profile allows 2.35 at most" in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_throughputs_that_contradict_the_profile_are_named_with_the_likely_unit(method):
+    profile, points = example_profile("resnet50-60"), example_throughputs("resnet50-60")
+
+    def note(points):
+        return predict(profile, method=method, workers=[4], throughputs=points).note
+
+    def scaled(factor):
+        return [
+            qm.Throughput(workers=p.workers, steps_per_second=p.steps_per_second * factor(p.workers)) for p in points
+        ]
+
+    assert "contradict" not in note(points)
+    assert "as rounds per second, times the workers" in note(scaled(lambda n: 1 / n))
+    assert "contradict the profile" in note(scaled(lambda n: 0.3))
+    assert "are they of another job?" in note(scaled(lambda n: 0.3))

@@ -1,0 +1,347 @@
+"""Throughputs alone: the posterior is Bayes' rule, intervals hold what they promise, and what is told counts."""
+
+import tomllib
+from importlib import resources
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.data import example_profile
+from queuemodel.solvers import knee_throughput
+from queuemodel.strategies import fit as fit_job
+
+#: Some jobs here gain nothing from a second node.
+pytestmark = pytest.mark.filterwarnings("ignore:.*call the column rounds_per_second:queuemodel.QueueModelWarning")
+
+TOLD = tomllib.loads((resources.files("queuemodel.training") / "growth.toml").read_text())
+KINDS = ("async-ps", "sync-ps", "all-reduce")
+ROUNDS = KINDS[1:]
+#: The laws, as textbooks have them: what a round of r times the smallest group takes longer, up to a factor.
+LAWS = {
+    "1": lambda r: 0.0 * r,
+    "n": lambda r: r - 1.0,
+    "sqrt n": lambda r: np.sqrt(r) - 1.0,
+    "log n": np.log2,
+    "1 - 1/sqrt n": lambda r: 1.0 - 1.0 / np.sqrt(r),
+    "1 - 1/n": lambda r: 1.0 - 1.0 / r,
+    "1 - 1/n^2": lambda r: 1.0 - 1.0 / r**2,
+    "1 - 1/n^6": lambda r: 1.0 - 1.0 / r**6,
+}
+#: Of a measured logarithm, at a group as large as the largest, and more for each doubling to it.
+ERROR, DRIFT = 0.02, 0.03
+
+
+def points(workers, throughput, **others):
+    return [
+        qm.Throughput(workers=int(n), steps_per_second=float(x), **others)
+        for n, x in zip(workers, throughput, strict=True)
+    ]
+
+
+def curve_of(nodes, *, cost, law):
+    """Throughput relative to the smallest of the nodes, whose first doubling costs that share of a round."""
+    n = np.asarray(nodes, dtype=float)
+    return n / (1.0 + cost * LAWS[law](n / n.min()) / max(LAWS[law](np.array(2.0)), 1e-9))
+
+
+def parameter(model, name):
+    return next(one for one in model.parameters if one.name == name)
+
+
+def jobs_of(kind, nodes, rng, count):
+    """Log throughputs (count, n) of jobs as the prior has them, up to a level, and which have a knee."""
+    shares, n = TOLD["shares"][kind]["value"], np.asarray(nodes, dtype=float)
+    chosen = rng.choice(len(shares), size=count, p=np.array(list(shares.values())) / sum(shares.values()))
+    log_x = np.empty((count, len(n)))
+    for k, law in enumerate(shares):
+        own = np.flatnonzero(chosen == k)[:, None]
+        if law == "knee":
+            knee = np.exp(rng.uniform(0.0, np.log(max(200.0, 10.0 * n.max())), (8 * len(own) + 8, 1)))
+            knee = rng.choice(knee, len(own), p=(1.0 / knee / (1.0 / knee).sum()).ravel())
+            width = rng.choice([0.15, 0.25, 0.4, 0.65, 1.0], (len(own), 1))
+            log_x[own[:, 0]] = np.log(knee_throughput(n, cycle=1.0, demand=1.0 / knee, width=width))
+        else:
+            far = rng.gamma(0.5, TOLD["growth"]["value"][kind], (len(own), 1))
+            g = LAWS[law](n / n.min()) / max(LAWS[law](np.array(64.0)), 1e-9)
+            log_x[own[:, 0]] = np.log(n) - np.log1p(np.expm1(far) * g)
+    return log_x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("nodes", "x"), [([1, 2], [1.0, 1.7]), ([2, 4, 16], [2.0, 3.1, 11.0]), ([1, 2, 4, 8], [1.0, 1.9, 2.6, 2.8])]
+)
+def test_the_posterior_is_bayes_rule(kind, nodes, x):
+    """A million jobs drawn from the prior, at any level, weighed by the likelihood of the measurements."""
+    rng, ahead = np.random.default_rng(3), [32, 64]
+    log_x = jobs_of(kind, [*nodes, *ahead], rng, 1_000_000)
+    centre = (np.log(x) - log_x[:, : len(x)]).mean(axis=1)
+    level = centre + rng.uniform(-0.4, 0.4, len(centre))
+    scale = np.hypot(ERROR, DRIFT * np.sqrt(np.log2(max(nodes) / np.array(nodes))))
+    z = (np.log(x) - log_x[:, : len(x)] - level[:, None]) / scale
+    weight = np.prod((1.0 + z**2 / 2.0) ** -1.5, axis=1)
+    model = qm.fit(points(nodes, x), strategy=kind)
+    for k, n in enumerate(ahead):
+        predicted = log_x[:, len(x) + k] + level
+        order = np.argsort(predicted)
+        reached = np.cumsum(weight[order]) / weight.sum()
+        low, middle, high = np.exp(np.interp([0.05, 0.5, 0.95], reached, predicted[order]))
+        if kind == "async-ps":
+            drawn = np.quantile(model.drawn(np.array([n])), [0.05, 0.5, 0.95])
+            assert drawn == pytest.approx([low, middle, high], rel=0.08)
+        else:
+            curve = model.throughput([n])
+            noise = 1.645 * np.hypot(ERROR, DRIFT * np.sqrt(np.log2(n / max(nodes))))
+            expected = [middle * np.exp(-np.hypot(np.log(middle / low), noise)), middle]
+            expected.append(middle * np.exp(np.hypot(np.log(high / middle), noise)))
+            assert [curve.lower[0], curve.at(n), curve.upper[0]] == pytest.approx(expected, rel=0.08)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nine_of_ten_intervals_hold_what_comes(kind):
+    """Of jobs as the prior has them, fitted to two noisy measurements and to four; narrower ones do not."""
+    rng, nodes, held = np.random.default_rng(5), np.array([1, 2, 4, 8, 16, 32]), {1.0: [], 0.6: []}
+    for log_x in jobs_of(kind, nodes, rng, 120):
+        noisy = log_x + ERROR * rng.standard_normal(len(nodes)) + DRIFT * rng.standard_normal(len(nodes)).cumsum()
+        for k in (2, 4):
+            curve = qm.fit(points(nodes[:k], np.exp(noisy[:k])), strategy=kind).throughput(nodes[k:].tolist())
+            low, off, high = np.log([curve.lower, np.exp(noisy[k:]), curve.upper] / curve.steps_per_second)
+            for scale, inside in held.items():
+                inside.append(np.mean((scale * low <= off) & (off <= scale * high)))
+    assert 0.84 < np.mean(held[1.0]) < 0.97
+    assert np.mean(held[0.6]) < 0.84
+
+
+@pytest.mark.parametrize("kind", ROUNDS)
+@pytest.mark.parametrize(
+    ("cost", "law"), [(0.0, "1"), (0.3, "n"), (0.3, "sqrt n"), (0.3, "log n"), (0.4, "1 - 1/n"), (0.8, "1 - 1/n^6")]
+)
+def test_enough_points_recover_the_law(kind, cost, law):
+    nodes = [1, 2, 4, 8, 16, 32]
+    model = qm.fit(points(nodes, curve_of(nodes, cost=cost, law=law)), strategy=kind)
+    truth = curve_of([1, 64], cost=cost, law=law)[1]
+    curve = model.throughput([64])
+    assert curve.at(64) == pytest.approx(truth, rel=0.06)
+    assert curve.lower[0] < truth < curve.upper[0]
+    found = parameter(model, "cost of doubling")
+    assert found.value == pytest.approx(cost, abs=0.03 + found.standard_error)
+    if law in ("n", "sqrt n", "log n"):
+        words = {"n": "the group", "sqrt n": "its square root", "log n": "its logarithm"}
+        assert parameter(model, "likeliest law").note.startswith(f"grows with {words[law]} (")
+
+
+@pytest.mark.parametrize("kind", ["async-ps", "sync-ps"])
+@pytest.mark.parametrize("knee", [2.5, 3.5, 6.0])
+@pytest.mark.parametrize("servers", [1, 3])
+def test_servers_that_saturate_are_recognised(kind, knee, servers):
+    N = np.arange(1, 11)
+    x = knee_throughput(N, cycle=0.5, demand=0.5 / knee, width=0.25)
+    model = qm.fit(points(N, x, parameter_servers=servers), strategy=kind)
+    assert model.throughput([20]).at(20) == pytest.approx(knee / 0.5, rel=0.06)
+    if kind == "async-ps":
+        demand = parameter(model, "server demand")
+        assert demand.value == pytest.approx(0.5 / knee * servers**0.8, rel=0.05)  # the largest of uneven shares
+        assert demand.identified
+        assert parameter(model, "no saturation").value < 0.05
+        pace = model.pace(N)
+        assert pace.R.sum(axis=-1) + pace.Z == pytest.approx(N / pace.X, rel=1e-6)  # Little's law
+
+
+def test_what_does_not_saturate_stays_open():
+    """Of what is linear up to four workers much is linear up to eight; what loses a little need not saturate."""
+    line, losing = (qm.fit(points([1, 2, 4], x)) for x in ([3.0, 6.0, 12.0], [10.0, 18.5, 34.0]))
+    assert line.throughput([8]).at(8) > 0.8 * 24
+    few, many = np.log(line.throughput([4, 64]).upper / line.throughput([4, 64]).lower)
+    assert many > 3 * few
+    assert "no saturation up to 4 worker(s)" in line.note
+    assert not parameter(line, "server demand").identified
+    np.testing.assert_allclose(losing.throughput([1, 2, 4]).steps_per_second, [10.0, 18.5, 34.0], rtol=0.04)
+    assert parameter(losing, "no saturation").value > 0.3
+    one = qm.fit(points([4], [4.0]), strategy="all-reduce").throughput([1, 4, 64])
+    assert one.at(4) == pytest.approx(4.0, rel=1e-3)
+    assert 0.5 < one.at(1) <= 2.0
+    assert one.lower[2] < 25 < one.at(64) < 64.1
+
+
+@settings(max_examples=10)
+@given(
+    st.lists(st.floats(0.6, 1.1), min_size=1, max_size=3),
+    st.lists(st.integers(1, 200), min_size=1, max_size=6, unique=True).map(sorted),
+)
+def test_asynchronous_points_have_the_least_relative_error_and_do_not_fall(efficiencies, asked):
+    nodes = [1, 2, 4][: len(efficiencies)]
+    model = qm.fit(points(nodes, np.array(nodes) * efficiencies))
+    curve, some = model.throughput(range(1, 201)), model.throughput(asked)
+    assert np.all(np.diff(curve.steps_per_second) >= 0)
+    for name in ("steps_per_second", "lower", "upper"):  # whatever else is asked
+        np.testing.assert_allclose(getattr(some, name), getattr(curve, name)[np.array(asked) - 1], rtol=1e-9)
+    n = next((n for n in range(8, 1, -1) if curve.at(n) > 1.001 * curve.at(n - 1)), 1)  # where it need not be raised
+    (drawn,) = model.drawn(np.array([n]))
+    tried = curve.at(n) * np.geomspace(0.5, 2.0, 41)
+    base = np.maximum(drawn, 0.5 * np.median(drawn))  # the unlikeliest do not decide
+    expected = (np.abs(tried[:, None] - drawn) / base).mean(axis=1)
+    assert expected[20] <= expected.min() * 1.001
+
+
+@settings(max_examples=20)
+@given(
+    devices=st.integers(2, 16), unit=st.floats(0.01, 1e8), cost=st.floats(0.0, 2.0), law=st.sampled_from(list(LAWS)),
+    kind=st.sampled_from(["async-ps", "all-reduce"]),
+)  # fmt: skip
+def test_units_do_not_matter(devices, unit, cost, law, kind):
+    """Of throughput; and of nodes, where these share no servers."""
+    nodes, devices = np.array([1, 2, 4]), devices if kind == "all-reduce" else 1
+    x = curve_of(nodes, cost=cost, law=law)
+    one = qm.fit(points(nodes, x), strategy=kind).throughput([8, 32])
+    other = qm.fit(points(devices * nodes, unit * x), strategy=kind).throughput([8 * devices, 32 * devices])
+    for name in ("steps_per_second", "lower", "upper"):
+        np.testing.assert_allclose(getattr(other, name), unit * getattr(one, name), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+@pytest.mark.parametrize("factor", [0.01, 0.5, 2.0, 1e4])
+def test_one_wrong_point_is_named_and_changes_little(kind, wrong, factor):
+    nodes = [1, 2, 4, 8, 16]
+    x = curve_of(nodes, cost=0.1, law="log n")
+    bad = x.copy()
+    bad[wrong] *= factor
+    sound, typo = (qm.fit(points(nodes, values), strategy=kind) for values in (x, bad))
+    without = qm.fit(points(np.delete(nodes, wrong), np.delete(x, wrong)), strategy=kind)
+    assert "does not fit" not in sound.note
+    assert f"{bad[wrong]:.4g} steps/s with {nodes[wrong]} worker(s): does not fit" in typo.note
+    assert typo.note.count("does not fit") == 1
+    seen = [n for n in nodes[:-1] if n != nodes[wrong]]
+    expected = without.throughput(seen).steps_per_second
+    np.testing.assert_allclose(typo.throughput(seen).steps_per_second, expected, rtol=0.05)
+
+
+def test_misfit_is_what_the_points_are_off_and_widens_what_was_not_measured():
+    off = {1: 1.12, 2: 1.77, 3: 3.2, 4: 3.3, 5: 4.6, 6: 4.4}
+    rough, smooth = (qm.fit(points(off, values)) for values in (off.values(), curve_of([*off], cost=0.0, law="1")))
+    curve = rough.throughput(range(1, 9))
+    distance = np.log(np.array(list(off.values())) / curve.steps_per_second[:6])
+    assert rough.fitted.misfit == pytest.approx(np.sqrt(np.mean(distance**2)), rel=0.2)
+    assert smooth.fitted.misfit < 0.02
+    assert np.log(curve.upper / curve.lower)[6] > 2 * 1.645 * rough.fitted.misfit
+
+
+def test_what_costs_whole_nodes_much_at_once_costs_little_more():
+    """Eight GPUs on each node: a ring of all of them sends 2 (1 - 1/ranks) of its bytes between nodes."""
+    x = [8.0, 8.0]
+    one, eight, untold = (
+        qm.fit(points([8, 16], x), strategy="all-reduce", ranks_per_node=ranks) for ranks in (1, 8, None)
+    )
+    curves = [model.throughput([32, 64]) for model in (one, eight, untold)]
+    ring = np.array([n / (1 + (1 - 1 / n) / (1 - 1 / 16)) for n in (32, 64)])
+    np.testing.assert_allclose(curves[1].steps_per_second, ring, rtol=0.15)
+    for other in curves[::2]:
+        assert np.all(other.steps_per_second < 0.95 * curves[1].steps_per_second)
+    np.testing.assert_allclose(curves[0].steps_per_second, curves[2].steps_per_second)
+    assert curves[1].workers_per_node == 8
+    several = [qm.fit(points([16, 32], [8.0, 9.0]), strategy="all-reduce", ranks_per_node=m) for m in (1, 8)]
+    several = [model.throughput([128]).at(128) for model in several]
+    assert several[0] == pytest.approx(several[1]), "two nodes use the network as four do"
+
+
+@pytest.mark.parametrize("kind", ROUNDS)
+@pytest.mark.parametrize("cost", [0.2, 0.5, 1.5])
+def test_rows_that_are_gathered_grow_with_the_group(kind, cost):
+    """An all-gather of n nodes' rows takes n - 1 times as long as that of two; untold, few jobs are like that."""
+    x = curve_of([1, 2, 4, 8, 16], cost=cost, law="n")
+    told, untold = (
+        qm.fit(points([1, 2], x[:2]), strategy=kind, sparse_gradients=sparse).throughput([4, 8, 16])
+        for sparse in (True, False)
+    )
+    np.testing.assert_allclose(told.steps_per_second, x[2:], rtol=0.2)
+    assert np.all((told.lower < x[2:]) & (x[2:] < told.upper))
+    assert untold.at(16) > 1.15 * told.at(16)
+    assert "sparse gradients" in told.note
+    assert "sparse gradients" not in untold.note
+
+
+def of_job(pairs, size, bandwidth=None):
+    return qm.fit(points(*zip(*pairs, strict=True), bandwidth=bandwidth), parameter_bytes=size)
+
+
+def test_known_parameter_bytes_say_where_a_server_that_nobody_saturated_yet_ends():
+    """More bytes saturate sooner; where the points leave it open, the server carries what servers do."""
+    two, sizes = ((1, 1.0), (2, 1.98)), [1e6, 1e8, 1e9]
+    X = [of_job(two, size).throughput([32]).at(32) for size in sizes]
+    assert X[0] > 1.5 * X[1] > 1.6 * X[2]
+    assert X[1] * sizes[1] == pytest.approx(TOLD["server_rate"]["value"], rel=0.7)
+    assert of_job(two, 1e6, bandwidth=1.25e9).throughput([32]).at(32) > 28
+
+
+@settings(max_examples=8)
+@given(st.floats(3.0, 12.0), st.sampled_from([1.0, 0.95]))
+def test_a_link_that_is_told_is_where_the_curve_ends(knee, efficiency):
+    """Two workers far below saturation; servers of published jobs do fifty times as much as this link."""
+    size, link, two = 1e6, 1e6 * knee / 0.95, ((1, 1.0), (2, 2.0 * efficiency))  # 0.95 of a link carry tensors
+    curve = of_job(two, size, bandwidth=link).throughput([2, 64])
+    assert curve.at(64) == pytest.approx(knee, rel=0.3)
+    assert curve.lower[1] < knee < curve.upper[1] < 2 * knee
+    assert of_job(two, size).throughput([64]).upper[0] > 2 * curve.upper[1]
+
+
+@settings(max_examples=12)
+@given(st.floats(3.0, 13.0), st.none() | st.floats(4.0, 11.0))
+def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth):
+    """Four measurements show a knee: wherever else bytes and links put it, they decide."""
+    truth = ((1, 1.0), (2, 1.9), (4, 2.6), (8, 2.7))
+    told, untold = of_job(truth, 10**size, bandwidth and 10**bandwidth), of_job(truth, None)
+    X, expected = (model.throughput([2, 8, 16]).steps_per_second for model in (told, untold))
+    np.testing.assert_allclose(X, expected, rtol=0.15)
+    assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.7 * 10 ** (size - bandwidth) > 1.5)
+
+
+def test_what_would_not_be_used_is_refused_or_said():
+    two, eight = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
+    slow, fast = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
+    profile, ranks = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+    refused = {
+        "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out": [
+            lambda: qm.fit(two, sparse_gradients=True),
+            lambda: qm.predict(two, sparse_gradients=True),
+            lambda: fit_job(two, strategy="k-sync", k=1, sparse_gradients=True),
+            lambda: qm.fit(profile, strategy="sync-ps", sparse_gradients=True),
+            lambda: qm.predict(ranks, sparse_gradients=True),
+        ],
+        "ranks_per_node is for throughputs of all-reduce alone; leave it out": [
+            lambda: qm.fit(two, strategy="sync-ps", ranks_per_node=2),
+            lambda: fit_job(ranks, ranks_per_node=2),
+        ],
+        r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave": [
+            lambda: qm.predict(two, strategy="all-reduce", ranks_per_node=2)
+        ],
+        "ranks_per_node must be a whole number of at least 1, got 0": [
+            lambda: qm.fit(two, strategy="all-reduce", ranks_per_node=0)
+        ],
+        "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'": [
+            lambda: qm.predict(two, strategy="sync-ps", ranks_per_node=2)
+        ],
+        "give those of one bandwidth": [lambda: qm.fit([*slow, *fast]), lambda: qm.fit([two[0], *slow])],
+        "parameter_bytes is for throughputs alone": [lambda: qm.predict(profile, parameter_bytes=1e8)],
+        "bandwidth needs a profile": [lambda: qm.predict(two, strategy="all-reduce", bandwidth=1e9)],
+        "at least one measured throughput": [lambda kind=kind: qm.fit([], strategy=kind) for kind in KINDS],
+        "strategy must be one of async-ps": [lambda: qm.fit(two, strategy="ring")],
+        "batch_size must be": [lambda: qm.fit(two, batch_size=0)],
+    }
+    for message, questions in refused.items():
+        for ask in questions:
+            with pytest.raises(qm.QueueModelError, match=message):
+                ask()
+    curve = qm.predict(eight, workers=[64], strategy="all-reduce", ranks_per_node=8)
+    assert curve.at(64) == pytest.approx(qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64))
+    hints = {"sparse_gradients", "ranks_per_node"}
+    for told, left in (({}, hints), ({"ranks_per_node": 1}, {"sparse_gradients"}), ({"sparse_gradients": True}, set())):
+        note = qm.fit(two, strategy="all-reduce", **told).note
+        assert {hint for hint in hints if hint in note} == left
+    for kind in ROUNDS:
+        told, untold = (qm.predict(two, workers=[4, 16], strategy=kind, parameter_bytes=size) for size in (1e8, None))
+        np.testing.assert_allclose(told.steps_per_second, untold.steps_per_second)
+        assert "bytes are not used" in told.note
+        assert "bytes" not in untold.note
