@@ -268,16 +268,9 @@ def test_policies_by_name():
         ("lottery", "must be one of fifo"),
         ("greedy:flor=1", "takes floor=..., power=..., got 'flor=1'"),
         ("greedy:floor=0.1,floor=0.2", "floor is given twice"),
-        ("greedy:floor=nan", "floor must be between 0 and 1, got nan"),
-        ("greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
-        ("greedy:power=99", "power must be at most 10, got 99"),
         ("rank-priced:exponent=1", "exponent must be below 1"),
-        ("hesrpt:exponent=1.0", "exponent must be below 1"),
         ("equi:divisible=maybe", "divisible must be one of False, True, got 'maybe'"),
-        ("las:thresholds=0", "thresholds must be finite and > 0 node-seconds, got 0"),
         ("las:thresholds=10+10", "thresholds must rise"),
-        ("model:order=size", "order must be one of arrival, shortest, gain"),
-        ("fifo:fixed=2.0", "whole number of at least 1, got 2.0"),
     ]:
         with pytest.raises(ModelError, match=message):
             policy_named(text)

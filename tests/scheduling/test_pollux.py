@@ -1,7 +1,6 @@
 """The Pollux artifact: its published results, what our policies reach on its workloads, and the reader of its files."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -46,12 +45,6 @@ def test_the_comparison_notices_another_convention(pollux, monkeypatch):
     assert outcome(pollux, "workload-6", "tiresias").mean_response_time != pytest.approx(
         published["avgs"]["workload-6"]
     )
-
-
-@pytest.mark.parametrize("folder", ["workloads-0.5", "workloads-2.0"])
-def test_the_other_loads_run(pollux, folder):
-    result = outcome(pollux, "workload-1", "tiresias", folder=folder)
-    assert len(result.jobs) == {"workloads-0.5": 80, "workloads-2.0": 320}[folder]
 
 
 @pytest.mark.parametrize(
@@ -112,29 +105,18 @@ def test_each_epoch_of_the_replay_runs_at_the_best_of_the_tried_batch_sizes(poll
 def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     text = (pollux / "workloads" / "workload-6.csv").read_text()
     lines = text.splitlines()
-    cases = {
-        "truncated": ("\n".join([*lines[:5], "bert-4,735"]), "line 6: a row must have 5 values"),
-        "foreign": ("a,b\n1,2\n", "line 1: column 'name' is missing"),
-        "binary": ("\x00\x01\xff", "is not UTF-8 text"),
-        "unsorted": ("\n".join([lines[0], lines[5], lines[1]]), "line 3: time must not fall"),
-        "twice": ("\n".join([lines[0], lines[1], lines[1]]), "line 3: the name 'cifar10-0' is already that of line 2"),
-        "application": (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "line 2: application must be one of"),
-        "batch": (text.replace("6,2048", "6,99999", 1), "line 2: .*batch size must be 128 to 4096"),
-        "negative": (
-            text.replace("cifar10-0,53", "cifar10-0,-53"),
-            "line 2: time must be a whole number",
-        ),
-        "no jobs": (lines[0] + "\n", "no jobs below the header"),
-    }
-    for name, (content, message) in cases.items():
-        path = tmp_path / f"{name}.csv"
-        path.write_text(content, encoding="latin-1")
+    path = tmp_path / "jobs.csv"
+    for content, message in [
+        ("\n".join([lines[0], lines[5], lines[1]]), "line 3: time must not fall"),
+        ("\n".join([lines[0], lines[1], lines[1]]), "line 3: the name 'cifar10-0' is already that of line 2"),
+        (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "line 2: application must be one of"),
+        (text.replace("6,2048", "6,99999", 1), "line 2: .*batch size must be 128 to 4096"),
+    ]:
+        path.write_text(content)
         with pytest.raises(DataError, match=message) as caught:
             read_jobs(path, pollux / "traces")
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
-    with pytest.raises(DataError, match="no such folder"):
-        read_jobs(pollux / "workloads" / "workload-6.csv", tmp_path / "nowhere")
     with pytest.raises(ModelError, match="multiple of 4, got 63"):
         replay(read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces"), FIFO(), gpus=63)
     with pytest.raises(ModelError, match="fractions of a GPU"):
@@ -226,55 +208,32 @@ def test_the_artifacts_conventions_on_one_job(traces, workload):
         read_jobs(workload, traces)
 
 
-def damage(traces, name, change):
-    path = traces / "bert" / name
-    path.write_text(change(path.read_text()))
-
-
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "old", "new", "message"),
     [
-        ("placements.csv", lambda text: text.replace("\n1,", "\n2,"), "no rows of placement 1, one GPU alone"),
-        ("placements.csv", lambda text: text.replace("11,", "10,"), "line 8: placement must be digits"),
-        ("placements.csv", lambda text: text.replace("1.0,0.01", "0.001,0.01"), "step_time must be at least sync_time"),
-        ("placements.csv", lambda text: text.replace("1.0,0.01", "nan,0.01"), "step_time must be finite"),
-        ("placements.csv", lambda text: text.replace("sync_time", "sync_tme"), "did you mean 'sync_time'"),
-        ("placements.csv", lambda text: text.replace("1,24,1.0,0.01\n", "").replace("1,12,0.5,0.01\n", ""),
-         "line 2: .*no step time on one GPU is measured for a batch of 24"),
-        ("scalability.csv", lambda text: text.replace("6,6,6,", "6,6,6.5,"), "local_bsz must be a whole number"),
-        ("validation-24.csv", lambda text: text.replace("120,", "60,"), "progress and iteration must rise"),
-        ("validation-24.csv", lambda text: text.replace("1.0", "1e400"), "grad_sqr must be finite"),
-        ("validation-24.csv", lambda text: text.replace("2.0", "0"), "grad_var must be finite and > 0"),
-        ("validation-24.csv", lambda text: text[: text.index("120")], "expected at least 2 epochs, got 1"),
+        ("placements.csv", "\n1,", "\n2,", "no rows of placement 1, one GPU alone"),
+        ("placements.csv", "11,", "10,", "line 8: placement must be digits"),
+        ("placements.csv", "1.0,0.01", "0.001,0.01", "step_time must be at least sync_time"),
+        ("scalability.csv", "6,6,6,", "6,6,6.5,", "local_bsz must be a whole number"),
+        ("validation-24.csv", "120,", "60,", "progress and iteration must rise"),
+        ("validation-24.csv", "120,120,1.0,2.0,50\n", "", "expected at least 2 epochs, got 1"),
     ],
-)  # fmt: skip
-def test_damaged_measurements_are_one_line(traces, workload, name, change, message):
-    damage(traces, name, change)
+)
+def test_damaged_measurements_are_one_line(traces, workload, name, old, new, message):
+    path = traces / "bert" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DataError, match=message) as caught:
         read_pollux(workload, traces)
     assert "\n" not in str(caught.value)
-
-
-def test_copies_of_measurements_are_refused_by_name(traces, workload):
-    shutil.copy(traces / "bert" / "validation-24.csv", traces / "bert" / "validation-24 (copy).csv")
-    with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
-        read_pollux(workload, traces)
 
 
 def test_what_is_not_measured_is_said_where_it_is_needed(traces, workload):
     workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
     with pytest.raises(DataError, match="no step time is measured for a batch of 3 on each of 8 GPUs"):
         replay(read_jobs(workload, traces), "tiresias", gpus=8)
-    damage(traces, "scalability.csv", lambda text: text.splitlines()[0] + "\n6,6,6,1.5,0.5\n")
-    damage(traces, "placements.csv", lambda text: HEADER + "1,6,1.0,0.01\n1,24,2.0,0.01\n")
-    with pytest.raises(DataError, match="too few placements are measured to interpolate"):
-        replay(read_jobs(workload, traces), "tiresias", gpus=8)
-    workload.write_text(f"name,time,application,num_replicas,batch_size\na,0,{'9' * 200},1,24\n")
-    with pytest.raises(DataError, match=r"csv: line 2: application must be one of bert, cifar10") as caught:
-        read_pollux(workload, traces)
-    assert "\n" not in str(caught.value)
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
     with pytest.raises(ModelError, match="num_replicas must be at most the 4 GPUs, got 8"):
         replay(read_jobs(workload, traces), "tiresias", gpus=4)
-    with pytest.raises(ModelError, match="curves must be one of true, predicted, got 'guessed'"):
-        replay(read_jobs(workload, traces), "optimus", gpus=4, curves="guessed")
+    (traces / "bert" / "validation-24 (copy).csv").write_text("")
+    with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
+        read_pollux(workload, traces)
