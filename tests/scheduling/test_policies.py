@@ -203,6 +203,9 @@ def test_backfilling_fills_holes_without_delaying_the_first():
     assert fifo.start.tolist() == [0, 10, 15, 15]
     spare = [job("running", 0, 3, 10), job("first", 1, 3, 5), job("long", 3, 1, 50)]  # beside the first there is room
     assert simulate(spare, Backfill(), nodes=4).start.tolist() == [0, 10, 3]
+    # Who ends in time takes nothing from what is to spare beside the first, decided at once.
+    two = [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)]
+    assert simulate(two, Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
     sjf = simulate([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], ShortestJobFirst(), nodes=4)
     assert sjf.start.tolist() == [0, 13, 10]
 
