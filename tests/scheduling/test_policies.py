@@ -179,6 +179,15 @@ def test_efficiency_floor_and_marginal_threshold_do_what_they_say():
         assert ModelBased("shortest", "marginal", threshold).allocate([dented], 5, 0.0) == {"a": expected}
     least = JobState("a", curve={2: 3.0, 4: 5.0, 8: 6.0}, least_nodes=2, most_nodes=8)
     assert ModelBased("shortest", "efficient", 0.8).allocate([least], 8, 0.0) == {"a": 4}  # 5 / 4 over 3 / 2
+    assert ModelBased("shortest", "marginal", 0.6).allocate([least], 8, 0.0) == {"a": 4}  # 1 over 3 / 2, then 1 / 4
+
+
+def test_equal_shares_give_the_odd_nodes_to_the_earliest_within_limits():
+    jobs = [JobState(n, arrival_time=t) for n, t in (("late", 2.0), ("first", 0.0), ("second", 1.0))]
+    assert EqualShare().allocate(jobs, 8, 3.0) == {"first": 3, "second": 3, "late": 2}
+    assert EqualShare().allocate(jobs, 2, 3.0) == {"first": 1, "second": 1}
+    limited = [*jobs, JobState("small", most_nodes=1), JobState("large", least_nodes=5)]
+    assert EqualShare().allocate(limited, 13, 3.0) == {"large": 5, "small": 1, "first": 3, "second": 2, "late": 2}
 
 
 def test_orders_of_the_model_based_policies():

@@ -13,7 +13,6 @@ from validation.pollux import (
     application_batch_sizes,
     epoch_rates,
     packed,
-    predicted_curve,
     read_application,
     read_jobs,
     replay,
@@ -55,22 +54,6 @@ def test_the_comparison_notices_another_convention(pollux, monkeypatch):
 def test_policies_of_the_package_reach_their_targets(pollux, policy, curves, bound):
     means = [outcome(pollux, workload, policy, curves).mean_response_time for workload in WORKLOADS]
     assert np.mean(means) < bound
-
-
-def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
-    errors = []
-    for name, batch in [("cifar10", 2048), ("imagenet", 6400), ("deepspeech2", 320), ("yolov3", 64), ("bert", 192)]:
-        application = read_application(pollux / "traces", name)
-        truth, predicted = (
-            dict(application.curve(batch).points),
-            dict(predicted_curve(application, batch).points),
-        )
-        assert predicted[1] == pytest.approx(truth[1], rel=0.02)
-        errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
-        near = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
-        blind = replace(application, placements=near)
-        assert dict(predicted_curve(blind, batch).points) == pytest.approx(predicted)  # from no more than two GPUs
-    assert np.median(np.abs(errors)) < 0.15
 
 
 def test_the_exact_simulation_of_the_same_jobs_comes_close(pollux):
@@ -170,30 +153,6 @@ def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
     assert first.curve(2) == pytest.approx(1 / (12 / 24 + 0.1))
     assert (first.most_nodes, second.requested) == (4, 2)  # 24 examples are cut into 6 at least
     assert simulate(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
-
-
-def test_gains_of_a_larger_batch_are_those_of_the_noise_scale(traces):
-    application = read_application(traces, "bert")
-    # McCandlish et al.: (var + sqr) / (var / 4 + sqr) with a variance of 2 and a squared norm of 1.
-    assert application.gains(96) == pytest.approx(np.full(2, 3 / 1.5))
-    assert application.gains(24) == pytest.approx(np.ones(2))
-    with pytest.raises(DataError, match=r"batch size must be 24 to 96 \(validated\), got 97"):
-        application.gains(97)
-
-
-def test_batches_are_cut_as_the_artifact_cuts_them(traces):
-    application = read_application(traces, "bert")
-    cuts = {key: application.cut(*key) for key in ((24, 1), (48, 1), (30, 1), (48, 2), (96, 2))}
-    # One GPU makes two passes for more than the initial batch; else there are as many as the memory (24) asks for.
-    assert {key: (cut.local, cut.passes) for key, cut in cuts.items()} == {
-        (24, 1): (24, 0),
-        (48, 1): (24, 1),
-        (30, 1): (15, 1),
-        (48, 2): (24, 0),
-        (96, 2): (24, 1),
-    }
-    # Passes after the first cost the computation again, not the synchronization.
-    assert application.step_seconds((1,), cuts[48, 1]) == pytest.approx(1.0 + (1.0 - 0.01))
 
 
 def test_the_artifacts_conventions_on_one_job(traces, workload):

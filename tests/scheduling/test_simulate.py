@@ -190,7 +190,7 @@ def test_service_is_conserved():
 def test_a_stream_has_the_load_and_the_variation_that_were_asked(arrivals):
     kinds = [
         JobKind("a", curve=PowerLawCurve(0.5), steps=40.0, requested_nodes=4, weight=3.0),
-        JobKind("b", curve=LINEAR, steps=90.0, variation=2.0, requested_nodes=3),
+        JobKind("b", curve=LINEAR, steps=300.0, variation=2.0, requested_nodes=3),
     ]
     jobs = Stream(kinds, jobs=20_000, nodes=10, load=0.6, arrivals=arrivals).workload(0).jobs
     times, steps = np.array([j.arrival_time for j in jobs]), np.array([j.steps for j in jobs])
@@ -200,7 +200,7 @@ def test_a_stream_has_the_load_and_the_variation_that_were_asked(arrivals):
     assert steps[~of_a].std() / steps[~of_a].mean() == pytest.approx(2.0, rel=0.15)
     gaps = np.diff(times)
     assert gaps.std() / gaps.mean() == pytest.approx({"poisson": 1, "bursty": 3, "regular": 0}[arrivals], abs=0.15)
-    service = 0.75 * 4 * 40 / 2 + 0.25 * 3 * 90 / 3  # node-seconds on the requested nodes
+    service = 0.75 * 4 * 40 / 2 + 0.25 * 3 * 300 / 3  # node-seconds on the requested nodes
     assert service / gaps.mean() / 10 == pytest.approx(0.6, rel=0.06)
 
 
