@@ -146,6 +146,9 @@ def test_spreading_over_machines_lowers_the_speed():
     packed = simulate(jobs, FIFO(), cluster=Cluster(8, nodes_per_machine=4, spread_speed=0.5))
     assert packed.end.tolist() == [10, 10, 20]  # c takes one node on each machine
     assert simulate(jobs, FIFO(), cluster=Cluster(8)).end.tolist() == [10, 10, 10]
+    best_fit = [job(n, t, 20 * k, requested_nodes=k) for n, t, k in (("a", 0, 3), ("b", 1, 1), ("c", 2, 4))]
+    cluster = Cluster(8, nodes_per_machine=4, spread_speed=0.5)
+    assert simulate(best_fit, FIFO(), cluster=cluster).end.tolist() == [20, 21, 22]  # b leaves a machine to c
     wide = [job("w", 0, 60, requested_nodes=6)]  # needs two machines anyway
     assert simulate(wide, FIFO(), cluster=Cluster(8, nodes_per_machine=4, spread_speed=0.5)).end.tolist() == [10]
 
