@@ -1,4 +1,4 @@
-"""Speeds of a workload's jobs from profiles: what `queuemodel.scheduling.workloads.read_workload` asks."""
+"""Speeds of a workload's jobs from profiles: what `queuemodel.scheduling.read_workload` asks."""
 
 from __future__ import annotations
 

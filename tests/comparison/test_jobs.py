@@ -54,12 +54,10 @@ def way(workers, *seconds):
 
 
 def test_stretches_take_what_runs_took_between_the_same_losses():
+    """Also where a stretch took no time: it has a speed, and the whole takes as long."""
     job = job_of([way(2, 5.0, 10.0), way(4, 2.0, 6.0)], "a", name="a", arrival_time=0.0, stretches=2)
     found = [(part, curve(2), curve(4)) for part, curve in job.curve.stretches]
     np.testing.assert_allclose(found, [(0.5, 50 / 5, 50 / 2), (0.5, 50 / 5, 50 / 4)])
-
-
-def test_a_stretch_that_took_no_time_has_a_speed_and_the_whole_takes_as_long():
     job = job_of([way(2, 5.0, 10.0), way(4, 0.0, 6.0)], "a", name="a", arrival_time=0.0, stretches=2)
     jump, rest = (50 / curve(4) for _, curve in job.curve.stretches)
     assert 0 < jump < 0.001 * rest

@@ -76,17 +76,6 @@ def test_one_batch_size_leaves_the_prior():
     assert fitted.examples(100) == pytest.approx(50, rel=0.01)
 
 
-def test_more_batch_sizes_and_seeds_that_agree_narrow_the_interval():
-    def width(points, confidence=0.9):
-        low, high = qm.fit_convergence(points).interval(65536, confidence)
-        return np.log(high / low)
-
-    assert width(measured()) < 0.6 * width(measured(SIZES[:2]))
-    assert width(measured(), 0.5) < 0.5 * width(measured())
-    noisy = [(size, [x * f for f in (0.8, 1.0, 1.2)]) for size, (x, *_) in measured()]
-    assert width(noisy) > 1.05 * width([(size, values[:3]) for size, values in measured()])
-
-
 @pytest.mark.parametrize(("between_seeds", "seeds"), [(0.05, 10), (0.15, 1), (0.15, 4)])
 def test_intervals_cover_jobs_of_the_prior(between_seeds, seeds):
     """Of every critical batch, each batch size off the law by its own tuning, some seeds worse than is assumed."""

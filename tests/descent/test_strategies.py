@@ -316,9 +316,6 @@ def test_adaquant_refines_its_messages_as_the_root_of_the_loss():
 def test_senseless_arguments_are_refused_and_divergence_is_said():
     for make, words in [
         (lambda: run(LocalSGD(2), split(SQUARES, 3), workers=4), "split it again"),
-        (lambda: run(LocalSGD(2), learning_rate=-1), "learning_rate"),
-        (lambda: run("local-sgd"), "strategy"),
-        (lambda: run(LocalSGD(2), problem="logistic"), "problem"),
         (lambda: run(SquarmSGD("torus"), workers=8), "square number"),
         (lambda: run(ServerSGD("k-sync", 9)), "at least k"),
         (lambda: ServerSGD("async", 2), "k must be 1"),

@@ -1,7 +1,6 @@
 """The Pollux artifact: its published results, what our policies reach on its workloads, and the reader of its files."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ from validation.pollux import (
     application_batch_sizes,
     epoch_rates,
     packed,
-    predicted_curve,
     read_application,
     read_jobs,
     replay,
@@ -48,12 +46,6 @@ def test_the_comparison_notices_another_convention(pollux, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("folder", ["workloads-0.5", "workloads-2.0"])
-def test_the_other_loads_run(pollux, folder):
-    result = outcome(pollux, "workload-1", "tiresias", folder=folder)
-    assert len(result.jobs) == {"workloads-0.5": 80, "workloads-2.0": 320}[folder]
-
-
 @pytest.mark.parametrize(
     ("policy", "curves", "bound"),
     [(RankPriced(), "true", 3100), (RankPriced(), "predicted", 3300), (Goodput(), "true", 2600),
@@ -62,22 +54,6 @@ def test_the_other_loads_run(pollux, folder):
 def test_policies_of_the_package_reach_their_targets(pollux, policy, curves, bound):
     means = [outcome(pollux, workload, policy, curves).mean_response_time for workload in WORKLOADS]
     assert np.mean(means) < bound
-
-
-def test_predictions_use_one_and_two_gpus_and_are_near_the_truth_there(pollux):
-    errors = []
-    for name, batch in [("cifar10", 2048), ("imagenet", 6400), ("deepspeech2", 320), ("yolov3", 64), ("bert", 192)]:
-        application = read_application(pollux / "traces", name)
-        truth, predicted = (
-            dict(application.curve(batch).points),
-            dict(predicted_curve(application, batch).points),
-        )
-        assert predicted[1] == pytest.approx(truth[1], rel=0.02)
-        errors += [predicted[n] / truth[n] - 1 for n in (4, 8, 16) if n in truth and n in predicted]
-        near = {placement: rows for placement, rows in application.placements.items() if sum(placement) <= 2}
-        blind = replace(application, placements=near)
-        assert dict(predicted_curve(blind, batch).points) == pytest.approx(predicted)  # from no more than two GPUs
-    assert np.median(np.abs(errors)) < 0.15
 
 
 def test_the_exact_simulation_of_the_same_jobs_comes_close(pollux):
@@ -112,29 +88,18 @@ def test_each_epoch_of_the_replay_runs_at_the_best_of_the_tried_batch_sizes(poll
 def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     text = (pollux / "workloads" / "workload-6.csv").read_text()
     lines = text.splitlines()
-    cases = {
-        "truncated": ("\n".join([*lines[:5], "bert-4,735"]), "line 6: a row must have 5 values"),
-        "foreign": ("a,b\n1,2\n", "line 1: column 'name' is missing"),
-        "binary": ("\x00\x01\xff", "is not UTF-8 text"),
-        "unsorted": ("\n".join([lines[0], lines[5], lines[1]]), "line 3: time must not fall"),
-        "twice": ("\n".join([lines[0], lines[1], lines[1]]), "line 3: the name 'cifar10-0' is already that of line 2"),
-        "application": (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "line 2: application must be one of"),
-        "batch": (text.replace("6,2048", "6,99999", 1), "line 2: .*batch size must be 128 to 4096"),
-        "negative": (
-            text.replace("cifar10-0,53", "cifar10-0,-53"),
-            "line 2: time must be a whole number",
-        ),
-        "no jobs": (lines[0] + "\n", "no jobs below the header"),
-    }
-    for name, (content, message) in cases.items():
-        path = tmp_path / f"{name}.csv"
-        path.write_text(content, encoding="latin-1")
+    path = tmp_path / "jobs.csv"
+    for content, message in [
+        ("\n".join([lines[0], lines[5], lines[1]]), "line 3: time must not fall"),
+        ("\n".join([lines[0], lines[1], lines[1]]), "line 3: the name 'cifar10-0' is already that of line 2"),
+        (text.replace("cifar10-0,53,cifar10", "cifar10-0,53,gpt"), "line 2: application must be one of"),
+        (text.replace("6,2048", "6,99999", 1), "line 2: .*batch size must be 128 to 4096"),
+    ]:
+        path.write_text(content)
         with pytest.raises(DataError, match=message) as caught:
             read_jobs(path, pollux / "traces")
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
-    with pytest.raises(DataError, match="no such folder"):
-        read_jobs(pollux / "workloads" / "workload-6.csv", tmp_path / "nowhere")
     with pytest.raises(ModelError, match="multiple of 4, got 63"):
         replay(read_jobs(pollux / "workloads" / "workload-6.csv", pollux / "traces"), FIFO(), gpus=63)
     with pytest.raises(ModelError, match="fractions of a GPU"):
@@ -190,30 +155,6 @@ def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
     assert simulate(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
 
 
-def test_gains_of_a_larger_batch_are_those_of_the_noise_scale(traces):
-    application = read_application(traces, "bert")
-    # McCandlish et al.: (var + sqr) / (var / 4 + sqr) with a variance of 2 and a squared norm of 1.
-    assert application.gains(96) == pytest.approx(np.full(2, 3 / 1.5))
-    assert application.gains(24) == pytest.approx(np.ones(2))
-    with pytest.raises(DataError, match=r"batch size must be 24 to 96 \(validated\), got 97"):
-        application.gains(97)
-
-
-def test_batches_are_cut_as_the_artifact_cuts_them(traces):
-    application = read_application(traces, "bert")
-    cuts = {key: application.cut(*key) for key in ((24, 1), (48, 1), (30, 1), (48, 2), (96, 2))}
-    # One GPU makes two passes for more than the initial batch; else there are as many as the memory (24) asks for.
-    assert {key: (cut.local, cut.passes) for key, cut in cuts.items()} == {
-        (24, 1): (24, 0),
-        (48, 1): (24, 1),
-        (30, 1): (15, 1),
-        (48, 2): (24, 0),
-        (96, 2): (24, 1),
-    }
-    # Passes after the first cost the computation again, not the synchronization.
-    assert application.step_seconds((1,), cuts[48, 1]) == pytest.approx(1.0 + (1.0 - 0.01))
-
-
 def test_the_artifacts_conventions_on_one_job(traces, workload):
     workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,1,24\n")
     for policy in ("tiresias", FIFO()):
@@ -226,55 +167,32 @@ def test_the_artifacts_conventions_on_one_job(traces, workload):
         read_jobs(workload, traces)
 
 
-def damage(traces, name, change):
-    path = traces / "bert" / name
-    path.write_text(change(path.read_text()))
-
-
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "old", "new", "message"),
     [
-        ("placements.csv", lambda text: text.replace("\n1,", "\n2,"), "no rows of placement 1, one GPU alone"),
-        ("placements.csv", lambda text: text.replace("11,", "10,"), "line 8: placement must be digits"),
-        ("placements.csv", lambda text: text.replace("1.0,0.01", "0.001,0.01"), "step_time must be at least sync_time"),
-        ("placements.csv", lambda text: text.replace("1.0,0.01", "nan,0.01"), "step_time must be finite"),
-        ("placements.csv", lambda text: text.replace("sync_time", "sync_tme"), "did you mean 'sync_time'"),
-        ("placements.csv", lambda text: text.replace("1,24,1.0,0.01\n", "").replace("1,12,0.5,0.01\n", ""),
-         "line 2: .*no step time on one GPU is measured for a batch of 24"),
-        ("scalability.csv", lambda text: text.replace("6,6,6,", "6,6,6.5,"), "local_bsz must be a whole number"),
-        ("validation-24.csv", lambda text: text.replace("120,", "60,"), "progress and iteration must rise"),
-        ("validation-24.csv", lambda text: text.replace("1.0", "1e400"), "grad_sqr must be finite"),
-        ("validation-24.csv", lambda text: text.replace("2.0", "0"), "grad_var must be finite and > 0"),
-        ("validation-24.csv", lambda text: text[: text.index("120")], "expected at least 2 epochs, got 1"),
+        ("placements.csv", "\n1,", "\n2,", "no rows of placement 1, one GPU alone"),
+        ("placements.csv", "11,", "10,", "line 8: placement must be digits"),
+        ("placements.csv", "1.0,0.01", "0.001,0.01", "step_time must be at least sync_time"),
+        ("scalability.csv", "6,6,6,", "6,6,6.5,", "local_bsz must be a whole number"),
+        ("validation-24.csv", "120,", "60,", "progress and iteration must rise"),
+        ("validation-24.csv", "120,120,1.0,2.0,50\n", "", "expected at least 2 epochs, got 1"),
     ],
-)  # fmt: skip
-def test_damaged_measurements_are_one_line(traces, workload, name, change, message):
-    damage(traces, name, change)
+)
+def test_damaged_measurements_are_one_line(traces, workload, name, old, new, message):
+    path = traces / "bert" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DataError, match=message) as caught:
         read_pollux(workload, traces)
     assert "\n" not in str(caught.value)
-
-
-def test_copies_of_measurements_are_refused_by_name(traces, workload):
-    shutil.copy(traces / "bert" / "validation-24.csv", traces / "bert" / "validation-24 (copy).csv")
-    with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
-        read_pollux(workload, traces)
 
 
 def test_what_is_not_measured_is_said_where_it_is_needed(traces, workload):
     workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
     with pytest.raises(DataError, match="no step time is measured for a batch of 3 on each of 8 GPUs"):
         replay(read_jobs(workload, traces), "tiresias", gpus=8)
-    damage(traces, "scalability.csv", lambda text: text.splitlines()[0] + "\n6,6,6,1.5,0.5\n")
-    damage(traces, "placements.csv", lambda text: HEADER + "1,6,1.0,0.01\n1,24,2.0,0.01\n")
-    with pytest.raises(DataError, match="too few placements are measured to interpolate"):
-        replay(read_jobs(workload, traces), "tiresias", gpus=8)
-    workload.write_text(f"name,time,application,num_replicas,batch_size\na,0,{'9' * 200},1,24\n")
-    with pytest.raises(DataError, match=r"csv: line 2: application must be one of bert, cifar10") as caught:
-        read_pollux(workload, traces)
-    assert "\n" not in str(caught.value)
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
     with pytest.raises(ModelError, match="num_replicas must be at most the 4 GPUs, got 8"):
         replay(read_jobs(workload, traces), "tiresias", gpus=4)
-    with pytest.raises(ModelError, match="curves must be one of true, predicted, got 'guessed'"):
-        replay(read_jobs(workload, traces), "optimus", gpus=4, curves="guessed")
+    (traces / "bert" / "validation-24 (copy).csv").write_text("")
+    with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
+        read_pollux(workload, traces)

@@ -62,24 +62,15 @@ def test_a_workload_is_read(written):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("a,0,100", "a,0,0", "line 2: steps must be finite and > 0, got 0.0"),
-        ("a,0,100", "a,0,", "line 2: a job needs work"),
         ("a,0,100", "a,9,100", "line 3: arrival_time must not fall, got 5 after 9"),
         ("b,5", "a,5", "line 3: the name 'a' is already that of line 2"),
         ("b,5", ",5", "line 3: name must be printable text, got an empty cell"),
-        ("b,5", "b,1507532515", r"line 3: arrival_time must be at most 1e\+09 seconds from the stream's start"),
         ("2:3.7", "2:nan", "line 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
-        ("2:3.7", "two", "line 2: speeds must be a table such as"),
-        ("1:2.0 2:3.7", "1" + "0" * 400 + ":2.0", "line 2: speeds"),
         (",1,4,2,", ",1,8,2,", "line 2: speeds are given for 1 to 4 nodes, but the job may run on 1 to 8"),
         (",1,4,2,", ",4,2,2,", r"line 2: job 'a': least_nodes \(4\) must not exceed most_nodes \(2\)"),
-        (",1,4,2,", ",1.5,4,2,", "line 2: least_nodes must be a whole number"),
-        ("0.25", "2", "line 3: end_probability must be between 0 and 1"),
-        ("power 0.8 2.5", "power 1.8 2.5", "line 3: speeds: power-law curve: exponent must be 0 to 1"),
         (",text,0.25", "", "line 3: a row must have 9 values"),
         ("arrival_time", "time", "line 1: column 'arrival_time' is missing"),
         ("requested_nodes", "requested_node", "unknown column 'requested_node'; did you mean 'requested_nodes'"),
-        ("kind,", "steps,", "line 1: column 'steps' stands twice"),
         ("power 0.8 2.5", "profile p.json", "need predicted"),
     ],
 )
@@ -126,13 +117,10 @@ def test_one_noise_scale_leaves_the_work_to_steps_or_epochs_and_most_nodes_to_al
     ("cells", "words"),
     [
         (f"a,0,{SPEEDS},48,96,300,,,", r"batch_size must be one of \[32, 64\], whose speeds are given, got 48"),
-        (f"a,0,{SPEEDS},64,,300,,,", "noise_scales"),
         (f"a,0,{SPEEDS},64,500:,,,,", "noise_scales must be a number of examples, or"),
         (f"a,0,{SPEEDS},64,500:32,300,,,", "leave steps and epochs empty"),
         (f"a,0,{SPEEDS},64,-96,300,,,", "noise_scale must be finite and >= 0"),
         ("a,0,32=1:4.0;32=1:2.0,32,96,300,,,", "batch size 32 stands twice"),
-        ("a,0,small=1:4.0,32,96,300,,,", "speeds by batch size must be such as"),
-        ("a,0,1:4.0 2:6.0,,96,300,,,", "noise_scales go with speeds by batch size"),
     ],
 )
 def test_senseless_batch_sizes_are_refused_in_one_line(written, cells, words):
@@ -170,9 +158,7 @@ def test_speeds_come_from_profiles_beside_the_workload(tmp_path, written):
     [
         ("profile", "profile FILE NAME=VALUE"),
         ("profile nowhere.json", r"line 2: speeds: .*nowhere.json: cannot be read"),
-        ("profile ddp-alexnet-40.json strategy=ring", "strategy must be one of"),
         ("profile ddp-alexnet-40.json speed=2", "speed is no setting of a prediction"),
-        ("profile ddp-alexnet-40.json k=two", "k must be a number, got 'two'"),
     ],
 )
 def test_speeds_that_cannot_be_predicted_are_refused_with_their_line(tmp_path, written, speeds, match):
@@ -255,12 +241,8 @@ def test_gavel(written):
     ("content", "speeds", "message"),
     [
         (GAVEL.format(steps=70, time="soon"), TABLE, "line 1: arrival_time must be finite and >= 0"),
-        (GAVEL.format(steps=0, time=0), TABLE, "line 1: total_steps must be finite and > 0"),
-        ("a\tb\n", TABLE, "line 1: a row must have 10 values"),
         (ONE_JOB.replace("job", "gpt"), TABLE, "has no speeds of 'gpt' on v100"),
         (ONE_JOB, '{"v100": {"(\'job\', 2)": {"null": 1e400}}}', "speed at 2 nodes"),
-        (ONE_JOB, '{"v100": {"(\'job\', 2)": {"null": "fast"}}}', "expected JSON"),
-        (ONE_JOB, "[" * 100_000, "expected JSON"),
         (ONE_JOB, '{"k80": {}}', "expected JSON"),
     ],
 )
@@ -279,7 +261,6 @@ def test_elasticflow(written):
     for row, message in [
         ("1,9,60,vgg,64,8,9", "no speeds of 'vgg' with a batch of 64"),
         ("1,9,60,../vgg,64,8,9", "model_name must be the name of a file"),
-        ("1,9,60,resnet,64,8,9", "resnet.csv: cannot be read"),
         ("0,1507532525,60,vgg,256,8,9", "two jobs are named 'vgg-0'"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -311,11 +292,9 @@ def test_command_line(run, written, tmp_path):
     [
         (["--policy", "lottery"], "policy: must be one of"),
         (["--policy", "fifo", "--nodes", "2.5"], "must be a whole number of at least 1, got '2.5'"),
-        (["--policy", "fifo", "--warmup", "1"], "warmup must be below 1"),
         (["--policy", "fifo", "--interval", "0"], "must be a number > 0"),
         (["--policy", "fifo", "--records"], "--records goes with --format json or csv"),
         (["--policy", "fifo", "--checkpoint-seconds", "5min"], "without effect unless --mean-time-to-failure"),
-        (["--policy", "fifo", "--plot", "jobs.xyz"], "must end in one of"),
         (["--policy", "fifo", "--nodes", "2"], "line 3: requested_nodes must be at most the cluster's 2 nodes, got 3"),
     ],
 )
