@@ -127,9 +127,7 @@ def test_what_capacity_does_not_serve_waits_at_the_bottleneck(demands, classes, 
     assert np.all(s.residence_time >= np.array(demands) * (1 - 1e-6))
     if classes:
         np.testing.assert_allclose(s.class_queue_length.sum(axis=0), [7, 5], rtol=1e-5)
-        assert s.class_queue_length[slowest].tolist() == pytest.approx(
-            (s.queue_length[slowest] * np.array([7, 5]) / 12)
-        )
+        assert s.class_queue_length[slowest].tolist() == pytest.approx(s.queue_length[slowest] * np.array([7, 5]) / 12)
 
 
 kinds = st.sampled_from(
