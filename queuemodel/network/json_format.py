@@ -195,7 +195,9 @@ def _station_document(s: Station) -> dict[str, Any]:
         document["service_time"] = _number(s.service_time)
     else:
         shapes = s.distribution
-        document["distribution"] = msgspec.to_builtins(dict(shapes) if isinstance(shapes, Mapping) else shapes)
+        document["distribution"] = (
+            {c: _phase_type(d) for c, d in shapes.items()} if isinstance(shapes, Mapping) else _phase_type(shapes)
+        )
     document["visit_ratio"] = _number(s.visit_ratio)
     document["servers"] = "inf" if s.is_delay else int(s.servers)
     if s.discipline != "ps":
@@ -214,3 +216,7 @@ def _station_document(s: Station) -> dict[str, Any]:
 
 def _number(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else float(value)
+
+
+def _phase_type(shape: PhaseType) -> dict[str, Any]:
+    return {"alpha": list(shape.alpha), "T": [list(row) for row in shape.T]}

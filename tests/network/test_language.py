@@ -8,93 +8,76 @@ import pytest
 
 import queuemodel as qm
 
-S, J, N = qm.Station, qm.JobClass, qm.Network
+S, J, N, PH = qm.Station, qm.JobClass, qm.Network, qm.PhaseType
 TWO = [J("a", population=2), J("b")]
+X = [S("x", service_time=1.0)]
+XY = [S("x", service_time=1.0), S("y", service_time=1.0)]
 
 
 def one(**station):
     return N([S("cpu", **station)])
 
 
-BAD = [
-    (lambda: S("x", service_time=-1.0), "station 'x': service_time must be finite and >= 0 seconds, got -1.0"),
-    (lambda: S("x", service_time={"a": -1.0}), "station 'x': service_time[class 'a'] must be finite"),
-    (lambda: S("x", service_time={"a": math.nan}), "got nan"),
-    (lambda: S("x", service_time={}), "must name at least one class"),
-    (lambda: S("x", service_time={1: 2.0}), "class names must be texts"),
-    (lambda: S("x", service_time=1j), "got 1j"),
-    (lambda: S("x", service_time=[1.0, 2.0]), "station 'x': service_time"),
-    (lambda: S("x"), "station 'x': service_time"),
-    (lambda: S("x", service_time=1.0, visit_ratio={"a": math.inf}), "visit_ratio[class 'a']"),
-    (lambda: S("x", service_time=1.0, servers=2.5), "servers must be a whole number"),
-    (lambda: S("x", service_time=1.0, servers=True), "servers"),
-    (lambda: S("x", service_time=1.0, servers="2"), "servers"),
-    (lambda: S("x", service_time=1.0, servers=-math.inf), "servers"),
-    (lambda: S("x", service_time=1.0, discipline="random"), "discipline must be one of ps, fcfs, lifo-pr"),
-    (lambda: S("x", service_time=1.0, scv=-0.1), "scv"),
-    (lambda: S("x", rates=[]), "rates must be a list of numbers"),
-    (lambda: S("x", rates=[1.0, 0.0]), "rates[1] must be finite and > 0"),
-    (lambda: S("x", rates=[1.0, math.nan]), "rates[1]"),
-    (lambda: S("x", rates=[1.0], servers=2), "rates say how speed grows"),
-    (lambda: S("x", service_time=1.0, distribution=qm.PhaseType.erlang(2, mean=1.0)), "give only one of them"),
-    (lambda: S("x", distribution="erlang"), "must be a PhaseType"),
-    (lambda: S("a\nb", service_time=1.0), "printable"),
+STATIONS = [
+    ({"service_time": -1.0}, "station 'x': service_time must be finite and >= 0 seconds, got -1.0"),
+    ({"service_time": {"a": -1.0}}, "station 'x': service_time[class 'a'] must be finite"),
+    ({"service_time": {"a": math.nan}}, "got nan"), ({"service_time": math.inf}, "got inf"),
+    ({"service_time": {}}, "must name at least one class"), ({"service_time": {1: 2.0}}, "class names must be texts"),
+    ({"service_time": "1"}, "got '1'"), ({"service_time": 1j}, "got 1j"),
+    ({"service_time": [1.0, 2.0]}, "station 'x': service_time"), ({}, "station 'x': service_time"),
+    ({"service_time": 700_000.0}, "microseconds"), ({"service_time": 1.0, "visit_ratio": -2}, "visit_ratio"),
+    ({"service_time": 1.0, "visit_ratio": {"a": math.inf}}, "visit_ratio[class 'a']"),
+    *(({"service_time": 1.0, "servers": m}, "servers must be a whole number") for m in (0, 2.5, True, "2", -math.inf)),
+    ({"service_time": 1.0, "discipline": "random"}, "discipline must be one of ps, fcfs, lifo-pr"),
+    ({"service_time": 1.0, "scv": -0.1}, "scv"), ({"rates": []}, "rates must be a list of numbers"),
+    ({"rates": [1.0, 0.0]}, "rates[1] must be finite and > 0"), ({"rates": [1.0, math.nan]}, "rates[1]"),
+    ({"rates": [1.0], "servers": 2}, "rates say how speed grows"),
+    ({"service_time": 1.0, "distribution": PH.erlang(2, mean=1.0)}, "give only one of them"),
+    ({"distribution": "erlang"}, "must be a PhaseType"),
+]  # fmt: skip
+NETWORKS = [
+    ([], {}, "at least one station"), (X[0], {}, "list of Station"), (["a"], {}, "'a'"),
+    (X * 2, {}, "'x' more than once"), (X, {"think_time": -1.0}, "think_time"),
+    ([S("x", service_time=0.0)], {"think_time": 1.0}, "zero"),
+    ([S("x", service_time={"a": 1.0})], {}, "names class 'a', but the classes are: none"),
+    ([S("x", service_time={"q": 1.0})], {"classes": TWO}, "names class 'q', but the classes are: 'a', 'b'"),
+    ([S("x", service_time={"a": 1.0})], {"classes": TWO}, "station 'x': class 'b' visits it but has no service_time"),
+    ([S("x", service_time=1.0, visit_ratio={"a": 1})], {"classes": TWO}, "class 'b' visits no station"),
+    (X, {"classes": [J("a"), J("a")]}, "class names must be unique"),
+    ([S("x", service_time={"a": 0.0, "b": 1.0})], {"classes": TWO}, "class 'a' takes no time"),
+    (X, {"classes": ["a"]}, "classes must be JobClass"), (X, {"reference": "y"}, "reference must be one of its"),
+    (X, {"routing": [[0.5]]}, "row of station 'x' must sum to 1"), (X, {"routing": [[1.0, 0.0]]}, "shape"),
+    (X, {"routing": [["a"]]}, "matrix of probabilities"), (X, {"routing": {"a": [[1.0]]}}, "has none"),
+    (X, {"classes": TWO, "routing": {"a": [[1.0]]}}, "class 'b' has no matrix"),
+    (X, {"classes": TWO, "routing": {("a", "z"): [[1.0]]}}, "pairs of classes"),
+    (XY, {"routing": [[0, 1], [0, 0]]}, "never leave"), (XY, {"routing": [[0, 1], [0, 1]]}, "no unique visit ratios"),
+    ([S("x", service_time=1.0, visit_ratio=2), XY[1]], {"routing": [[0, 1], [1, 0]]}, "visit_ratio 2 does not match"),
+]  # fmt: skip
+OTHERS = [
+    (lambda: S("", service_time=1.0), "name"), (lambda: S("a\nb", service_time=1.0), "printable"),
     (lambda: S("x" * 201, service_time=1.0), "at most 200"),
-    (lambda: qm.PhaseType([0.5, 0.4], [[-1, 0], [0, -1]]), "sum to 1"),
-    (lambda: qm.PhaseType([1.0], [[1.0]]), "negative diagonal"),
-    (lambda: qm.PhaseType([0.5, 0.5], [[-1.0, -0.5], [0.0, -1.0]]), "rates >= 0 elsewhere"),
-    (lambda: qm.PhaseType([1.0, 0.0], [[-1.0, 1.0], [1.0, -1.0]]), "singular"),
-    (lambda: qm.PhaseType([1.0], [[-1.0, 0.0]]), "rows and columns"),
-    (lambda: qm.PhaseType.erlang(0, mean=1.0), "phases"),
-    (lambda: qm.PhaseType.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
-    (lambda: J("", population=1), "class: name"),
-    (lambda: J("a", population=-1), "class 'a': population must be a whole number of at least 0"),
-    (lambda: J("a", population=2.5), "class 'a': population must be a whole number"),
-    (lambda: J("a", population=10**30), "class 'a': population"),
-    (lambda: J("a", think_time=-1), "class 'a': think_time"),
-    (lambda: N([S("x", service_time={"a": 1.0})]), "names class 'a', but the classes are: none"),
-    (lambda: N([S("x", service_time={"q": 1.0})], classes=TWO), "names class 'q', but the classes are: 'a', 'b'"),
-    (
-        lambda: N([S("x", service_time={"a": 1.0})], classes=TWO),
-        "station 'x': class 'b' visits it but has no service_time",
-    ),
-    (lambda: N([S("x", service_time=1.0, visit_ratio={"a": 1})], classes=TWO), "class 'b' visits no station"),
-    (lambda: N([S("x", service_time=1.0)], classes=[J("a"), J("a")]), "class names must be unique"),
-    (lambda: N([S("x", service_time={"a": 0.0, "b": 1.0})], classes=TWO), "class 'a' takes no time"),
-    (lambda: N([S("x", service_time=1.0)], classes=["a"]), "classes must be JobClass"),
-    (lambda: N([S("x", service_time=1.0)], reference="y"), "reference must be one of its stations"),
-    (lambda: N([S("x", service_time=1.0)], routing=[[0.5]]), "row of station 'x' must sum to 1"),
-    (lambda: N([S("x", service_time=1.0)], routing=[[1.0, 0.0]]), "shape"),
-    (lambda: N([S("x", service_time=1.0)], routing=[["a"]]), "matrix of probabilities"),
-    (lambda: N([S("x", service_time=1.0)], routing={"a": [[1.0]]}), "has none"),
-    (lambda: N([S("x", service_time=1.0)], classes=TWO, routing={"a": [[1.0]]}), "class 'b' has no matrix"),
-    (lambda: N([S("x", service_time=1.0)], classes=TWO, routing={("a", "z"): [[1.0]]}), "pairs of classes"),
-    (lambda: N([S("x", service_time=1.0), S("y", service_time=1.0)], routing=[[0, 1], [0, 0]]), "never leave"),
-    (
-        lambda: N([S("x", service_time=1.0), S("y", service_time=1.0)], routing=[[0, 1], [0, 1]]),
-        "no unique visit ratios",
-    ),
-    (
-        lambda: N([S("x", service_time=1.0, visit_ratio=2), S("y", service_time=1.0)], routing=[[0, 1], [1, 0]]),
-        "station 'x': visit_ratio 2 does not match the routing",
-    ),
-    (lambda: N.from_demands([]), "at least one station"),
-    (lambda: N.from_demands([[1.0, 2.0]]), "populations of 2 classes"),
+    (lambda: PH([0.5, 0.4], [[-1, 0], [0, -1]]), "sum to 1"), (lambda: PH([1.0], [[1.0]]), "negative diagonal"),
+    (lambda: PH([0.5, 0.5], [[-1.0, -0.5], [0.0, -1.0]]), "rates >= 0 elsewhere"),
+    (lambda: PH([1.0, 0.0], [[-1.0, 1.0], [1.0, -1.0]]), "singular"),
+    (lambda: PH([1.0], [[-1.0, 0.0]]), "rows and columns"), (lambda: PH.erlang(0, mean=1.0), "phases"),
+    (lambda: PH.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
+    (lambda: J("", population=1), "class: name"), (lambda: J("a", think_time=-1), "class 'a': think_time"),
+    *((lambda n=n: J("a", population=n), "class 'a': population must be ") for n in (-1, 2.5, 10**30)),
+    (lambda: N.from_demands([]), "at least one"), (lambda: N.from_demands([[1.0, 2.0]]), "populations of 2 classes"),
     (lambda: N.from_demands([[1.0, 2.0]], population=[1]), "must be 2 whole numbers"),
     (lambda: N.from_demands([1.0, 2.0], servers=[1, 2, 3]), "servers: must be one number or 2"),
-    (lambda: N.from_demands("abc"), "array of numbers"),
-    (lambda: N.from_demands([[[1.0]]]), "shape"),
+    (lambda: N.from_demands("abc"), "array of numbers"), (lambda: N.from_demands([[[1.0]]]), "shape"),
     (lambda: qm.solve(one(rates=[1.0, 2.0]), population=3), "station 'cpu': rates has 2 values, but 3 customers"),
     (lambda: qm.solve(one(rates=lambda n: 0.0), population=3), "station 'cpu': rates(1) must be finite and > 0"),
     (lambda: qm.solve(one(rates=lambda n: 1 / 0), population=3), "rates(1) raised ZeroDivisionError"),
     (lambda: qm.solve(one(rates=lambda n: "fast"), population=3), "rates(1)"),
     (lambda: qm.solve(one(service_time=1.0)), "population is needed"),
     (lambda: qm.solve(one(service_time=1.0), population=[1, 2]), "network without classes"),
-    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=3), "one per class"),
-    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=[1, -1]), "population of class 'b'"),
-    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population=[0, 0]), "all classes together"),
-    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population={"a": 1}), "'b' is missing"),
-    (lambda: qm.solve(N([S("x", service_time=1.0)], classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
+    (lambda: qm.solve(N(X, classes=TWO), population=3), "one per class"),
+    (lambda: qm.solve(N(X, classes=TWO), population=[1, -1]), "population of class 'b'"),
+    (lambda: qm.solve(N(X, classes=TWO), population=[0, 0]), "all classes together"),
+    (lambda: qm.solve(N(X, classes=TWO), population={"a": 1}), "'b' is missing"),
+    (lambda: qm.solve(N(X, classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
     (lambda: qm.solve(one(service_time=1.0), population=2, solver=qm.ExactMVA), "solver must be a solver value"),
     (lambda: qm.solve("network", population=2), "must be a Network"),
     (lambda: qm.solve_batch([0.1, -0.1], population=2), "demands[1] must be 0 to 1e9 seconds"),
@@ -109,16 +92,34 @@ BAD = [
     (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
     (lambda: qm.bounds(one(service_time=1.0, servers=2), 3, kind="geometric"), "station 'cpu' has 2 servers"),
     (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
-    (lambda: qm.sensitivity(N([S("x", service_time=1.0)], classes=TWO), population=2), "one per class"),
-]
+    (lambda: qm.sensitivity(N(X, classes=TWO), population=2), "one per class"),
+    *(
+        (lambda n=n: qm.solve(one(service_time=1.0), population=n), "population must be ")
+        for n in (0, -3, 2.5, math.nan, math.inf, True, "5", 10**12)
+    ),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "message"), BAD, ids=[message[:60] for _, message in BAD])
-def test_bad_input_is_one_clear_line(make, message):
+def refused(make, message):
     with pytest.raises(qm.ModelError) as error:
         make()
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("says", "message"), STATIONS, ids=str)
+def test_bad_stations_are_one_clear_line(says, message):
+    refused(lambda: S("x", **says), message)
+
+
+@pytest.mark.parametrize(("stations", "says", "message"), NETWORKS, ids=[message for *_, message in NETWORKS])
+def test_bad_networks_are_one_clear_line(stations, says, message):
+    refused(lambda: N(stations, **says), message)
+
+
+@pytest.mark.parametrize(("make", "message"), OTHERS)
+def test_other_bad_input_is_one_clear_line(make, message):
+    refused(make, message)
 
 
 def test_networks_are_values():

@@ -10,26 +10,6 @@ def chain(network, population=None, **options):
     return qm.solve(network, population=population, solver=qm.MarkovChain(**options))
 
 
-@pytest.mark.parametrize("by_class", [False, True])
-@pytest.mark.parametrize(("there", "back"), [([[0, 1], [1, 0]],) * 2, ([[0, 1], [0, 0]], [[0, 0], [1, 0]])])
-def test_customers_start_where_their_class_comes(by_class, there, back):
-    """Classes alternate: A only at the first station, B only at the second, so that each cycle is one visit to each."""
-    times = ({"A": 0.1}, {"B": 0.2}) if by_class else (0.1, 0.2)
-    network = qm.Network(
-        [qm.Station("first", service_time=times[0]), qm.Station("second", service_time=times[1])],
-        classes=[qm.JobClass("A", population=1), qm.JobClass("B", population=1)],
-        routing={("A", "B"): there, ("B", "A"): back},
-    )
-    if there == back and not by_class:  # the same with the classes' parts exchanged: A never comes to the first station
-        other = qm.Network(network.stations, classes=network.classes, routing=network.routing, reference="second")
-        assert chain(other).throughput == pytest.approx(0.3 / 0.07, rel=1e-9)
-        assert np.count_nonzero(chain(other).class_queue_length) == 2
-        np.testing.assert_allclose(chain(other).class_queue_length, qm.solve(other).class_queue_length, rtol=1e-9)
-    # two queues in a ring with two customers: X = (D1 + D2) / (D1**2 + D1 D2 + D2**2)
-    assert chain(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-9)
-    assert qm.solve(network).throughput == pytest.approx(0.3 / 0.07, rel=1e-12)
-
-
 @pytest.mark.parametrize("discipline", ["fcfs", "lifo-pr"])
 def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
     def network(think, second):

@@ -1,0 +1,212 @@
+"""Networks in JSON and in JMT's files: they come back with the same answers, and what is damaged is one clear line.
+
+Files with damage drawn at random are those of ``tests/test_fuzz.py``.
+"""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+S, J, N = qm.Station, qm.JobClass, qm.Network
+CLASSES = [J("a", population=2, think_time=1.0), J("b", population=1)]
+SWITCH = {("a", "a"): [[0, 0.5], [0.5, 0]], ("a", "b"): [[0, 0.5], [0.5, 0]], ("b", "a"): [[0, 1], [1, 0]]}
+NETWORKS = {
+    "plain": N([S("cpu", service_time=0.25, visit_ratio=2), S("out", service_time=1, servers=math.inf)], think_time=1),
+    "rich": N(
+        [
+            S("cpu", service_time={"a": 0.25, "b": 0.5}, servers=2),
+            S("disk", service_time=0.1, rates=[1, 1.5, 1.8], visit_ratio={"a": 1.0, "b": 3.0}),
+            S("stack", service_time=0.2, discipline="lifo-pr", scv=3.0),
+            S("line", service_time=0.1, discipline="fcfs"),
+        ],
+        classes=CLASSES, think_time=0.5, name="rich",
+    ),
+    "routed": N([S("x", service_time=0.2), S("y", service_time=0.3)], routing=[[0.1, 0.9], [1, 0]], reference="y"),
+    "phases": N(
+        [S("x", distribution={"a": qm.PhaseType.erlang(2, mean=0.1), "b": qm.PhaseType.exponential(0.2)})],
+        classes=CLASSES,
+    ),
+    "switching": N(
+        [S("cpu", service_time={"a": 0.25, "b": 0.5}), S("disk", service_time=0.1)], classes=CLASSES, routing=SWITCH
+    ),
+}  # fmt: skip
+RICH = NETWORKS["rich"].to_dict()
+
+
+def solved(network):
+    return qm.solve(network, population=None if network.classes else 3)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_json_comes_back_as_it_was(tmp_path, kind):
+    network = NETWORKS[kind]
+    network.save(tmp_path / "n.json")
+    again = N.load(tmp_path / "n.json")
+    assert again == network
+    assert again != NETWORKS["routed" if kind == "plain" else "plain"]
+    document = json.loads((tmp_path / "n.json").read_text())
+    assert document == network.to_dict()
+    assert document["version"] == (1 if kind == "plain" else 2)
+    np.testing.assert_array_equal(solved(again).class_queue_length, solved(network).class_queue_length)
+
+
+def test_what_json_says_is_what_is_solved():
+    network = N.from_json(json.dumps(RICH))
+    np.testing.assert_allclose(network.service_demand, [[0.25, 0.5], [0.1, 0.3], [0.2, 0.2], [0.1, 0.1]])
+    assert network.think_times.tolist() == [1.0, 0.5]
+    assert [s.kind for s in network.stations] == ["ps, 2 servers", "ps, load-dependent", "lifo-pr", "fcfs"]
+    assert network.stations[2].scv == 3.0
+
+
+def test_a_rate_function_cannot_be_saved_but_its_values_can(tmp_path):
+    with pytest.raises(qm.ModelError, match=r"station 'ld': rates is a function"):
+        N([S("ld", rates=math.sqrt)]).save(tmp_path / "n.json")
+    assert not (tmp_path / "n.json").exists()
+
+
+def damaged(change):
+    document = copy.deepcopy(RICH)
+    change(document)
+    return json.dumps(document)
+
+
+DAMAGED = [
+    ("", "empty"), ("{", "truncated"), (damaged(lambda d: d.update(format="other")), "format must be"),
+    (damaged(lambda d: d.update(version=99)), "newer queuemodel"),
+    (damaged(lambda d: d.pop("stations")), "missing required field `stations`"),
+    (damaged(lambda d: d["stations"][1].update(visits=2.0)), "stations[1]: a key must be one of"),
+    (damaged(lambda d: d["stations"][1].update(visits=2.0)), "got 'visits'; did you mean 'visit_ratio'"),
+    (damaged(lambda d: d["stations"][0].update(service=2.0)), "got 'service'; did you mean 'service_time'"),
+    (damaged(lambda d: d["classes"][1].update(populaton=2)), "classes[1]: a key must be one of name, population"),
+    (damaged(lambda d: d.update(think=1.0)), "did you mean 'think_time'"),
+    (damaged(lambda d: d["stations"][2].update(service_time="1")), "$.stations[2].service_time"),
+    (damaged(lambda d: d["stations"][2].update(service_time=-1)), "station 'stack': service_time must be"),
+    (damaged(lambda d: d["stations"][2].pop("service_time")), "station 'stack': service_time"),
+    (damaged(lambda d: d["stations"][0].update(servers=2.5)), "station 'cpu': servers"),
+    (damaged(lambda d: d.update(routing=[{"from": "a", "matrix": []}])), "both its classes, 'from' and 'to'"),
+    (damaged(lambda d: d.update(routing=[{"from": "a", "to": "a", "matrix": [[1.0]]}] * 2)), "is given twice"),
+    (damaged(lambda d: d["stations"][0].update(distribution={"alpha": [1], "T": "x"})), "station 'cpu': distribution"),
+    (json.dumps(RICH).replace('"name": "rich"', '"name": "rich", "name": "poor"'), "name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), DAMAGED, ids=[message for _, message in DAMAGED])
+def test_damaged_json_is_one_clear_line(tmp_path, text, message):
+    path = tmp_path / "network.json"
+    path.write_text(text)
+    with pytest.raises(qm.DataError) as error:
+        N.load(path)
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["plain", "rich", "routed"])
+def test_jmva_comes_back_with_the_same_answers(tmp_path, kind):
+    network = NETWORKS[kind]
+    qm.write_jmva(network, tmp_path / "m.jmva", population=None if network.classes else 3)
+    again = qm.read_jmva(tmp_path / "m.jmva")
+    assert again.names == [*network.names, *(["think time"] if network.think_times.any() else [])]
+    s, before = qm.solve(again), solved(network)
+    np.testing.assert_allclose(s.class_throughput, before.class_throughput, rtol=1e-12)
+    K = len(network.stations)
+    np.testing.assert_allclose(s.class_queue_length[:K], before.class_queue_length, rtol=1e-12)
+
+
+JMT_FILE = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<model xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="JMTmodel.xsd">
+  <parameters>
+    <classes number="2">
+      <closedclass name="A" population="3"/><closedclass name="B" population="2" thinktime="0.25"/>
+    </classes>
+    <stations number="3">
+      <listation name="CPU" servers="1">
+        <servicetimes><servicetime customerclass="A">0.01</servicetime><servicetime customerclass="B">0.05</servicetime>
+        </servicetimes>
+        <visits><visit customerclass="A">1.0</visit><visit customerclass="B">1.0</visit></visits>
+      </listation>
+      <listation name="Disk 1" servers="1">
+        <servicetimes><servicetime customerclass="A">0.09</servicetime><servicetime customerclass="B">0.09</servicetime>
+        </servicetimes>
+        <visits><visit customerclass="A">0.45</visit><visit customerclass="B">0.0</visit></visits>
+      </listation>
+      <ldstation name="Disk 2" servers="1">
+        <servicetimes><servicetimes customerclass="A">0.1;0.05;0.05</servicetimes>
+        <servicetimes customerclass="B">0.1;0.05;0.05</servicetimes></servicetimes>
+        <visits><visit customerclass="A">0.5</visit><visit customerclass="B">0.5</visit></visits>
+      </ldstation>
+    </stations>
+    <ReferenceStation number="2"><Class name="A" refStation="CPU"/><Class name="B" refStation="CPU"/></ReferenceStation>
+  </parameters>
+  <algParams><algType maxSamples="10000" name="MVA" tolerance="1.0E-7"/></algParams>
+</model>
+"""
+
+
+@pytest.mark.parametrize("table", ["0.1;0.05;0.05", "0.1,0.05,0.05", "0.0;0.1;0.05;0.05", "0.1;0.05;0.05;0.05;0.05"])
+def test_a_file_as_jmt_writes_it(tmp_path, table):
+    """A rate that doubles with the second customer is two servers; tables may begin with nobody there."""
+    (tmp_path / "jmt.jmva").write_text(JMT_FILE.replace("0.1;0.05;0.05", table))
+    demands = [[0.01, 0.05], [0.0405, 0], [0.05, 0.05]]
+    same = N.from_demands(demands, servers=[1, 1, 2], population=[3, 2], think_time=[0.0, 0.25])
+    s, truth = qm.solve(qm.read_jmva(tmp_path / "jmt.jmva")), qm.solve(same)
+    np.testing.assert_allclose(s.class_throughput, truth.class_throughput, rtol=1e-12)
+    np.testing.assert_allclose(s.class_queue_length, truth.class_queue_length, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<model", "<other", "mismatched tag"),
+        ('population="3"', 'population="-3"', "class 'A': population must be a whole"),
+        ('population="3"', 'population="2.5"', "whole number"),
+        ('population="3"', 'population="many"', "must be a number"),
+        ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),
+        (">0.01<", ">nan<", "station 'CPU': servicetime must be a number"),
+        (">0.01<", ">-1<", "station 'CPU'"),
+        ('"CPU" servers="1"', '"CPU" servers="0"', "servers"),
+        ("listation", "mystery", "not known"),
+        ("<visits><visit", "<reward>1</reward><visits><visit", "<reward> is not known"),
+        ('servicetime customerclass="A">0.01', 'servicetime customerclass="A" unit="ms">0.01', "attribute 'unit'"),
+        ('<servicetime customerclass="A">0.01</servicetime>', "", "class 'A' has no servicetime here"),
+        ('<visit customerclass="A">1.0</visit>', "", "class 'A' has no visit here"),
+        ('<visit customerclass="A">1.0</visit>', '<visit customerclass="B">1.0</visit>', "two entries in <visits>"),
+        ('<servicetime customerclass="A">0.01</servicetime>', '<time customerclass="A">1</time>', "<time> is not"),
+        (">0.01<", ">0.01;0.02<", "must be one number, got 2"),
+        (">0.01<", "><", "must be a number"),
+        ('name="A" population="3"', 'name="A" population="3" priority="1"', "different priority"),
+        ('name="A" population="3"', 'name="A" population="3" weight="2"', "attribute 'weight'"),
+        ("</classes>", "</classes><routing/>", "<routing> is not known"),
+        ("</classes>", "</classes><classes/>", "<classes> is there twice"),
+        ('<visit customerclass="A">0.5<', '<visit customerclass="Q">0.5<', "class 'Q'"),
+        ('"B">0.1;0.05;0.05', '"B">0.1;0.01', "slow down differently"),
+        ("<?xml", "<!DOCTYPE x><?xml", "document types and entities are not allowed"),
+    ],
+)
+def test_damaged_jmva_is_one_clear_line(tmp_path, old, new, message):
+    path = tmp_path / "bad.jmva"
+    assert old in JMT_FILE
+    path.write_text(JMT_FILE.replace(old, new))
+    with pytest.raises(qm.DataError) as error:
+        qm.read_jmva(path)
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_jmva_cannot_say_is_not_written_as_if_it_could(tmp_path):
+    switching = N([S("q", service_time=0.1)], classes=CLASSES, routing={(c, d): [[0.5]] for c in "ab" for d in "ab"})
+    for network, why in (
+        (N([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="fcfs")], classes=CLASSES), "differ by class"),
+        (N([S("q", service_time=0.1, scv=2.0, discipline="fcfs")], classes=CLASSES), "not exponential"),
+        (N([S("q", service_time=0.1)]), "needs population"),
+        (switching, "switch"),
+    ):
+        with pytest.raises(qm.ModelError, match=why):
+            qm.write_jmva(network, tmp_path / "m.jmva")
+    assert not (tmp_path / "m.jmva").exists()
