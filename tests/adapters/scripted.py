@@ -33,6 +33,8 @@ def main(settings, say):
         elif act == "fail late":
             time.sleep(0.3)
             raise ValueError("who was killed?")
+        elif act.startswith("raise "):
+            raise ValueError(act.removeprefix("raise "))
         else:
             raise SystemExit(act)
 

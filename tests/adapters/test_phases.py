@@ -57,6 +57,11 @@ def two_layers(**changes):
     return replace(TracedStep("step", operations, transfers), **changes)
 
 
+def in_order(step):
+    """No operation starts before those that it waits for have ended."""
+    return all(o.start >= step.operations[a].end - 1e-5 for o in step.operations for a in o.after)
+
+
 def only(step):
     (found,) = derive([step]).steps
     return found
@@ -89,7 +94,7 @@ def test_a_known_schedule_has_its_dependencies():
             ("update", "apply_b"): {"grad_b"},
             ("update", "apply_a"): {"bwd_a"},
         }
-        assert all(o.start >= operations[a].end - 1e-5 for o in operations for a in o.after)
+        assert in_order(only(one))
         (merged,) = [o for o in operations if o.name == "bwd_b"]
         assert (merged.start, merged.end) == pytest.approx((0.031, 0.061))
 
@@ -160,11 +165,13 @@ def test_loops_run_an_operation_many_times():
     found = only(also(two_layers(), again, fetch("a/read", 50_001, 55_000, 400_000)))
     assert found.fetch == pytest.approx(0.020 + 0.004999)
     assert found.fetched_bytes == 900_000
-    circle = also(
-        two_layers(), op("enter", ["a/read_S1", "next"], 62_000, 65_000), op("next", ["enter"], 65_000, 70_000)
-    )
-    assert only(circle).compute == pytest.approx(0.060)
-    assert {o.name for o in only(two_layers()).operations} <= {o.name for o in only(circle).operations}
+    assert in_order(found)  # what began before the second arrival does not wait for it
+    enter, following = op("enter", ["a/read_S1", "next"], 62_000, 65_000), op("next", ["enter"], 65_000, 70_000)
+    circle = only(also(two_layers(), following, enter, push("enter", 70_000, 80_000, 8)))
+    assert in_order(circle)
+    names = [o.name for o in circle.operations]
+    (after,) = [o.after for o in circle.operations if o.name == "next"]
+    assert [names[a] for a in after] == ["enter"]
 
 
 # clocks and times
@@ -231,7 +238,7 @@ def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
 
 
 def test_a_graph_of_thousands_of_operations_stays_compact():
-    layers, small = 40, 50
+    layers, small = 150, 10
     operations, transfers, time, last = [], [], 1_000, None
     for layer in range(layers):
         operations.append(op(f"w{layer}", [], 0, 1, task=SERVER, kind="ReadVariableOp"))
@@ -248,8 +255,9 @@ def test_a_graph_of_thousands_of_operations_stays_compact():
         operations.append(op(f"u{layer}", [f"{last}_S2"], time + 500, time + 510, task=SERVER, kind="ApplyAdam"))
     step = only(TracedStep("big", operations, transfers))
     kinds = [o.kind for o in step.operations]
-    assert [kinds.count(k) for k in ("fetch", "compute", "push", "update")] == [layers, 2 * layers - 1, layers, layers]
-    assert sum(o.end - o.start for o in step.operations if o.kind == "compute") == pytest.approx(step.compute)
+    assert [kinds.count(k) for k in ("fetch", "compute", "push", "update")] == [layers, 2 * layers - 2, layers, layers]
+    kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
+    assert kept / step.compute == pytest.approx(1 - 1 / 300)  # one of 300 equal ones is negligible, not two
     assert all(len(o.after) <= 2 for o in step.operations)
 
 

@@ -198,14 +198,21 @@ def test_what_was_ignored_stays_ignored():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+#: How frameworks wrap what went wrong.
+KERAS = "Exception encountered when calling Bad.call().\n\n\x1b[1mshapes 5 and 7\nmore\x1b[0m\n\nArguments: x"
+GRAPH = "Graph execution error:\n\nDetected at node a\n  File x\n\nindices[0,0] = 99\n\t [[{{node a/GatherV2}}]] [Op:__x]"
+
+
 @pytest.mark.parametrize(
     ("acts", "said"),
     [
         (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
         ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
         (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
+        *((["raise " + text], rf"^ValueError: {said} \(scripted.py, line \d+\); recorded 3 steps$")
+          for text, said in (("\n one\ntwo", "one"), (KERAS, "shapes 5 and 7"), (GRAPH, r"indices\[0,0\] = 99"))),
     ],
-)
+)  # fmt: skip
 def test_a_run_that_fails_keeps_its_steps(acts, said):
     with pytest.raises(EndedEarlyError, match=said) as caught:
         server(*THREE, *acts)
