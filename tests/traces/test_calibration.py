@@ -121,15 +121,6 @@ def noise(profile, **settings):
     return np.sqrt(found.before.noise[found.at_asked(2)] ** 2 - 0.02**2)
 
 
-def test_noise_of_a_window_is_that_of_independent_steps_where_nobody_waits():
-    rng = np.random.default_rng(5)
-    lengths = rng.gamma(4.0, 0.25, 40)  # coefficient of variation 1/2
-    profile = profile_of(*[serial(fetch=0.0, compute=float(c), push=0.0) for c in lengths])
-    expected = lengths.std() / lengths.mean() / (2 * 60 / lengths.mean()) ** 0.5
-    found = [noise(profile, seed=seed, steps=12_000, **IDEAL) for seed in range(4)]
-    assert np.mean(found) == pytest.approx(expected, rel=0.15)
-
-
 @pytest.mark.parametrize("cv", [0.0, 0.1])
 def test_a_window_has_the_spread_of_phases(cv):
     """Two workers whose steps do not vary stay in the phases that they begin with: one run shows nothing of it."""

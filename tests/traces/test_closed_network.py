@@ -41,36 +41,28 @@ def by_chance(D, think_time, population):
     return qm.solve(qm.Network(stations, think_time=think_time), population=population).throughput
 
 
-def two_workers(steps):
-    """Simulated throughput of two workers, of one twice, and by exact mean-value analysis, which knows no phases."""
+def runs_of(steps, workers, times=8):
+    """Mean simulated throughput of one worker and of so many, and the network's by chance."""
     profile = profile_of(*steps)
-    runs = [[simulate(profile, workers=n, steps=200, seed=s, **IDEAL).throughput for s in range(8)] for n in (1, 2)]
-    one, two = np.mean(runs, axis=1)
+    one, more = (
+        np.mean([simulate(profile, workers=n, steps=400 // n, seed=s, **IDEAL).throughput for s in range(times)])
+        for n in (1, workers)
+    )
     D = np.array([FETCH, PUSH])
-    return two, 2 * one, by_chance(D, 1 / one - D.sum(), 2)
+    return one, more, by_chance(D, 1 / one - D.sum(), workers)
 
 
-def test_overlap_drives_two_workers_apart():
+def test_overlap_drives_workers_apart_as_far_as_links_are_free():
     rng = np.random.default_rng(1)
-    two, undisturbed, chance = two_workers([layered(rng) for _ in range(40)])
-    assert two > 0.9 * undisturbed > 1.1 * chance
-
-
-def test_four_workers_keep_apart_as_far_as_links_are_free():
-    """Links that one worker uses for a fifth of its step: the rule, and as a control chance."""
-    rng = np.random.default_rng(1)
-    profile = profile_of(*[layered(rng, compute=4 * COMPUTE) for _ in range(40)])
-    one, four = (simulate(profile, workers=n, steps=1600 // n, **IDEAL).throughput for n in (1, 4))
-    D = np.array([FETCH, PUSH])
-    settled = float(ParallelServers(settled=0.8).solve(D, np.array(1 / one - D.sum()), np.array([4])).X[0])
+    one, two, chance = runs_of([layered(rng) for _ in range(40)], 2)
+    assert two > 0.9 * 2 * one > 1.1 * chance
+    one, four, chance = runs_of([layered(rng, compute=4 * COMPUTE) for _ in range(40)], 4)
+    think_time = np.array(1 / one - FETCH - PUSH)
+    settled = float(ParallelServers(settled=0.8).solve(np.array([FETCH, PUSH]), think_time, np.array([4])).X[0])
     assert settled / four == pytest.approx(1, abs=0.07)
-    assert by_chance(D, 1 / one - D.sum(), 4) / four < 0.91
-
-
-def test_steps_without_overlap_meet_by_chance():
-    rng = np.random.default_rng(1)
+    assert chance / four < 0.91
     steps = [serial(fetch=FETCH, compute=COMPUTE * rng.gamma(4, 1 / 4), push=PUSH) for _ in range(40)]
-    two, _, chance = two_workers(steps)
+    _, two, chance = runs_of(steps, 2)  # without overlap they meet by chance
     assert two == pytest.approx(chance, rel=0.03)
 
 
@@ -104,18 +96,14 @@ def errors(shares, phases, workers):
     return X / runs - 1
 
 
-@pytest.mark.parametrize("servers", [1, 2, 3, 4])
-@pytest.mark.parametrize("phases", [HEAVY, LIGHT])
-def test_servers_alike(servers, phases):
-    workers = [1, 4, 12]
-    assert np.abs(errors([1 / servers] * servers, phases, workers)).max() < 0.04
-
-
-@pytest.mark.parametrize("shares", [[0.3, 0.7], [0.28, 0.08, 0.64], [0.2, 0.3, 0.5]])
-def test_uneven_servers_are_taken_for_a_little_too_fast(shares):
-    for phases, most in ((HEAVY, 0.13), (LIGHT, 0.07)):
+@pytest.mark.parametrize(
+    ("shares", "most"),
+    [([1.0], 0.04), ([0.5] * 2, 0.04), ([0.25] * 4, 0.04), ([0.3, 0.7], 0.13), ([0.28, 0.08, 0.64], 0.13)],
+)
+def test_several_servers_are_right_and_uneven_ones_a_little_too_fast(shares, most):
+    for phases in (HEAVY, LIGHT):
         off = errors(shares, phases, [1, 4, 24])
-        assert off.min() > -0.02
+        assert off.min() > (-0.04 if len(set(shares)) == 1 else -0.02)
         assert off.max() < most
         assert abs(off[0]) < 0.01
         assert abs(off[-1]) < 0.02

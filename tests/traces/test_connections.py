@@ -84,14 +84,6 @@ def test_a_window_grows_by_a_packet_per_round_trip_and_cubics_by_less():
     assert (grown("cubic", 2) - 100) / (grown("reno", 2) - 100) == pytest.approx(3 * 0.3 / 1.7, rel=0.02)  # RFC 9438
 
 
-def test_windows_share_a_link_in_proportion():
-    flows = Flows("cubic", 1.0)
-    flows.start(0, 0, 1, 2)
-    flows.estimates()[:3] = np.array([100, 200, 50]) * PACKET
-    flows.state.threshold[:] = 0.0
-    assert flows.go()[0, :3] == pytest.approx(RATE * np.array([2, 4, 1]) / 7)
-
-
 def test_acknowledgements_behind_a_full_buffer_slow_a_connection_down_to_its_window_per_round_trip():
     flows = Flows("cubic", 0.025)
     flows.start(1, 3, 4)
@@ -140,20 +132,6 @@ def test_a_burst_as_large_as_the_window_means_a_timeout_at_the_far_link_only():
             flows.go()
             silences[d] += (flows.state.silent[d] > flows.now).sum()
     assert silences[0] == 0.0 < silences[1]
-
-
-def test_no_more_waits_in_a_queue_than_there_is_to_send():
-    waits = {}
-    for left in (5e4, 1e9):
-        flows = Flows("cubic", 0.025)
-        flows.start(0, 0)
-        flows.estimates()[0], flows.state.chunk_left[0, 0, 0] = 200 * PACKET, left
-        flows.go()
-        waits[left] = flows.state.standing[0, 0]
-        flows.go()
-        assert (flows.estimates()[0] > 200 * PACKET) == (left > 200 * PACKET)
-    assert waits[5e4] == pytest.approx((5e4 - RATE * SHORT_TRIP) / RATE)
-    assert waits[1e9] == pytest.approx(0.025)
 
 
 def used(tcp, mbit, buffer, way, against):
@@ -208,19 +186,6 @@ def test_estimates_grow_by_a_quarter_in_eight_round_trips_however_often_one_look
         found.append(flows.estimates()[0] / RATE)
     assert found[0] == pytest.approx(min(1.0, estimate * QUARTER ** (seconds / (CYCLE * SHORT_TRIP))), rel=0.03)
     assert found[0] == pytest.approx(found[1], rel=0.1)
-
-
-def test_what_settles_does_so_however_seldom_one_looks():
-    # two connections on a full link end at 1.25 / 2.25 of it: there probing finds nothing more
-    flows, looks = Flows("bbr", 0.012, rate=1e15, workers=2), 0  # so many packets wait that there are no accidents
-    flows.start(0, 0, 1)
-    flows.state.chunk_left[0], flows.estimates()[:] = 1e24, 0.2e15
-    flows.state.dirty[0] = FLOWS
-    while flows.now < 1e5:
-        sharing.reshare(flows.state, flows.rules, flows.now, 0, flows.rng)
-        flows.now, looks, flows.state.dirty[0] = flows.state.tick[0], looks + 1, 2
-    assert flows.estimates() / flows.rate == pytest.approx([1.25 / 2.25] * 2, rel=2e-3)
-    assert looks < 1000
 
 
 @pytest.mark.parametrize(("others", "buffer"), [(2, 0.03), (3, 0.03), (3, 0.012), (2, 0.05)])

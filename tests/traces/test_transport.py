@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from by_hand import LINKS, RATE, graphs, profile_of, serial, two_layers
-from hypothesis import given, settings
+from by_hand import LINKS, RATE, profile_of, serial, two_layers
 
 import queuemodel as qm
 from queuemodel.data import example_profile
@@ -89,7 +88,7 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
         for told in ({}, {"congestion_control": "cubic"}, {"congestion_control": "bbr"})
     )
     assert unknown.at(4) == cubic.at(4)
-    assert unknown.upper[0] == cubic.upper[0]
+    assert unknown.upper[0] == max(cubic.upper[0], bbr.upper[0])
     assert unknown.lower[0] == bbr.lower[0] < 0.96 * cubic.lower[0]
     assert "--congestion-control" in unknown.note
     assert "known" not in cubic.note + bbr.note
@@ -97,18 +96,6 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
     for told in ("bbr", "reno"):
         assert "12 ms: tell them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
     assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
-
-
-@settings(max_examples=15, deadline=None)
-@given(graphs())
-def test_the_interval_over_all_is_that_of_every_kind(operations):
-    profile = profile_of(operations, servers=2)
-    runs = {"workers": [1, 3], "steps": 60, "replications": 2, "links": LINKS}
-    kinds = [trace_throughput(profile, congestion_control=told, **runs) for told in ("cubic", "bbr")]
-    unknown = trace_throughput(profile, **runs)
-    np.testing.assert_array_equal(unknown[:, 0], kinds[0][:, 0])
-    np.testing.assert_array_equal(unknown[:, 1], np.min(kinds, axis=0)[:, 1])
-    np.testing.assert_array_equal(unknown[:, 2], np.max(kinds, axis=0)[:, 2])
 
 
 @pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
@@ -124,14 +111,6 @@ def test_what_a_number_already_says_is_not_told_again(told):
 @pytest.mark.parametrize("network", [CUBIC | {"loaded_trip": 0.025}, AT_ONCE, BBR | {"loaded_trip": 9.0}])
 def test_one_worker_has_its_links_to_itself(network):
     assert simulate(profile_of(SHARED), workers=1, links=LINKS, **network).throughput == pytest.approx(1.0, rel=0.01)
-
-
-@pytest.mark.parametrize("buffer", [0.003, 0.05, 1.0])
-def test_a_link_that_is_fast_for_the_data_has_no_queues_however_large_its_buffer(buffer):
-    fast = Links(Link(1e4 * RATE), Link(1e4 * RATE))
-    short = profile_of(serial(fetch=4e-5, compute=2e-3, push=4e-5))
-    run = simulate(short, workers=1, links=fast, loaded_trip=buffer, window_kept=0.7)
-    assert run.throughput == pytest.approx(1 / 2.08e-3, rel=0.05)
 
 
 def test_bbr_leaves_links_idle_and_one_worker_notices_silences_only():
