@@ -134,17 +134,3 @@ def test_a_window_has_the_spread_of_phases(cv):
     expected = np.std(measured) / np.mean(measured)
     few = [noise(profile, seed=seed, steps=1600, **IDEAL) for seed in range(20)]
     assert np.sqrt(np.mean(np.square(few))) == pytest.approx(expected, rel=0.25)
-
-
-def test_between_the_numbers_that_are_simulated_the_bend_is_smooth():
-    profile, points = example_profile("alexnet-60"), [of(4, 1.9)]
-    settings = {"steps": 300, "replications": 1, "seed": 3}
-    plain = trace_curve(profile, workers=range(1, 25), **settings)
-    bent = trace_curve(profile, workers=range(1, 25), measured=points, **settings)
-    few = trace_curve(profile, workers=[1, 4, 24], measured=points, **settings)
-    factor = np.log(bent.steps_per_second / plain.steps_per_second)
-    assert factor[0] == pytest.approx(0, abs=0.02)
-    assert factor[3] > 0.02
-    assert np.abs(np.diff(factor)).max() < 0.04
-    for n in (1, 24):
-        assert bent.at(n) == pytest.approx(few.at(n), rel=0.02)

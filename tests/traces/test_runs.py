@@ -45,16 +45,6 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_cont
     assert other_seed.steps_per_second != alone.steps_per_second
 
 
-@pytest.mark.parametrize(("fitting", "threads"), [(10**9, 5), (0, 1)])
-def test_runs_at_once_fit_into_memory_together(monkeypatch, fitting, threads):
-    seen, pool = [], RUNS.ThreadPoolExecutor
-    monkeypatch.setattr(RUNS.os, "cpu_count", lambda: 5)
-    monkeypatch.setattr(RUNS, "MOST_OPERATIONS", fitting)
-    monkeypatch.setattr(RUNS, "ThreadPoolExecutor", lambda number: seen.append(number) or pool(number))
-    trace_runs(example_profile(), **FEW)
-    assert seen == [threads]
-
-
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, ModelError])
 def test_what_ends_one_run_ends_all(monkeypatch, stop):
     """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
