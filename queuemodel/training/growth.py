@@ -28,7 +28,7 @@ import numpy as np
 from ..checks import require_count, require_share
 from ..errors import FitError, ModelError
 from ..results import Result
-from ..solvers.knee import knee_throughput
+from ..solvers import knee_throughput
 from .bandwidth import LINK_EFFICIENCY, contradiction
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers, largest_share, uneven_shards

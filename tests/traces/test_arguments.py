@@ -5,8 +5,7 @@ import pytest
 from by_hand import IDEAL, LINKS, profile_of, serial
 
 import queuemodel as qm
-from queuemodel.traces import Link, simulate, trace_curve, trace_runs
-from queuemodel.traces.graph import pack
+from queuemodel.traces import simulate, trace_curve
 from queuemodel.training import Operation
 
 NAN, INF = float("nan"), float("inf")
@@ -56,6 +55,7 @@ def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, res
 @pytest.mark.parametrize(
     "settings",
     [
+        {"confidence": 1},
         {"replications": 0},
         {"n_jobs": 0},
         {"worker_speeds": [1.0]},
@@ -65,19 +65,7 @@ def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, res
 )
 def test_senseless_sets_of_runs_are_refused(settings):
     with pytest.raises(qm.ModelError, match="got"):
-        trace_runs(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
-
-
-@pytest.mark.parametrize("confidence", [0, 1, NAN])
-def test_senseless_intervals_are_refused(confidence):
-    with pytest.raises(qm.ModelError, match="confidence must be between 0 and 1"):
-        trace_curve(profile_of(serial()), workers=[1], confidence=confidence)
-
-
-@pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": NAN}])
-def test_senseless_links_are_refused(link):
-    with pytest.raises(qm.ModelError, match=r"link: .*got"):
-        Link(**{"rate": 1e6} | link)
+        trace_curve(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
 
 
 @pytest.mark.parametrize(("change", "what"), [({"server": 1}, "server"), ({"after": [5]}, "after")])
@@ -86,7 +74,7 @@ def test_compiled_code_never_sees_an_index_that_was_not_checked(change, what):
     operations = profile.steps[0].operations
     operations[1] = msgspec.structs.replace(operations[1], **change)  # behind the profile's own checks
     with pytest.raises(qm.DataError, match=f"operation 1 .'step'.: {what} must"):
-        pack(profile, parameter_servers=1)
+        simulate(profile, workers=1, links=LINKS)
 
 
 def test_steps_without_operations_are_refused():
@@ -105,8 +93,3 @@ def test_steps_that_take_no_time_are_refused():
 def test_what_would_not_fit_into_memory_is_refused():
     with pytest.raises(qm.ModelError, match="simulate fewer workers"):
         simulate(profile_of(serial()), workers=10_000, parameter_servers=1000, **IDEAL)
-
-
-def test_links_print_as_a_table():
-    assert "transmit" in repr(LINKS)
-    assert LINKS.to_frame().shape == (2, 5)

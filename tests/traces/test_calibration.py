@@ -7,10 +7,7 @@ from by_hand import IDEAL, LINKS, profile_of, serial, two_layers
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.prediction import predict
 from queuemodel.traces import calibrate, simulate, trace_curve, trace_runs
-from queuemodel.traces.calibration import knots
-from queuemodel.traces.variants import window_spread
 from queuemodel.training import Throughput
 
 FAST = {"steps": 600, "links": LINKS}
@@ -114,52 +111,26 @@ def test_other_machines_are_simulated_as_what_they_were():
     ]  # fmt: skip
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
-    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.05)
+    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
     assert found.bend(np.array([4, 8]), 0.9).shape == (3, 2)
 
 
-def test_traces_of_several_workers_are_a_measurement_of_few_steps():
-    one = example_profile("alexnet-60")
-    four = msgspec.structs.replace(one, cluster=msgspec.structs.replace(one.cluster, workers=4))
-    ((workers, speed),) = predict(one, workers=[4], throughputs=[four], method="mva").measured
-    assert (workers, speed) == (4, pytest.approx(4 / one.values("step_time").mean()))
-    with pytest.raises(qm.DataError, match="steps recorded among several workers, got 12 steps of 1 worker"):
-        predict(one, throughputs=[one])
+def noise(profile, **settings):
+    """Relative standard error of one measurement of two workers for a minute, beside what no window shows (2 %)."""
+    found = calibrate(profile, [], workers=[2], **settings)
+    return np.sqrt(found.before.noise[found.at_asked(2)] ** 2 - 0.02**2)
 
 
-def test_noise_of_a_window_is_that_of_independent_steps_where_nobody_waits():
-    rng = np.random.default_rng(5)
-    steps = []
-    for _ in range(40):
-        length = rng.gamma(4.0, 0.25)  # coefficient of variation 1/2
-        steps.append([qm.Operation("fetch", "w", 0.0, 0.0, 0), qm.Operation("compute", "c", 0.0, length, after=[0])])
-    profile = profile_of(*steps)
-    runs = [simulate(profile, workers=1, steps=6000, seed=seed, links=LINKS) for seed in range(4)]
-    times = profile.values("step_time")
-    expected = times.std() / times.mean() / (60 / times.mean()) ** 0.5
-    assert window_spread(runs) == pytest.approx(expected, rel=0.15)
-
-
-@pytest.mark.parametrize(("cv", "in_one_run"), [(0.0, 0.0), (0.1, 1.0)])
-def test_a_window_has_the_spread_of_phases(cv, in_one_run):
+@pytest.mark.parametrize("cv", [0.0, 0.1])
+def test_a_window_has_the_spread_of_phases(cv):
     """Two workers whose steps do not vary stay in the phases that they begin with: one run shows nothing of it."""
     rng = np.random.default_rng(2)
-    steps = [serial(compute=0.5 * rng.gamma(cv**-2, cv**2) if cv else 0.5) for _ in range(20)]
-    profile = profile_of(*steps)
+    profile = profile_of(*[serial(compute=0.5 * rng.gamma(cv**-2, cv**2) if cv else 0.5) for _ in range(20)])
     (many,) = trace_runs(profile, workers=[2], steps=60 * 200, replications=60, seed=1, **IDEAL)
     measured = []
     for run in many:
         steps_made = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
         measured.append(float(np.diff(np.interp([run.warmup, run.warmup + 60], run.times, steps_made))[0]) / 60)
     expected = np.std(measured) / np.mean(measured)
-    few = [trace_runs(profile, workers=[2], steps=1600, seed=seed, **IDEAL)[0] for seed in range(20)]
-    found = np.sqrt(np.mean([window_spread(runs) ** 2 for runs in few]))
-    assert found == pytest.approx(expected, rel=0.25)
-    alone = np.sqrt(np.mean([window_spread(runs[:1]) ** 2 for runs in few]))
-    assert alone == pytest.approx(in_one_run * expected, rel=0.25, abs=0.1 * expected)
-
-
-def test_knots_are_few_and_hold_both_ends():
-    assert knots(np.arange(1, 33)) == [1, 2, 3, 6, 10, 18, 32]
-    assert knots(np.array([4])) == [4]
-    assert knots(np.array([1, 1000])) == [1, 1000]
+    few = [noise(profile, seed=seed, steps=1600, **IDEAL) for seed in range(20)]
+    assert np.sqrt(np.mean(np.square(few))) == pytest.approx(expected, rel=0.25)

@@ -1,11 +1,15 @@
-"""Schedules that can be worked out on paper."""
+"""Schedules that can be worked out on paper, and queueing theory where its assumptions are met."""
 
 import msgspec
 import numpy as np
 import pytest
-from by_hand import IDEAL, RATE, profile_of, serial, two_layers
+from by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial, two_layers
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import betainc
 
-from queuemodel.traces import Link, Links, estimate_links, simulate
+import queuemodel as qm
+from queuemodel.traces import Link, Links, simulate
 from queuemodel.training import Operation
 
 
@@ -13,8 +17,18 @@ def rate(profile, workers=1, **settings):
     return simulate(profile, workers=workers, **{**IDEAL, **settings}).throughput
 
 
-def test_one_worker_repeats_its_step():
-    assert rate(profile_of(serial(update=0.1), pause=0.4)) == pytest.approx(1 / 1.5)
+def ends(profile, **settings):
+    """When each operation of one worker's first step ended, by name."""
+    settings = {**IDEAL, "workers": 1, "steps": 1, "trace_steps": 1, "in_phase": True, **settings}
+    run = simulate(profile, **settings)
+    operations = profile.steps[0].operations
+    order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
+    first = (run.log[:, 0] == 0) & (run.log[:, 1] == 0)
+    rows = zip(run.log[first, 3].tolist(), run.log_times[first, 2].tolist(), strict=True)
+    return {operations[order[i]].name: end for i, end in rows}
+
+
+# Orders
 
 
 @pytest.mark.parametrize(
@@ -26,78 +40,34 @@ def test_the_order_of_parameters_decides_when_computation_starts(policy, step):
     assert rate(profile_of(two_layers()), policy=policy) == pytest.approx(1 / step)
 
 
-def test_turns_let_a_small_tensor_overtake():
-    # in turns of 64 KB the first layer's 200 KB are there after about 400 KB; the rest goes as in order
-    assert 1 / 2.7 < rate(profile_of(two_layers()), policy="multiplexed") == pytest.approx(1 / 2.4, rel=1e-3)
+def branches():
+    """Three parameters as they were recorded: c, b, a; two operations need several, and b alone unlocks the longest."""
+    sizes = {"c": 300_000, "b": 200_000, "a": 100_000}
+    fetches = [Operation("fetch", name, 0.0, 0.6, size) for name, size in sizes.items()]
+    computes = [("only a", 0.1, [2]), ("only b", 0.5, [1]), ("ab", 0.1, [1, 2]), ("all", 0.1, [0, 1, 2])]
+    return [*fetches, *(Operation("compute", name, 0.6, 0.6 + took, after=after) for name, took, after in computes)]
 
 
-def test_workers_in_phase_share_a_link_equally():
-    # two workers that fetch, then push, at the same time: each transfer takes twice as long, for ever
-    profile = profile_of(serial())
-    assert rate(profile, 2, in_phase=True) == pytest.approx(2 / (0.4 + 0.5 + 0.6))
+@pytest.mark.parametrize(("policy", "order"), [("tic", "bac"), ("tac", "bac"), ("in-order", "abc"), ("reverse", "cba")])
+def test_tic_and_tac_begin_with_what_unlocks_most(policy, order):
+    # TIC: ab makes M+ of a and b two transfers, all makes that of c three; ties go as they were recorded
+    # TAC: of two, the one whose own computation hides the other's transfer goes first: b hides a's .1 s
+    found = ends(profile_of(branches()), policy=policy)
+    assert "".join(sorted("abc", key=found.get)) == order
 
 
-def test_a_slow_worker_link_leaves_the_rest_to_the_others():
-    # max-min: .25 for the slow one, .75 for the other; it fetches 200 kB in .267 s
-    run = simulate(
-        profile_of(serial(push=0.2)),
-        workers=2,
-        in_phase=True,
-        worker_bandwidth=[0.25e6, 1e6],
-        trace_steps=2,
-        steps=2,
-        **IDEAL,
-    )
-    fetches = {
-        int(w): times for (w, step, _, i), times in zip(run.log, run.log_times, strict=True) if i == 0 and step == 0
-    }
-    assert fetches[0][2] == pytest.approx(0.8)
-    assert fetches[1][2] == pytest.approx(0.2 / 0.75)
+def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
+    for small, step in ((0.801, 1.401), (0.001, 0.901)):
+        operations = [
+            Operation("fetch", "small", 0.0, small, 1_000),
+            Operation("fetch", "large", 0.0, 0.8011, 800_000),
+            Operation("compute", "one", small, small + 0.5, after=[0]),
+            Operation("compute", "other", step - 0.1, step, after=[1, 2]),
+        ]
+        assert rate(profile_of(operations)) == pytest.approx(1 / step, rel=1e-3)
 
 
-def test_updates_queue_at_the_server():
-    profile = profile_of(serial(fetch=0.0, compute=0.1, push=0.0, update=0.4))
-    assert rate(profile, 4) == pytest.approx(1 / 0.4, rel=1e-3)
-    assert simulate(profile, workers=4, **IDEAL).utilization["update[0]"] == pytest.approx(1, abs=0.01)
-
-
-def test_two_servers_carry_twice_as_much():
-    halves = [
-        Operation("fetch", "a", 0.0, 0.5, 500_000),
-        Operation("fetch", "b", 0.0, 1.0, 500_000, server=1),
-        Operation("compute", "step", 1.0, 1.1, after=[0, 1]),
-    ]
-    profile = profile_of(halves, servers=2)
-    many = {"workers": 16, **IDEAL, "steps": 100}
-    assert simulate(profile, **many).throughput == pytest.approx(2.0, rel=0.02)
-    assert simulate(profile, parameter_servers=1, **many).throughput == pytest.approx(1.0, rel=0.02)
-
-
-def test_dealing_by_size_balances_the_servers():
-    sizes = [900_000, 100_000, 100_000, 100_000]
-    fetches = [Operation("fetch", f"w{i}", 0.0, 0.1 + i, size) for i, size in enumerate(sizes)]
-    profile = profile_of([*fetches, Operation("compute", "step", 4.0, 4.0, after=[0, 1, 2, 3])])
-    settings = {"workers": 8, "parameter_servers": 2, **IDEAL}
-    assert simulate(profile, **settings).throughput == pytest.approx(RATE / 1_000_000, rel=0.02)
-    assert simulate(profile, sharding="greedy", **settings).throughput == pytest.approx(RATE / 900_000, rel=0.02)
-
-
-def test_the_transmission_is_recovered_from_intervals_that_contain_waiting():
-    rng = np.random.default_rng(1)
-
-    def step():
-        operations, at = [], 0.0
-        for kind, start in (("fetch", 0.0), ("push", 30.0)):
-            at = start
-            for i in range(20):
-                size = int(rng.integers(1_000, 900_000))
-                at += size / RATE
-                operations.append(Operation(kind, f"{kind}{i}", start, at + abs(rng.normal(0, 1e-4)), size))
-        return operations
-
-    link = estimate_links(profile_of(*[step() for _ in range(4)])).transmit
-    assert link.rate == pytest.approx(RATE, rel=2e-3)
-    assert link.rate != pytest.approx(1.02 * RATE, rel=2e-3)  # 2 % wrong would be noticed
+# From records to graphs
 
 
 def test_a_computation_that_waited_for_the_processor_waits_again():
@@ -105,29 +75,195 @@ def test_a_computation_that_waited_for_the_processor_waits_again():
         Operation("fetch", "w", 0.0, 0.1, 100_000),
         Operation("compute", "one", 0.1, 0.6, after=[0]),
         Operation("compute", "other", 0.6, 1.0, after=[0]),  # ready at .1, but the processor was not free
+        Operation("compute", "beside", 0.3, 0.9, after=[0]),  # none had ended: it began .2 s later for its own reasons
     ]
-    assert rate(profile_of(operations)) == pytest.approx(1.0)
+    assert ends(profile_of(operations)) == pytest.approx({"w": 0.1, "one": 0.6, "other": 1.0, "beside": 0.9})
+    half = ends(profile_of(operations), slowdown=[2.0])
+    assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.9, "beside": 1.5})  # gaps are no computation
 
 
-def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
+def test_transfers_that_found_their_link_idle_start_late():
     operations = [
-        Operation("fetch", "small", 0.0, 0.801, 1_000),
-        Operation("fetch", "large", 0.0, 0.8011, 800_000),
-        Operation("compute", "one", 0.801, 1.301, after=[0]),
-        Operation("compute", "other", 1.301, 1.401, after=[1, 2]),
+        Operation("fetch", "a", 0.0, 0.1, 100_000),
+        Operation("fetch", "b", 0.0, 0.2, 100_000),  # asked for together, so that it waits only once
+        Operation("compute", "f", 0.2, 0.3, after=[0, 1]),
+        Operation("push", "g", 0.3, 0.4, 100_000, after=[2]),
+        Operation("push", "h", 0.35, 0.5, 100_000, after=[2]),  # its link was busy
+        Operation("push", "i", 0.6, 0.7, 100_000, after=[4]),  # idle again
+        Operation("fetch", "c", 0.7, 0.8, 100_000, after=[5]),
     ]
-    assert rate(profile_of(operations)) == pytest.approx(1 / 1.401, rel=1e-3)
-    first = [
-        Operation("fetch", "small", 0.0, 0.001, 1_000),
-        Operation("fetch", "large", 0.0, 0.801, 800_000),
-        Operation("compute", "one", 0.001, 0.501, after=[0]),
-        Operation("compute", "other", 0.801, 0.901, after=[1, 2]),
-    ]
-    assert rate(profile_of(first)) == pytest.approx(1 / 0.901, rel=1e-3)
+    late = Links(Link(RATE, start_time=0.02), Link(RATE, start_time=0.01))
+    expected = {"a": 0.12, "b": 0.22, "f": 0.32, "g": 0.43, "h": 0.53, "i": 0.74, "c": 0.86}
+    assert ends(profile_of(operations), links=late) == pytest.approx(expected)
+    early = Links(Link(RATE, start_time=-0.02), Link(RATE))
+    assert ends(profile_of(operations), links=early)["b"] == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
-def test_fast_and_slow_links_are_the_same_but_for_their_rate(scale):
-    link = Link(scale * RATE)
-    fast = [msgspec.structs.replace(o, bytes=round(o.bytes * scale)) for o in serial()]
-    assert rate(profile_of(fast), 2, links=Links(link, link), in_phase=True) == pytest.approx(2 / 1.5)
+def test_where_the_record_ends_the_pause_is_the_median_of_the_others():
+    profile = profile_of(serial(), serial(), serial(), serial())
+    assert rate(profile) == pytest.approx(1.0)
+    steps = [msgspec.structs.replace(s, step_time=t) for s, t in zip(profile.steps, [1.2, 1.3, 1.0, 1.7], strict=True)]
+    paused = msgspec.structs.replace(profile, steps=steps)
+    assert rate(paused, steps=20_000) == pytest.approx(1 / (1 + (0.2 + 0.3 + 0.3 + 0.7) / 4), rel=0.01)
+
+
+def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
+    fetches = [Operation("fetch", name, 0.0, 0.1, size) for name, size in (("a", 1_000), ("b", 2_000))]
+    pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
+    profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes])
+    alone, two = (simulate(profile, workers=1, parameter_servers=k, **IDEAL) for k in (1, 2))
+    assert alone.utilization["receive[0]"] > 0.7
+    assert two.utilization["receive[0]"] == pytest.approx(two.utilization["receive[1]"])
+
+
+# Synchronization
+
+
+def layers() -> list[Operation]:
+    """No transfers that take time: two gradients, ready at 0.3 and 0.4 s, whose updates take 0.2 s each."""
+    return [
+        Operation("compute", "a", 0.0, 0.3),
+        Operation("compute", "b", 0.3, 0.4, after=[0]),
+        Operation("push", "ga", 0.3, 0.3, after=[0]),
+        Operation("push", "gb", 0.4, 0.4, after=[1]),
+        Operation("update", "ua", 0.3, 0.5, after=[2]),
+        Operation("update", "ub", 0.5, 0.7, after=[3]),
+    ]
+
+
+FREE, UPDATED = serial(fetch=0.0, push=0.0), serial(fetch=0.0, push=0.0, update=0.3)
+BARRIER = {"synchronization": "sync"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "workers", "settings", "throughput"),
+    [
+        (serial(update=0.1), 1, {}, 1 / 1.1),
+        (serial(), 2, {}, 2 / (0.4 + 0.5 + 0.6)),  # in phase: each transfer takes twice as long, for ever
+        (serial(fetch=0.0, compute=0.1, push=0.0, update=0.4), 4, {}, 1 / 0.4),  # updates queue at the server
+        (FREE, 3, {"slowdown": [1, 1, 2]}, 3 / 0.5 - 1.0),
+        (FREE, 3, BARRIER | {"slowdown": [1, 1, 2]}, 3 / 1.0),
+        (serial(update=0.1), 3, BARRIER, 3 / (0.6 + 0.5 + 0.9 + 0.1)),  # the update once
+        (UPDATED, 5, BARRIER, 5 / 0.8),
+        (UPDATED, 5, {}, 1 / 0.3),  # each its own
+        (layers(), 3, BARRIER, 3 / 0.7),
+        (layers(), 3, BARRIER | {"slowdown": [1, 1, 2]}, 3 / 1.0),  # each variable's update with its last gradient
+        (UPDATED, 4, {"synchronization": "groups", "results": 4}, 4 / 0.8),
+        (UPDATED, 4, {"synchronization": "groups", "results": 2}, 4 / 0.8),  # two updates fit into a cycle
+        (FREE, 3, {"synchronization": "groups", "results": 3, "slowdown": [1, 1, 8]}, 3 / 4.0),
+        (FREE, 3, {"synchronization": "first", "results": 2, "slowdown": [1, 1, 4.2]}, 2 / 0.5),
+        (FREE, 3, {"synchronization": "batches", "results": 6}, 6 / 1.0),
+        (FREE, 3, {"synchronization": "batches", "results": 4}, 4 / 1.0),
+        (serial(update=0.1), 1, {"synchronization": "batches", "results": 3}, 3 / (0.2 + 3 * 0.8 + 0.1)),  # one fetch
+    ],
+)
+def test_who_waits_for_whom(steps, workers, settings, throughput):
+    assert rate(profile_of(steps), workers, in_phase=True, **settings) == pytest.approx(throughput, rel=0.01)
+
+
+def test_what_comes_too_late_or_is_cut_short_is_dropped_and_counts_as_work():
+    late = {**IDEAL, "in_phase": True, "slowdown": [1, 1, 4.2]}
+    backup = simulate(profile_of(FREE), workers=3, synchronization="sync", backup_workers=1, **late)
+    # the slow worker computes for 2.1 s, begins again at once, and is never counted: 2 of 3.5 rounds each
+    assert backup.dropped_share == pytest.approx(1 / (1 + 2 * 2.1 / 0.5), rel=0.05)
+    cut = simulate(profile_of(FREE), workers=3, synchronization="batches", results=4, **late)
+    assert cut.dropped_share == pytest.approx(1 / 5, rel=0.01)
+    assert cut.utilization["compute"] == pytest.approx(1, rel=0.01)  # of all three, also of what is lost
+    # from .5 s on three gradients of 300 kB share the server's link, one through a quarter of it: two are there at 1.3
+    far = {**IDEAL, "in_phase": True, "worker_bandwidth": [1e6, 1e6, 0.25e6]}
+    sent = simulate(profile_of(serial(fetch=0.0)), workers=3, synchronization="first", results=2, **far)
+    assert sent.throughput == pytest.approx(2 / 1.3)
+    assert sent.utilization["receive[0]"] == pytest.approx(0.8 / 1.3, rel=0.01)
+    ended = simulate(profile_of(FREE), workers=1000, synchronization="sync", backup_workers=999, steps=5, **IDEAL)
+    assert ended.steps == 5
+
+
+@pytest.mark.parametrize("results", [2, 5])
+def test_rounds_without_a_server_last_as_long_as_order_statistics(results):
+    times = np.random.default_rng(1).gamma(4, 0.25, 1000)
+    profile = profile_of(*[serial(fetch=0.0, compute=float(t), push=0.0) for t in times])
+    below = betainc(results, 6 - results + 1, np.arange(1001) / 1000)  # that the k-th of six is one of the i smallest
+    truth = results / float(np.diff(below) @ np.sort(times))
+    settings = {"synchronization": "first", "results": results, "steps": 20_000, "confidence": 0.99, **IDEAL}
+    run = simulate(profile, workers=6, **settings)
+    assert run.lower <= truth <= run.upper
+    assert not run.lower <= 1.02 * truth <= run.upper
+    assert not run.lower <= 0.98 * truth <= run.upper
+
+
+# Theory
+
+
+@pytest.mark.parametrize("workers", [1, 3, 6])
+def test_exponential_steps_behave_as_exact_mean_value_analysis_says(workers):
+    # processor sharing at the link: product form, so mean-value analysis is exact
+    rng = np.random.default_rng(3)
+    steps = [serial(fetch=rng.exponential(0.3), compute=rng.exponential(1.0), push=0.0) for _ in range(400)]
+    D = np.mean([s[0].bytes for s in steps]) / RATE
+    Z = np.mean([s[1].end - s[1].start for s in steps])
+    right, wrong = (
+        qm.solve(qm.Network([qm.Station("transmit", service_time=d)], think_time=Z), population=workers).throughput
+        for d in (D, 1.3 * D)
+    )
+    run = simulate(profile_of(*steps), workers=workers, steps=20_000 // workers, confidence=0.99, **IDEAL)
+    assert run.lower <= right <= run.upper < 1.06 * run.lower
+    assert not run.lower <= wrong <= run.upper
+
+
+def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
+    times = {"straggler_probability": 0.2, "straggler_slowdown": 3.0, "steps": 20_000}
+    assert rate(profile_of(FREE), **times) == pytest.approx(1 / (0.5 * 1.4), rel=0.02)
+    unequal = rate(profile_of(FREE), 2, slowdown=[1.0, 2.0], **times | {"steps": 10_000})
+    assert unequal == pytest.approx(1.5 / (0.5 * 1.4), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings"),
+    [
+        ([serial(), serial(compute=0.7)], {}),  # which recorded steps are drawn
+        ([two_layers()], {"policy": "random"}),
+        ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}),
+        ([serial()], {"unfairness": 0.4}),
+        ([serial()], {"in_phase": False}),
+    ],
+)
+def test_what_is_drawn_follows_the_seed_alone(steps, settings):
+    def times(seed):
+        run = simulate(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
+        return run.times.tolist()
+
+    assert times(5) == times(5) != times(6)
+
+
+@given(
+    operations=graphs(),
+    workers=st.integers(1, 5),
+    policy=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
+    told=st.sampled_from(["cubic", "reno", "bbr", "none"]),
+    buffer=st.sampled_from([0.003, 0.03]),
+    seed=st.integers(0, 100),
+)
+def test_on_any_network_no_link_carries_more_than_it_can(operations, workers, policy, told, buffer, seed):
+    profile = profile_of(operations, servers=2)
+    network = (
+        {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
+    )
+    settings = {"policy": policy, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network}
+    run = simulate(profile, workers=workers, **settings)
+    assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
+    order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
+    steps: dict[tuple[int, int], dict[int, np.ndarray]] = {}
+    for (w, number, _, i), times in zip(run.log.tolist(), run.log_times, strict=True):
+        steps.setdefault((w, number), {})[order[i]] = times
+    for done in steps.values():
+        for i, (ready, begin, end) in done.items():
+            assert ready <= begin <= end
+            assert end - begin >= operations[i].bytes / RATE * (1 - 1e-6)  # no transfer is faster than its link
+            assert all(done[j][2] <= ready + 1e-9 for j in operations[i].after if j in done)
+    sent = [(*times[1:], operations[i]) for done in steps.values() for i, times in done.items()]
+    for kind in ("fetch", "push"):
+        for server in (0, 1):
+            own = [(b, e, o.bytes) for b, e, o in sent if o.kind == kind and o.server == server]
+            if own:  # all bytes went through the link between the first's beginning and the last's end
+                span = max(e for _, e, _ in own) - min(b for b, _, _ in own)
+                assert sum(size for *_, size in own) <= RATE * span * (1 + 1e-6) + 1

@@ -1,0 +1,114 @@
+"""What recorded transfers tell of links, and the one rule for other bandwidths, up and down."""
+
+import msgspec
+import numpy as np
+import pytest
+from by_hand import RATE, profile_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel.traces import Link, estimate_links, simulate
+from queuemodel.training import Operation
+
+EFFICIENCY = 0.95  # of a nominal bandwidth carries tensors
+FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}
+
+
+def transfers(kind, starts_and_sizes, *, rate=RATE, server=0):
+    """Busy periods of a link: in each, tensors asked for at once arrive one after the other."""
+    operations = []
+    for start, sizes in starts_and_sizes:
+        at = start
+        for size in sizes:
+            at += size / rate
+            operations.append(Operation(kind, f"{kind}{len(operations)}", start, at, size, server))
+    return operations
+
+
+def test_the_rate_is_that_of_the_best_large_periods_and_the_start_what_the_median_took_besides():
+    rates = np.linspace(0.7e6, 1e6, 11)
+    steps = [
+        transfers("fetch", [(0.0, [400_000] * 2)], rate=rate) + transfers("fetch", [(9.0, [100])], rate=9e6, server=1)
+        for rate in rates
+    ]
+    links = estimate_links(profile_of(*steps, servers=2))
+    assert links.transmit.rate == pytest.approx(np.quantile(rates, 0.9))
+    assert links.receive == links.transmit  # nothing was pushed
+    assert links.transmit.rate_error == pytest.approx(np.std(rates))
+    assert links.transmit.transfers == 33
+    assert links.transmit.start_time == pytest.approx(800_000 / np.median(rates) - 800_000 / links.transmit.rate)
+    both = [one + transfers("push", [(30.0, [500_000])], rate=2 * RATE) for one in steps]
+    assert estimate_links(profile_of(*both, servers=2)).receive.rate == pytest.approx(2 * RATE)
+    assert "transmit" in repr(links)
+    assert links.to_frame().shape == (2, 5)
+
+
+def test_waiting_and_one_late_packet_cost_no_capacity():
+    steps = []
+    for number in range(20):
+        fetches = transfers("fetch", [(0.0, [100_000] * 10 + [50_000] * 10)])
+        late = 19 if number == 3 else 4  # of one step the end itself
+        fetches[late] = msgspec.structs.replace(fetches[late], end=fetches[late].end + 0.3)
+        steps.append(fetches)
+    assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=1e-6)
+
+
+def test_recordings_without_bytes_tell_no_rate():
+    with pytest.raises(qm.DataError, match="recorded transfers with bytes"):
+        estimate_links(profile_of([Operation("fetch", "w", 0.0, 1.0, 0), Operation("compute", "c", 1.0, 2.0)]))
+
+
+@pytest.mark.parametrize("link", [{"rate": 0.0}, {"rate": float("nan")}])
+def test_senseless_links_are_refused(link):
+    with pytest.raises(qm.ModelError, match=r"link: .*got"):
+        Link(**link)
+
+
+# Other bandwidths
+
+
+def profile_at(down, up, nominal=None):
+    """400 kB are fetched, computed with for half a second, and 200 kB pushed, at so many bytes per second."""
+    a, b, c = 4e5 / down, 4e5 / down + 0.5, 4e5 / down + 0.5 + 2e5 / up
+    profile = profile_of([
+        Operation("fetch", "w", 0.0, a, 400_000),
+        Operation("compute", "step", a, b, after=[0]),
+        Operation("push", "g", b, c, 200_000, after=[1]),
+    ])  # fmt: skip
+    step = msgspec.structs.replace(profile.steps[0], fetch=a, compute=0.5, push=c - b)
+    return msgspec.structs.replace(profile, steps=[step] * 3, cluster=qm.Cluster(bandwidth=nominal))
+
+
+@given(nominal=st.none() | st.floats(0.5e6, 20e6), bandwidth=st.floats(0.2e6, 1e8), down=st.floats(0.5e6, 1e6))
+def test_what_the_profiled_link_does_not_explain_stays_in_the_closed_network_too(nominal, bandwidth, down):
+    profile, took = profile_at(down, RATE, nominal), []
+    for size, rate in ((4e5, down), (2e5, RATE)):
+        host = 0.0 if nominal is None else max(size / rate - size / (EFFICIENCY * nominal), 0.0)
+        took.append(size / rate if bandwidth == nominal else host + size / (EFFICIENCY * bandwidth))
+    run = simulate(profile, workers=1, bandwidth=bandwidth, steps=20, in_phase=True, **FAIR)
+    assert (run.breakdown["fetch"], run.breakdown["push"]) == pytest.approx(took)
+    assert run.throughput == pytest.approx(1 / (0.5 + sum(took)))
+    assert qm.fit(profile).what_if(bandwidth=bandwidth).throughput([1]).at(1) == pytest.approx(run.throughput)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "bandwidth", "loopback"),
+    [
+        ({"worker:0": "10.0.0.1"}, None, False),
+        ({}, None, False),
+        ({"worker:0": "localhost:1", "ps:0": "127.0.0.1:2"}, None, True),
+        ({"worker:0": "localhost:1", "ps:0": "10.0.0.1"}, None, False),
+        ({"worker:0": "gpu-1", "ps:0": "gpu-1"}, None, True),
+        ({"worker:0": "[fe80::1]:1", "ps:0": "[fe80::1]:2"}, None, True),
+        ({"worker:0": "gpu-1:2222", "ps:0": "gpu-2:2222"}, None, False),
+        ({"worker:0": "localhost:1", "ps:0": "localhost:2"}, 1e9, False),
+    ],
+)
+def test_hosts_that_are_one_have_no_link(hosts, bandwidth, loopback):
+    profile = msgspec.structs.replace(
+        profile_at(1e8, 1e8, bandwidth), source=qm.Source(framework="by hand", hosts=hosts)
+    )
+    network = simulate(profile, workers=1, steps=5).settings["network"]
+    assert (network == "loopback") == loopback
+    assert simulate(profile, workers=1, steps=5, bandwidth=1e8).settings["network"] != "loopback"

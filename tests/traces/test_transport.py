@@ -1,0 +1,211 @@
+"""What a network does is told, recorded or unknown; each gives an answer of its own, which plain sockets gave."""
+
+import json
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from by_hand import LINKS, RATE, profile_of, serial, two_layers
+
+import queuemodel as qm
+from queuemodel.data import example_profile
+from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs, trace_throughput
+from queuemodel.training import Operation
+
+TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
+TOGETHER = [json.loads(line) for line in (TESTBED / "together.jsonl").read_text().splitlines()]
+PAYLOAD = 125_000 * 1448 / 1514  # bytes per second of a link of 1 Mbit/s
+PACKET, TIMEOUT = 1448.0, 0.2
+
+SHARED = serial(fetch=0.4, compute=0.2, push=0.4)  # four workers of it share links and leave them all the time
+RUNS = {"workers": [4], "steps": 800, "replications": 2, "links": LINKS}
+HERE = {"worker:0": "127.0.0.1:1", "ps:0": "127.0.0.1:2"}
+CUBIC = {"loaded_trip": 0.012, "window_kept": 0.7}
+RENO = {"loaded_trip": 0.012, "window_kept": 0.5}
+BBR = {"loaded_trip": 0.012, "unfairness": 0.2}
+AT_ONCE = {"loaded_trip": 0.0, "unfairness": 0.4}
+FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}
+
+
+def profile_in(steps=SHARED, *, hosts=None, **cluster):
+    source = qm.Source(framework="by hand", hosts=hosts or {})
+    return msgspec.structs.replace(profile_of(steps), source=source, cluster=qm.Cluster(**cluster))
+
+
+@pytest.mark.parametrize(
+    ("profiled", "asked", "name", "means"),
+    [
+        ({}, {}, "loss-based (assumed)", CUBIC),
+        ({"buffer": 0.03}, {}, "loss-based (assumed)", CUBIC | {"loaded_trip": 0.03}),
+        ({"congestion_control": "cubic", "buffer": 0.03}, {}, "cubic", CUBIC | {"loaded_trip": 0.03}),
+        ({"congestion_control": "reno"}, {}, "reno", RENO),
+        ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, "bbr", BBR),
+        ({"congestion_control": "bbr"}, {"unfairness": 0.1}, "bbr", BBR | {"unfairness": 0.1}),
+        ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, "loss-based (assumed)", CUBIC),
+        ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, "bbr", FAIR),  # queues of their own
+        ({"congestion_control": "cubic", "buffer": 0.0}, {}, "cubic", FAIR),
+        ({"congestion_control": "cubic", "buffer": 0.0}, {"unfairness": 0.4}, "cubic", AT_ONCE),
+        ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, None, BBR | {"loaded_trip": 0.02}),
+        ({"congestion_control": "bbr"}, {"loaded_trip": 0.0}, None, AT_ONCE),
+        ({"congestion_control": "bbr", "hosts": HERE}, {}, "loopback", AT_ONCE),
+        ({"hosts": HERE}, {"congestion_control": "bbr"}, "bbr", BBR),
+        ({"congestion_control": "bbr", "hosts": HERE, "bandwidth": 1e7}, {}, "bbr", BBR),  # shaped
+    ],
+)
+def test_the_kind_follows_from_what_is_known(profiled, asked, name, means):
+    alike = {"workers": 4, "links": LINKS, "steps": 50}
+    run, same = simulate(profile_in(**profiled), **asked, **alike), simulate(profile_in(), **means, **alike)
+    assert run.settings.get("network") == name
+    assert np.array_equal(run.times, same.times)
+    for other in (CUBIC, RENO, BBR, FAIR, AT_ONCE):
+        if other != means:
+            assert not np.array_equal(run.times, simulate(profile_in(), **other, **alike).times)
+
+
+def test_a_bandwidth_asked_for_takes_a_job_from_loopback_to_the_hosts_own_network():
+    profile, alike = profile_in(hosts=HERE, congestion_control="bbr"), {"workers": 4, "bandwidth": 1e6, "steps": 100}
+    asked, bbr, at_once = (simulate(profile, **alike, links=LINKS, **told) for told in ({}, BBR, AT_ONCE))
+    assert asked.throughput == bbr.throughput != at_once.throughput
+
+
+def test_windows_and_sharing_at_once_are_averaged_but_at_barriers():
+    profile, alike = profile_in(congestion_control="cubic", buffer=0.025), {"workers": 4, "links": LINKS}
+    for way, told in (("async", [{}, {"loaded_trip": 0.0}]), ("sync", [{}, {}])):
+        (runs,) = trace_runs(profile, replications=4, steps=3200, synchronization=way, **alike | {"workers": [4]})
+        for i, run in enumerate(runs):
+            seed = run.settings["seed"]
+            one = simulate(profile, seed=seed, steps=200, synchronization=way, **told[i % 2], **alike)
+            assert run.throughput == one.throughput
+
+
+def test_unknown_is_the_likeliest_with_an_interval_over_all():
+    unknown, cubic, bbr = (
+        trace_curve(profile_in(**told), buffer=0.05, **RUNS)
+        for told in ({}, {"congestion_control": "cubic"}, {"congestion_control": "bbr"})
+    )
+    assert unknown.at(4) == cubic.at(4)
+    assert unknown.upper[0] == max(cubic.upper[0], bbr.upper[0])
+    assert unknown.lower[0] == bbr.lower[0] < 0.96 * cubic.lower[0]
+    assert "--congestion-control" in unknown.note
+    assert "known" not in cubic.note + bbr.note
+    assert [curve.method.split(", ")[-1] for curve in (unknown, cubic, bbr)] == ["loss-based)", "cubic)", "bbr)"]
+    for told in ("bbr", "reno"):
+        assert "12 ms: tell them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
+    assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
+
+
+@pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
+def test_what_a_number_already_says_is_not_told_again(told):
+    for run in (simulate, trace_throughput):
+        with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip says what .* leave it or them, got 0.01"):
+            run(profile_in(), workers=2, loaded_trip=0.01, **told)
+
+
+# A connection alone, and connections of plain sockets
+
+
+@pytest.mark.parametrize("network", [CUBIC | {"loaded_trip": 0.025}, AT_ONCE, BBR | {"loaded_trip": 9.0}])
+def test_one_worker_has_its_links_to_itself(network):
+    assert simulate(profile_of(SHARED), workers=1, links=LINKS, **network).throughput == pytest.approx(1.0, rel=0.01)
+
+
+def test_bbr_leaves_links_idle_and_one_worker_notices_silences_only():
+    profile, long = profile_in(congestion_control="bbr"), RUNS | {"steps": 4000}
+    short, wide = (trace_throughput(profile, buffer=wait, **long)[0, 0] for wait in (0.003, 0.05))
+    at_once, fair = (trace_throughput(profile, **told, **long)[0, 0] for told in (AT_ONCE, FAIR))
+    assert max(short, wide) < 0.96 * at_once
+    assert abs(fair / at_once - 1) > 0.02
+    alone = trace_throughput(profile, buffer=0.05, **long | {"workers": [1]})[0, 0]
+    often = 0.25 * 12 / (RATE * 0.05 / PACKET)  # a second; each lasts for a timeout, or two
+    assert alone == pytest.approx(1 / (1 + 0.8 * often * (TIMEOUT + 0.05) / 0.9), rel=4e-3)
+
+
+def test_several_servers_wait_for_each_others_timeouts_on_one_workers_link():
+    operations = [
+        Operation("fetch", "a", 0.0, 1.0, 500_000),
+        Operation("fetch", "b", 0.0, 1.0, 500_000, server=1),
+        Operation("compute", "step", 1.0, 1.1, after=[0, 1]),
+    ]
+    profile, buffer = profile_of(operations, servers=2), 0.02
+    run = {"workers": 1, "steps": 400, "links": LINKS, "unfairness": 0.0}
+    ideal, short = (1 / simulate(profile, loaded_trip=wait, **run).throughput for wait in (0.0, buffer))
+    assert ideal == pytest.approx(1.1, rel=1e-3)
+    often = 2 * 12 / (RATE * buffer / PACKET)  # times a second: one of the two flows falls silent
+    silence = (TIMEOUT + buffer) / 0.9
+    assert 1.1 + 0.2 * often * silence < short < 1.1 + often * (silence + 48 * 6 * PACKET / RATE)
+
+
+def ends(tcp, buffer, flows, *, way="fetch", size=3_000_000, rounds=30):
+    """Mean seconds until the first, the second, ... of so many transfers has ended that begin at once, at 60 Mbit/s."""
+    seconds = size / (60 * PAYLOAD)
+    profile = profile_of([Operation(way, "w", 0.0, seconds, size), Operation("compute", "c", 9.0, 10.0, after=[0])])
+    links = Links(Link(60 * PAYLOAD), Link(60 * PAYLOAD))
+    run = simulate(profile, workers=flows, synchronization="sync", in_phase=True, steps=rounds, trace_steps=rounds,
+                   links=links, congestion_control=tcp, buffer=buffer, unfairness=0.0)  # fmt: skip
+    fetches = run.log[:, 3] == 0
+    took = (run.log_times[fetches, 2] - run.log_times[fetches, 0]).reshape(rounds, flows)  # by end
+    return took[1:].mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("tcp", "buffer", "flows", "within"),
+    [("cubic", 12, 2, 0.05), ("cubic", 12, 4, 0.06), ("cubic", 25, 8, 0.08), ("reno", 4, 4, 0.08),
+     ("bbr", 12, 2, 0.07), ("bbr", 12, 4, 0.06), ("bbr", 12, 8, 0.07)],
+)  # fmt: skip
+def test_flows_of_one_sender_end_as_plain_ones_did(tcp, buffer, flows, within):
+    (measured,) = [
+        row["took"]
+        for row in TOGETHER
+        if (row["congestion_control"], row["buffer_ms"], len(row["took"][0])) == (tcp, buffer, flows)
+    ]
+    took = np.mean(measured, axis=0)
+    off = (ends(tcp, buffer / 1e3, flows) - took) / took[-1]
+    assert np.abs(off).max() < within
+    fair = flows * 3_000_000 / (60 * PAYLOAD) / took[-1] - took / took[-1]  # all at once, if shares were equal
+    assert np.abs(fair).max() > within or flows == 2
+
+
+def test_flows_of_many_senders_are_less_alike():
+    fetches, pushes = (ends("cubic", 0.012, 4, way=way) for way in ("fetch", "push"))
+    assert np.ptp(pushes) > 1.5 * np.ptp(fetches)
+
+
+# How long it takes
+
+
+def seconds(**told):
+    begun = time.process_time()
+    simulate(profile_of(two_layers()), workers=4, steps=50, **told)
+    return time.process_time() - begun
+
+
+def test_slow_links_take_no_more_work():
+    simulate(profile_of(two_layers()), workers=4, steps=2)  # compiles
+    # 400 weeks of simulated time; 20 ms apart they would be 10 ** 10 looks
+    slow = Links(*(replace(link, rate=1.0) for link in (LINKS.transmit, LINKS.receive)))
+    assert seconds(links=slow, congestion_control="cubic") < 2.0
+    assert seconds(bandwidth=1e3, loaded_trip=1e6) < 2.0
+    assert seconds(bandwidth=1e3, congestion_control="cubic", buffer=10.0) < 2.0
+
+
+def test_ctrl_c_ends_a_run_at_once():
+    simulate(profile_of(serial()), workers=2, steps=2)
+
+    def press(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, press)
+    try:
+        for workers, profile in ((8, example_profile("alexnet-60")), (1000, profile_of(serial()))):
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            begun = time.process_time()
+            with pytest.raises(KeyboardInterrupt):
+                simulate(profile, workers=workers, steps=1_000_000)
+            assert time.process_time() - begun < 1.5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
