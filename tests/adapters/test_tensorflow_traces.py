@@ -228,6 +228,7 @@ def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
         (tmp_path / path.name).write_bytes(gzip.compress(renamed))
     refused(tmp_path, "tables in which the servers look up rows")
     rest = read(tmp_path, parameter_bytes=XPLANE_BYTES - 256 * 512 * 4)
+    assert rest.job.parameter_bytes == XPLANE_BYTES - 256 * 512 * 4
     assert {s.fetched_bytes for s in rest.steps} == {XPLANE_BYTES}
 
 
