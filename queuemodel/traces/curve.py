@@ -20,7 +20,7 @@ from ..training.profile import Profile
 from ..training.throughputs import on_profiled_links
 from .calibration import calibrate, knots, untraced_share
 from .contention import NETWORK, Contention, contentions
-from .links import Links, estimate_links
+from .links import Link, Links
 from .result import SimulatedRun
 from .runs import trace_runs
 from .variants import sampled_share, sampling_error, simulation_error, throughput, window_spread
@@ -79,14 +79,10 @@ def _unfilled(
     At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
     bandwidth, if it is known, is used up.
     """
-    links = estimate_links(profile)
-    shared = _intervals(profile, trace_runs(profile, replications=2, links=links, **settings), settings, confidence)
-    fastest = Links(
-        *(
-            replace(one, rate=max(one.rate, rate))
-            for one, rate in zip((links.transmit, links.receive), best, strict=True)
-        )
-    )
+    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
+    slowest, fastest = Links(*map(Link, usual)), Links(*map(Link, best))
+    shared = _intervals(profile, trace_runs(profile, replications=2, links=slowest, **settings), settings, confidence)
     alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
     counts = require_workers(settings["workers"])
     at_best = counts * _intervals(profile, alone, settings, confidence)[0, 2]
