@@ -6,11 +6,11 @@
 import numpy as np
 import pytest
 from by_hand import IDEAL, RATE, profile_of, serial
-from queuemodel.training.parallel_servers import ParallelServers
 
 import queuemodel as qm
 from queuemodel.traces import simulate
 from queuemodel.training import Operation
+from queuemodel.training.rules import ParallelServers
 
 FETCH, COMPUTE, PUSH = 0.42, 0.45, 0.42
 
