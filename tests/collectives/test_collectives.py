@@ -266,6 +266,10 @@ def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
     for core in (Hierarchical(4, inside, InRacks(Ring(), 4, 8.0)), InRacks(Hierarchical(4, inside), 4, 8.0)):
         assert core.time(V, 32, Link(1e9)) == pytest.approx(placed.time(V, 32, Link(1e9)) + between)
         assert core.ranks_per_node == 4
+    for ranks in (16, 32):  # on four nodes, which are one rack, and on eight
+        halving = InRacks(Hierarchical(4, inside, HalvingDoubling()), 4, 8.0).slowdown(ranks)
+        assert halving == InRacks(HalvingDoubling(), 4, 8.0).slowdown(ranks // 4)
+        assert (halving > 1.0) == (ranks == 32)
     servers = InRacks(Hierarchical(2, inside, ParameterServers(3)), 4)
     assert (servers.servers, servers.ranks_per_node, InRacks(Ring(), 4).servers) == (3, 2, 0)
 
