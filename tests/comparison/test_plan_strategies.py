@@ -15,7 +15,7 @@ from queuemodel.comparison import Compared, Comparison, plan_strategies
 
 def compared(workers, seconds, spread=0.0, **rest):
     rows = tuple(Compared(n, 1.0, 1.0, np.array(s), np.array(s), spread) for n, s in seconds.items())
-    return Comparison(rows, workers, workers + 1, **rest)
+    return Comparison(rows, workers, workers + 2, **rest)
 
 
 SECONDS = st.lists(st.sampled_from([np.inf, 1.0, 2.0, 3.0, 5.0, 8.0]), min_size=3, max_size=3)
@@ -27,7 +27,7 @@ def test_no_other_meets_the_goal_better(seconds, deadline, chance):
     comparisons = [compared(n, {name: table[n, name] for name in "ab"}) for n in (2, 4)]
     found = plan_strategies(comparisons, deadline=deadline, price_per_node_hour=3600.0, chance=chance)
     middle = {way: sorted(s)[1] for way, s in table.items() if sorted(s)[1] < np.inf}
-    cost = {way: (way[0] + 1) * s for way, s in middle.items()}
+    cost = {way: (way[0] + 2) * s for way, s in middle.items()}
     in_time = {way for way in middle if np.mean(np.array(table[way]) <= deadline) > chance}
     fastest, fewest, cheapest, cheapest_in_time = found.choices
     assert fastest.seconds == min(middle.values()) if middle else fastest.strategy is None
@@ -56,7 +56,7 @@ def test_each_question_has_a_row_and_a_deadline_its_unit(asked, goals):
 
 def test_a_probability_is_named_after_what_it_is_of():
     """The cheapest takes longer than the deadline, which the others meet."""
-    curve = [compared(n, {"sync": [10.0 + 10 / n]}) for n in (1, 2)]
+    curve = [compared(n, {"sync": [12.0 + 6 / n]}) for n in (1, 2)]
     found = plan_strategies(curve, deadline=16.0, price_per_node_hour=1.0)
     assert {row["goal"]: row["probability within 16 s"] for row in found.shown_rows()} == {
         "fastest": 1.0, "fewest nodes within 16 s": 1.0, "cheapest": 0.0, "cheapest within 16 s": 1.0,

@@ -164,6 +164,9 @@ def test_an_order_that_was_given_is_followed():
     done = descend(PROBLEM, ServerSGD(order=turns), workers=2, steps=200, learning_rate=0.05, seeds=2)
     np.testing.assert_allclose(done.staleness, (2 * 0.5 + 198) / 200, rtol=0.01)
     assert done.times[0, -1] == 200
+    for name in ("k-async", "k-sync"):  # both wait for the other and read what both made
+        waiting = descend(PROBLEM, ServerSGD(name, 2, order=turns), workers=2, steps=200, learning_rate=0.05, seeds=2)
+        assert waiting.staleness.tolist() == [0, 0]
     alone = descend(PROBLEM, ServerSGD(order=turns), workers=1, steps=200, learning_rate=0.05, seeds=2)
     assert not np.allclose(alone.losses, done.losses, rtol=1e-3)
 
