@@ -70,13 +70,12 @@ def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
     nominal = nominal_bandwidth(profile)
     if bandwidth == nominal:
         return links
-    changed = []
-    for kind, link in (("fetch", links.transmit), ("push", links.receive)):
-        sizes = [o.bytes for step in profile.steps for o in step.operations if o.kind == kind and o.bytes > 0]
-        size = float(np.mean(sizes)) if sizes else 1.0
-        seconds = float(transfer_time(size / link.rate, size, nominal=nominal, bandwidth=bandwidth))
-        changed.append(replace(link, rate=size / seconds))
-    return Links(*changed)
+    return Links(
+        *(
+            replace(link, rate=1 / float(transfer_time(1 / link.rate, 1.0, nominal=nominal, bandwidth=bandwidth)))
+            for link in (links.transmit, links.receive)
+        )
+    )
 
 
 def estimate_links(profile: Profile) -> Links:

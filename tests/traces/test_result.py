@@ -14,7 +14,7 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.plotting import plot_timeline
-from queuemodel.traces import simulate, trace_curve, trace_runs, trace_throughput
+from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs, trace_throughput
 from queuemodel.training import Operation
 
 PAUSED = profile_of(serial(update=0.1), pause=0.4)
@@ -27,6 +27,10 @@ def test_one_workers_step_is_accounted_for():
         {"compute": 0.5 / 1.5, "transmit[0]": 0.2 / 1.5, "receive[0]": 0.3 / 1.5, "update[0]": 0.1 / 1.5}
     )
     assert (run.throughput, run.lower, run.upper) == pytest.approx((1 / 1.5,) * 3)
+    unlike = simulate(PAUSED, workers=1, steps=50, **IDEAL | {"links": Links(Link(2e6), Link(0.5e6))})
+    assert (unlike.utilization["transmit[0]"], unlike.utilization["receive[0]"]) == pytest.approx(
+        (0.1 / 1.7, 0.6 / 1.7)
+    )
     assert (run.steps, run.duration) == pytest.approx((100, 1.1 + 99 * 1.5))
     assert run.staleness.tolist() == [1.0]
     assert (run.mean_staleness, run.dropped_share, run.bottleneck) == (0.0, 0.0, "receive[0]")
@@ -131,6 +135,12 @@ def test_faster_workers_shorten_computation_alone(told, both):
     assert two.throughput == pytest.approx(both, rel=0.02)
 
 
+def test_fewer_workers_are_the_first_ones():
+    told = {"worker_bandwidth": [0.5e6, 1e6], "worker_speeds": [1.0, 0.5]}
+    ((alone,), _) = trace_runs(profile_of(serial()), workers=[1, 2], steps=100, replications=1, **told, **IDEAL)
+    assert alone.throughput == pytest.approx(1 / 1.5)
+
+
 def test_intervals_join_runs_sampling_and_the_models_own_error():
     asked = {"steps": 6000, "replications": 3, "in_phase": True, "confidence": 0.6827, **IDEAL}
     (constant,) = trace_throughput(profile_of(serial()), workers=[1], **asked)
@@ -147,6 +157,16 @@ def test_intervals_join_runs_sampling_and_the_models_own_error():
     beyond = [profile_of(*[serial(compute=c, push=0.0) for c in some]) for some in ((0.01, 0.1, 0.3), (0.137,) * 3)]
     few, same = (trace_throughput(one, workers=[20], **asked)[0] for one in beyond)
     assert few[2] / few[0] == pytest.approx(same[2] / same[0], rel=0.02)
+
+
+def test_the_models_own_error_grows_with_its_load():
+    """A link that each of two workers needs for an eighth of its step, and each of thirty for a quarter."""
+    widths = []
+    for link, n in ((0.125, 2), (0.25, 30)):
+        profile = profile_of(serial(fetch=0.0, compute=1 - link, push=link))
+        (row,) = trace_throughput(profile, workers=[n], steps=1000, in_phase=True, **IDEAL)
+        widths.append(np.log(row[2] / row[0]))
+    assert widths[1] > 1.6 * widths[0]
 
 
 def test_waiting_between_a_barrier_and_none_is_less_certain():

@@ -116,6 +116,19 @@ def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
     assert two.utilization["receive[0]"] == pytest.approx(two.utilization["receive[1]"])
 
 
+def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():
+    names = "abcd"  # used in turn, on servers 0, 1, 2 and 0
+    operations = [Operation("fetch", name, 0.0, 0.1, 1_000) for name in names]
+    for i in range(4):
+        operations.append(Operation("compute", f"f{i}", 0.1, 0.2, after=[i, *([len(operations) - 1] if i else [])]))
+    for seconds in (0.1, 0.2, 0.3, 0.4):  # updates of d, c, b and a
+        operations.append(Operation("push", f"g{seconds}", 0.2, 0.3, 1_000, after=[7]))
+        operations.append(Operation("update", f"u{seconds}", 0.3, 0.3 + seconds, after=[len(operations) - 1]))
+    run = simulate(profile_of(operations), workers=1, parameter_servers=3, in_phase=True, **IDEAL)
+    busy = np.array([run.utilization[f"update[{k}]"] for k in range(3)])
+    assert busy / busy.sum() == pytest.approx([0.5, 0.3, 0.2])
+
+
 # Synchronization
 
 
