@@ -197,8 +197,8 @@ def fit_convergence(
     Examples
     --------
     >>> fitted = fit_convergence([(256, [1.00e6, 1.04e6]), (1024, [1.21e6]), (4096, [1.98e6, 2.02e6])])
-    >>> print(f"{fitted.examples(8192):.1e}")
-    2.9e+06
+    >>> print(f"{fitted.examples(8192) / 1e6:.0f} million")
+    3 million
     """
     seeds: dict[int, list[float]] = defaultdict(list)
     for pair in measured:

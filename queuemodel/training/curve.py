@@ -15,7 +15,7 @@ from ..errors import ModelError
 from ..reporting import report_page
 from ..results import Result, finite
 from .figures import plot_throughput
-from .next_measurement import next_measurement
+from .next_measurement import next_measurement, of_asynchronous_workers
 from .reporting import curve_data
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class ThroughputCurve(Result):
 
     def caption(self) -> str:
         """How it was predicted, how far to trust it, and what to measure next."""
-        following = None if self.in_rounds or not self.stations else next_measurement(self)
+        following = next_measurement(self) if of_asynchronous_workers(self) else None
         return "; ".join([self.basis, *([following.caption()] if following and following.workers else [])])
 
     @property

@@ -68,7 +68,7 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
     measure next: 8 workers for a minute (half of the largest number asked about)
     """
-    if curve.in_rounds or not curve.stations:
+    if not of_asynchronous_workers(curve):
         raise ModelError("next_measurement: curve must be of asynchronous workers on parameter servers")
     few, many = math.ceil(curve.workers[-1] / 2), 2 * curve.saturation_workers
     if curve.profiled_workers == 0:
@@ -83,3 +83,8 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     if curve.profiled_workers >= workers:
         return NextMeasurement(None, f"{curve.profiled_workers} workers were measured")
     return NextMeasurement(workers, reason)
+
+
+def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
+    """Whether a curve is of workers on parameter servers who wait for nobody, as measurements beside a profile are."""
+    return bool(curve.stations) and not curve.in_rounds and "synchronization" not in curve.beyond_model
