@@ -97,7 +97,7 @@ def test_one_worker_makes_recorded_steps_of_which_nothing_is_told(trace, told, w
     assert replayed(profile) == pytest.approx(1.0, abs=within)
     X, lower, upper = trace_throughput(profile, workers=[1])[0]
     steps = profile.values("step_time")
-    assert X * steps.mean() == pytest.approx(1.0, abs=0.06)
+    assert X * steps.mean() == pytest.approx(1.0, abs=0.08)
     assert lower < 1 / steps.mean() < upper
     assert upper < 1.7 * lower
 
