@@ -76,7 +76,7 @@ NAMES = (*(law.name for law in LAWS), "knee")
 
 #: What the first doubling may cost: a round's time differs by 3 % from one to the next, by less where it costs little.
 COSTS = np.concatenate([np.geomspace(1e-4, 0.028, 30)[:-1], np.expm1(np.linspace(0.028, math.log(300.0), 200))])
-#: The ratio of sizes at which the prior of growth is told (assumed).
+#: The ratio of sizes at which the prior of growth is stated (assumed).
 FAR = 64.0
 #: How many knees are tried, of widths s, equally likely: service times of coefficient of variation 0.1 to 1 and more.
 KNEES, WIDTHS = 160, np.array([0.15, 0.25, 0.40, 0.65, 1.0])
@@ -89,7 +89,7 @@ SCALES = np.concatenate([-np.geomspace(8.0, 0.25, 8), [0.0], np.geomspace(0.25, 
 MOST_CENTRES = 8
 #: Draws of the posterior that a model keeps; see `least_relative_error`.
 DRAWS, FLOOR = 2000, 0.5
-#: Degrees of freedom of servers' rates on links that nobody tells, and on links that are told; standard deviation of
+#: Degrees of freedom of servers' rates on unknown links, and on known ones; standard deviation of
 #: the logarithm of what a busy link carries over what it should (assumed).
 SERVER_FREEDOM, SERVER_FREEDOM_ON_LINKS, LINK_SPREAD = 2.0, 4.0, 0.2
 
@@ -351,7 +351,7 @@ class RoundModel(Result):
     prior : Prior
     sparse_gradients : bool
     ranks_per_node : int or None
-        Of an all-reduce, where it is told: its workers are ranks then.
+        Of an all-reduce, where it is known: its workers are ranks then.
     """
 
     measured: tuple[Throughput, ...]

@@ -14,12 +14,14 @@ PACKED = ".tar.xz"
 
 def pack(folder: Path) -> None:
     """Replace the folder of a series by its file, in which equal folders are equal."""
-    with tarfile.open(f"{folder}{PACKED}", "w:xz") as packed:
+    whole, part = Path(f"{folder}{PACKED}"), Path(f"{folder}{PACKED}.part")
+    with tarfile.open(part, "w:xz") as packed:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             member = tarfile.TarInfo(str(path.relative_to(folder)))
             member.size = path.stat().st_size
             with path.open("rb") as content:
                 packed.addfile(member, content)
+    part.replace(whole)
     shutil.rmtree(folder)
 
 
