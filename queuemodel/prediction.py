@@ -13,12 +13,11 @@ from .files import read_bytes
 from .placements import PlacedStep, fit_placements, read_placements
 from .placements.law import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
-from .strategies.fit import STRATEGIES, Strategy, recorded_strategy, require_numbers
+from .strategies.fit import STRATEGIES, Strategy, recorded_strategy, require_numbers, require_told_of
 from .strategies.half_synchronous import NUMBERS
 from .strategies.round_changes import OWN
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
-from .training.fit import require_told_of
 from .training.job import CongestionControl, require_network
 from .training.throughputs import as_throughputs, require_measured
 
@@ -119,7 +118,7 @@ def predict(
     told: dict[str, Any] = {"congestion_control": congestion_control, "buffer": buffer}
     told = {name: value for name, value in told.items() if value is not None}
     changes = {name: value for name, value in changes.items() if value is not None}
-    numbers = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
+    numbers: dict[str, Any] = {"k": k, "backup_workers": backup_workers, "staleness_bound": staleness_bound}
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
         others = {
             "strategy": strategy not in (None, "all-reduce"), "method": method != "auto", "form": form != "links",

@@ -21,10 +21,10 @@ import msgspec
 import numpy as np
 
 import queuemodel.training.growth
-from queuemodel import Job, RoundModel, Throughput, TrainingModel
+from queuemodel import GrowthModel, Job, Throughput
 from queuemodel.files import write_atomically
 from queuemodel.training.demands import largest_share
-from queuemodel.training.growth import NAMES, STRATEGIES, Posterior, Prior, fit_rounds, fit_throughputs
+from queuemodel.training.growth import NAMES, STRATEGIES, Posterior, Prior, fit_throughputs
 
 from .intervals import interval_score
 from .published import Scaling, cloud, clusters, full_nodes, published, testbed
@@ -92,9 +92,9 @@ def server_rates() -> tuple[float, float]:
     """Parameter bytes per second of a server at saturation, and the spread of their logarithm."""
     prior, rates = learn("async-ps"), []
     for job in series("async-ps"):
-        fitted = fit_throughputs(job.points(), job=NO_JOB, prior=prior)
-        if job.parameter_bytes and (fitted.draws.server == 0).mean() < 0.1:
-            rates.append(np.log(job.parameter_bytes / float(fitted.demands.server)))
+        _, demand, _ = fit_throughputs(job.points(), job=NO_JOB, strategy="async-ps", prior=prior).posterior.servers
+        if job.parameter_bytes and (demand == 0).mean() < 0.1:
+            rates.append(np.log(job.parameter_bytes / float(np.median(demand))))
     mean = (sum(rates) + np.log(SERVER_RATE)) / (len(rates) + 1)
     squares = float(((np.array(rates) - mean) ** 2).sum()) + RATE_PSEUDO_JOBS * SERVER_RATE_SPREAD**2
     return round(float(np.exp(mean)), -6), round((squares / (len(rates) + RATE_PSEUDO_JOBS)) ** 0.5, 3)
@@ -145,7 +145,7 @@ class Judged:
         return float(interval_score(np.log(self.lower), np.log(self.upper), np.log(self.measured)).mean())
 
 
-Fit = Callable[[list[Throughput]], TrainingModel | RoundModel]
+Fit = Callable[[list[Throughput]], GrowthModel]
 
 
 def fit_of(job: Scaling, *, told: bool = False, prior: Prior | None = None) -> Fit:
@@ -153,12 +153,9 @@ def fit_of(job: Scaling, *, told: bool = False, prior: Prior | None = None) -> F
     own = msgspec.structs.replace(NO_JOB, parameter_bytes=(told and job.parameter_bytes) or 0)
     sparse = told and job.sparse
     prior = prior or _without(job.source, SPARSE if sparse else job.kind)
-    if job.kind == "async-ps":
-        link = job.link if told else None
-        return lambda points: TrainingModel(fit_throughputs(points, job=own, prior=prior, link=link))
-    ranks = job.ranks_per_node if told and job.ranks_per_node > 1 else None
-    return lambda points: fit_rounds(
-        points, job=own, strategy=job.kind, prior=prior, sparse_gradients=sparse, ranks_per_node=ranks
+    ranks, link = (job.ranks_per_node if job.ranks_per_node > 1 else None, job.link) if told else (None, None)
+    return lambda points: fit_throughputs(
+        points, job=own, strategy=job.kind, prior=prior, sparse_gradients=sparse, ranks_per_node=ranks, link=link
     )
 
 

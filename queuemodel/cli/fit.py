@@ -31,7 +31,7 @@ from .questions import FORM, MEASUREMENTS, PROFILE, RANKS_PER_NODE, STRATEGY, TO
 def fit(
     profile: str,
     strategy: Strategy | None,
-    form: str,
+    form: Any,
     throughputs: tuple[str, ...],
     measured: tuple[tuple[int, float | None, float], ...],
     output_format: str,

@@ -14,7 +14,8 @@ from ..data import example_profile, example_throughputs
 from ..errors import ModelError
 from ..network import Network, Station
 from ..solvers import solve
-from ..training import fit
+from ..training import Job as TrainingJob
+from ..training import fit_network, fit_throughputs
 from .curves import TableCurve, as_curve
 from .jobs import Job, Workload, training_steps
 from .speed_tables import speed_at
@@ -208,8 +209,12 @@ def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
     Each is fitted and predicted up to ``most`` workers (`fit`); a job passes over its data set about ten times, and
     asks for as many nodes as its curve's knee.
     """
-    models = {name: fit(example_profile(name)) for name in ("alexnet-60", "resnet50-60")}
-    models["shakesmall-p100"] = fit(example_throughputs("shakesmall-p100"), batch_size=128)
+    models: dict[str, Any] = {name: fit_network(example_profile(name)) for name in ("alexnet-60", "resnet50-60")}
+    models["shakesmall-p100"] = fit_throughputs(
+        example_throughputs("shakesmall-p100"),
+        job=TrainingJob(batch_size=128, parameter_bytes=0, tensors=0),
+        strategy="async-ps",
+    )
     kinds = []
     for name, model in models.items():
         curve = model.throughput(range(1, most + 1))

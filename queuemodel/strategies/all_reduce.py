@@ -306,6 +306,10 @@ class AllReduceModel(Result):
         _ = changed.scheme, changed.collective  # refuse what the profile does not tell, and what does not fit together
         return changed
 
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve."""
+        return "synchronous rounds are no closed network"
+
     def explore(self, *, workers: int = 32) -> Explorer:
         """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
         bandwidth = self.changes.bandwidth or self.fitted.nominal

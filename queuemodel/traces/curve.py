@@ -11,9 +11,8 @@ import numpy as np
 
 from ..checks import require_share
 from ..training.bandwidth import best_rates, nominal_bandwidth
-from ..training.calibration import goes_further, untraced_throughput
+from ..training.calibration import fit_network, goes_further, untraced_throughput
 from ..training.curve import ThroughputCurve, require_workers
-from ..training.fit import fit
 from ..training.job import TOLD, Throughput
 from ..training.parameters import normal_quantile
 from ..training.profile import Profile
@@ -129,7 +128,7 @@ def trace_curve(
     require_share(confidence, "trace_curve: confidence", open_ended=True)
     counts = require_workers(workers)
     speeds = None if worker_speeds is None else list(worker_speeds)
-    model = fit(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
+    model = fit_network(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
         bandwidth=bandwidth,
         parameter_servers=parameter_servers,
         accelerator_speed=accelerator_speed,

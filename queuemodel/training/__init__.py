@@ -1,18 +1,18 @@
 """How distributed training becomes a network: from a profile to a throughput curve and a plan.
 
-A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (fit: step_fit, calibration,
-growth for throughputs alone) to what one worker's step demands of each machine (demands), with draws for the
-uncertainty and parameters that say how far to trust them (fitted, parameters). A `TrainingModel` (model) is that and
-the what-ifs asked since (changes), told against the profile. A rule for each kind of cluster (rules) says how steps
-wait for each other; what it answers becomes a `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan),
-and says which number of workers to measure next (next_measurement).
+A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (step_fit, calibration) to what one
+worker's step demands of each machine (demands), with draws for the uncertainty and parameters that say how far to trust
+them (fitted, parameters). A `TrainingModel` (model) is that and the what-ifs asked since (changes), told against the
+profile. A rule for each kind of cluster (rules) says how steps wait for each other; what it answers becomes a
+`ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan), and says which number of workers to measure next
+(next_measurement). Of throughputs alone there is a `GrowthModel` (growth).
 
 Another way of training is another rule; another what-if is a field of `Changes` and what it does to demands.
 """
 
+from .calibration import fit_network
 from .curve import ThroughputCurve
-from .fit import fit
-from .growth import RoundModel
+from .growth import GrowthModel, fit_throughputs
 from .job import Cluster, Job, Source, Throughput
 from .model import TrainingModel
 from .next_measurement import NextMeasurement, next_measurement
@@ -28,6 +28,7 @@ __all__ = [
     "Choice",
     "Cluster",
     "Gradient",
+    "GrowthModel",
     "Job",
     "NextMeasurement",
     "Operation",
@@ -35,13 +36,13 @@ __all__ = [
     "Plan",
     "Profile",
     "Round",
-    "RoundModel",
     "Source",
     "Step",
     "Throughput",
     "ThroughputCurve",
     "TrainingModel",
-    "fit",
+    "fit_network",
+    "fit_throughputs",
     "next_measurement",
     "plan",
     "read_throughputs",

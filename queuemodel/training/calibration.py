@@ -1,4 +1,7 @@
-"""What measured throughputs add to profiled steps: the cost of tracing, and contention between several workers."""
+"""From profiled steps, and throughputs measured besides, to the closed network.
+
+Throughputs tell the cost of tracing, and contention between several workers.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import DataError
+from .bandwidth import best_rates
 from .changes import Changes
-from .demands import Demands
+from .demands import Demands, Form
 from .ensemble import OTHER_MACHINES, Bend, Ensemble, workers_correlation
 from .fitted import Fitted
 from .job import Throughput
 from .model import TrainingModel
 from .model_error import doubling
 from .parameters import Parameter, standard_errors
+from .profile import Profile
 from .rules import NOTHING
-from .step_fit import CONTENTION
-from .throughputs import doubt
+from .step_fit import CONTENTION, fit_steps
+from .throughputs import doubt, on_profiled_links
 
 #: Numbers of workers at which the curve is bent to what was measured; between them the bend is interpolated, and beyond
 #: them it stays.
@@ -65,6 +70,40 @@ class Thought:
     contention: np.ndarray
     worker: np.ndarray
     ensemble: Ensemble
+
+
+def fit_network(
+    profile: Profile, *, throughputs: Sequence[Throughput] = (), form: Form = "links", seed: int = 0
+) -> TrainingModel:
+    """Fit the closed network of a profile with recorded steps.
+
+    Each demand is the mean over the steps of the time in which the link, or the server, was busy with this worker. The
+    worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow overlaps computation
+    with communication, so that this is less than the computation: only so does the model take as long for one worker
+    as was measured (docs/explanation/model). One worker's throughput tells what tracing cost, and those of more workers
+    how contention changes the servers' demands, and how far the network itself errs there: they weigh all of these by
+    likelihood, and bend the curve (Kennedy and O'Hagan, 2001).
+
+    Parameters
+    ----------
+    profile : Profile
+    throughputs : sequence of Throughput
+        Measured besides those in the profile.
+    form : {"links", "single"}
+        Separate transmit link, receive link and update stations, or one parameter-server station for all three.
+    seed : int
+        Of the resampling.
+
+    Raises
+    ------
+    DataError
+        For a throughput that the profile rules out.
+    """
+    measured = on_profiled_links([*profile.throughputs, *throughputs], profile)
+    fitted = fit_steps(profile, form=form, seed=seed)
+    against = contradiction(measured, fitted, held_up=best_rates(profile) is not None)
+    fitted = without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed)
+    return TrainingModel(calibrate(fitted, seed=seed) if goes_further(measured, fitted.servers.count) else fitted)
 
 
 def contradiction(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
@@ -121,7 +160,7 @@ def goes_further(measured: Sequence[Throughput], servers: int) -> bool:
 def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     """Take off the worker's own time what tracing cost, known from one worker's throughput: links do not trace."""
     untraced, recorded = untraced_throughput(fitted.measured, fitted.servers.count), fitted.recorded
-    if untraced is None or recorded is None:
+    if untraced is None:
         return fitted
     # The steps tell what links demand, the throughput tells a step's length.
     errors = [p.relative_error(THROUGHPUT_ERROR) for p in fitted.measured if is_untraced(p, fitted.servers.count)]
@@ -177,7 +216,6 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
         demands=demands,
         draws=fitted.draws.scaled(server=np.exp(thought.contention[drawn]), worker=np.exp(thought.worker[drawn])),
         doubted=None,  # as far as it slows workers, the measurements have it
-        uncalibrated=fitted,
         bend=Bend(at, np.log(here.pace(at).X), after.at(range(len(points), len(points) + len(at)))),
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),

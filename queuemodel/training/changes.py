@@ -41,12 +41,12 @@ class Changes:
     def and_also(
         self,
         *,
-        bandwidth: float | None,
-        parameter_servers: int | None,
-        shards: Iterable[float] | None,
-        batch_size: int | None,
-        accelerator_speed: float | None,
-        worker_speeds: Iterable[float] | None,
+        bandwidth: float | None = None,
+        parameter_servers: int | None = None,
+        shards: Iterable[float] | None = None,
+        batch_size: int | None = None,
+        accelerator_speed: float | None = None,
+        worker_speeds: Iterable[float] | None = None,
     ) -> Changes:
         """These changes with others; factors of the accelerator's speed multiply, everything else replaces."""
         asked: dict[str, Any] = {}
@@ -81,38 +81,26 @@ class Changes:
             "batch_size": self.batch_size not in (None, fitted.job.batch_size),
             "accelerator_speed": self.accelerator_speed != 1.0,
             "worker_speeds": any(speed != 1.0 for speed in self.worker_speeds),
-            "shards": bool(self.shards) and self.servers(fitted) != fitted.servers,
+            "shards": bool(self.shards) and self.servers(fitted.servers) != fitted.servers,
         }
         return [name for name, differs in different.items() if differs]
 
     def require_known(self, fitted: Fitted) -> None:
         """Refuse changes whose effect the data do not tell."""
-        unknown = dict.fromkeys(("batch_size", "accelerator_speed", "worker_speeds"), "the time of computation")
-        if fitted.recorded is not None:
-            unknown = {}
-        if fitted.recorded is None or not any(fitted.recorded.transferred):
-            unknown["bandwidth"] = "the bytes per step"
-        for name in self.other_machines(fitted):
-            if name in unknown:
-                raise ModelError(
-                    f"what_if: {name} needs {unknown[name]}, which throughputs alone do not tell; "
-                    "fit a profile with recorded steps"
-                )
+        if not any(fitted.recorded.transferred) and "bandwidth" in self.other_machines(fitted):
+            raise ModelError("what_if: bandwidth needs the bytes per step, which the profile's steps do not have")
 
-    def servers(self, fitted: Fitted) -> Servers:
-        """The servers after the change."""
+    def servers(self, own: Servers, tensor_bytes: tuple[int, ...] = ()) -> Servers:
+        """The servers after the change of one's own."""
         if self.shards:
-            return replace(fitted.servers, shards=self.shards)
-        if self.parameter_servers is None or self.parameter_servers == fitted.servers.count:
-            return fitted.servers
-        tensor_bytes = fitted.recorded.tensor_bytes if fitted.recorded else ()
-        return replace(fitted.servers, shards=_dealt(tensor_bytes, self.parameter_servers))
+            return replace(own, shards=self.shards)
+        if self.parameter_servers is None or self.parameter_servers == own.count:
+            return own
+        return replace(own, shards=_dealt(tensor_bytes, self.parameter_servers))
 
     def demands(self, fitted: Fitted, demands: Demands, *, together: int = 1) -> Demands:
         """What demands of the fit, or draws of them, become on the changed machines, on which so many fetch at once."""
         recorded, bandwidth = fitted.recorded, self._bandwidth(fitted)
-        if recorded is None:
-            return demands
         if bandwidth is not None:
             demands = with_bandwidth(demands, bandwidth, recorded, together=together)
         worker = demands.worker[..., None] if self.unequal else demands.worker
@@ -121,8 +109,7 @@ class Changes:
 
     def _bandwidth(self, fitted: Fitted) -> float | None:
         """Bytes per second of each host's link, where they are not the profile's."""
-        profiled = fitted.recorded.bandwidth if fitted.recorded else None
-        return None if self.bandwidth == profiled else self.bandwidth
+        return None if self.bandwidth == fitted.recorded.bandwidth else self.bandwidth
 
     def compute_factor(self, fitted: Fitted) -> float:
         """How much longer computation takes than with the profile's batch size and accelerator."""

@@ -71,7 +71,7 @@ class ThroughputCurve(Result):
     steps_per_round : ndarray
         Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
         count. Empty otherwise.
-    model : Result or None
+    model : TrainingModel, AllReduceModel, GrowthModel or None
         What was fitted: its parameters, for reports.
     beyond_model : str
         What the curve has that its model knows nothing of; empty for nothing.
@@ -103,7 +103,7 @@ class ThroughputCurve(Result):
     note: str = ""
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
-    model: Result | None = None
+    model: Any = None
     beyond_model: str = ""
     digits = 3
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from .demands import Demands, Servers
 from .ensemble import Bend
@@ -59,31 +56,16 @@ class Fitted:
         The same, resampled, shape (B,): the fit's uncertainty.
     job : Job
     servers : Servers
-    width, draw_widths : float or None, ndarray of shape (B,) or None
-        The knee's width under first-come-first-served, see `knee_width`, and one per draw; None under processor
-        sharing, where only the means of service times matter.
-    slowdown : callable or None
-        Of populations (n,): how much longer a cycle takes than in the smallest group, (n, B), where the servers of a
-        draw grow with the workers.
     settled, flights : float, Flights or None
         How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
     doubted : Flights or None
         The flights that there are if TCP's congestion control, which nobody told, is BBR.
-    recorded : Recorded or None
-        What recorded steps tell; None where there were throughputs only.
+    recorded : Recorded
     measured : tuple of Throughput
-    uncalibrated, bend : Fitted or None, Bend or None
-        As it was before throughputs of more workers calibrated it, and how far these bend the curve of the machines
-        that it was fitted on; only with recorded steps.
-    misfit : float
-        Root mean square relative difference from the throughputs that the model was fitted to, where there was nothing
-        else.
-    average : bool
-        Whether predictions average over `draws` (wide posteriors) instead of using `demands`.
+    bend : Bend or None
+        How far throughputs of more workers bend the curve of the machines that it was fitted on.
     others : tuple of Parameter
         Parameters that do not follow from the demands.
-    assumption : str
-        What nobody told of how the job trains.
     note : str
         What this fit cannot know.
     contradiction : str
@@ -94,20 +76,13 @@ class Fitted:
     draws: Demands
     job: Job
     servers: Servers
-    width: float | None = None
-    draw_widths: np.ndarray | None = None
-    slowdown: Callable[[np.ndarray], np.ndarray] | None = None
+    recorded: Recorded
     settled: float = 0.0
     flights: Flights | None = None
     doubted: Flights | None = None
-    recorded: Recorded | None = None
     measured: tuple[Throughput, ...] = ()
-    uncalibrated: Fitted | None = None
     bend: Bend | None = None
-    misfit: float = 0.0
-    average: bool = False
     others: tuple[Parameter, ...] = ()
-    assumption: str = ""
     note: str = ""
     contradiction: str = ""
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from statistics import mode
@@ -30,10 +30,12 @@ from ..errors import FitError, ModelError
 from ..results import Result
 from ..solvers import knee_throughput
 from .bandwidth import LINK_EFFICIENCY, contradiction
+from .changes import Changes
 from .curve import ThroughputCurve, require_workers
-from .demands import Demands, Servers, largest_share, uneven_shards
-from .fitted import Fitted
+from .demands import Servers, largest_share, uneven_shards
+from .exploring import Explorer
 from .job import MOST_WORKERS, Job, Throughput
+from .model_error import worst_error
 from .parameters import Parameter, normal_quantile
 from .throughputs import doubt
 
@@ -82,6 +84,8 @@ FAR = 64.0
 KNEES, WIDTHS = 160, np.array([0.15, 0.25, 0.40, 0.65, 1.0])
 #: Scale of a measured throughput's relative error, and of what a law misses per doubling; degrees of freedom (assumed).
 ERROR, DRIFT, FREEDOM = 0.02, 0.03, 2.0
+#: The same of asynchronous workers: of the best knee among measured numbers, and per doubling beyond (assumed).
+KNEE_ERROR, KNEE_DRIFT = 0.01, 0.07
 #: A measurement further than so many scales from what is fitted does not fit.
 MISFIT = 8.0
 #: Levels are tried so many scales around each measurement; of more than `MOST_CENTRES` around quantiles.
@@ -89,6 +93,8 @@ SCALES = np.concatenate([-np.geomspace(8.0, 0.25, 8), [0.0], np.geomspace(0.25, 
 MOST_CENTRES = 8
 #: Draws of the posterior that a model keeps; see `least_relative_error`.
 DRAWS, FLOOR = 2000, 0.5
+#: Its points are at all numbers of workers up to this, then at so many per doubling; between, straight in logarithms.
+EVERY, PER_DOUBLING = 32, 16
 #: Degrees of freedom of servers' rates on unknown links, and on known ones; standard deviation of
 #: the logarithm of what a busy link carries over what it should (assumed).
 SERVER_FREEDOM, SERVER_FREEDOM_ON_LINKS, LINK_SPREAD = 2.0, 4.0, 0.2
@@ -178,16 +184,23 @@ class Posterior:
         pick = np.searchsorted(reached, (np.arange(DRAWS) + 0.5) / DRAWS * reached[-1])
         return pick // self.level.shape[1], self.level.ravel()[pick]
 
-    def draws(self, workers: np.ndarray) -> np.ndarray:
-        """Log throughput (n, DRAWS)."""
+    def draws(self, workers: np.ndarray, share: float = 1.0) -> np.ndarray:
+        """Log throughput (n, DRAWS), of servers the busiest of which has such a share."""
         shape, level = self.drawn
         some, at = np.unique(shape, return_inverse=True)
-        return self.log_shape(workers, some)[at].T + level
+        return self.log_shape(workers, some, share=share)[at].T + level
 
-    def error(self, workers: np.ndarray) -> np.ndarray:
-        """Scale (n,) of what one measurement would differ from the draws."""
-        beyond = np.maximum(workers / self.largest, self.smallest / workers)
-        return np.hypot(ERROR, DRIFT * np.sqrt(np.log2(np.maximum(beyond, 1.0))))
+    @cached_property
+    def servers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A worker's cycle (s), the servers' demand in it (s; 0: they grow), and the knee's width, each (DRAWS,)."""
+        shape, level = self.drawn
+        knee, cycle = self.law[shape] == len(LAWS), np.exp(-level)
+        demand = np.where(knee, self.size[shape] * cycle, 0.0)
+        return cycle, demand, np.where(knee, self.width[shape], WIDTHS[0])
+
+    def doublings(self, workers: np.ndarray) -> np.ndarray:
+        """By how many doublings numbers of workers (n,) lie beyond the measured ones."""
+        return np.log2(np.maximum(np.maximum(workers / self.largest, self.smallest / workers), 1.0))
 
     def misfits(self) -> tuple[np.ndarray, np.ndarray]:
         """Each measurement's mean difference from the draws, and whether it does not fit, both (n,)."""
@@ -223,72 +236,6 @@ def least_relative_error(logs: np.ndarray) -> np.ndarray:
     return np.array([np.interp(0.5 * c[-1], c, own) for c, own in zip(reached, ordered, strict=True)])
 
 
-def fit_throughputs(
-    measured: list[Throughput], *, job: Job, prior: Prior | None = None, link: float | None = None
-) -> Fitted:
-    """Fit server demand and undisturbed cycle of an asynchronous job to measured throughputs.
-
-    A worker's undisturbed cycle is R, of which the busiest server needs D, with a knee; or the servers grow with the
-    workers. When the bytes of the parameters are known the servers are taken to stay as they are, and to be about as
-    fast as published ones; with the nominal bandwidth of their links too, they carry no more than a ``link`` does.
-    Predictions have the least expected relative error.
-
-    Raises
-    ------
-    FitError
-        When there is no throughput.
-    """
-    if not measured:
-        raise FitError("fit: at least one measured throughput is needed, got none")
-    N = np.array([p.workers for p in measured], dtype=float)
-    y = np.log([p.steps_per_second for p in measured])
-    share = np.array([largest_share(p.parameter_servers) for p in measured])
-    prior, size = prior or learnt_prior("async-ps"), job.parameter_bytes
-    faster = contradiction(size * float(np.max(share * np.exp(y))), link)
-    log_served = None
-    if size:
-        prior = replace(prior, shares={"knee": 1.0})
-        log_served = lambda rate: _log_served(rate + math.log(size), None if faster else link)  # noqa: E731
-    posterior = Posterior(N, y, prior, share=share, log_served=log_served)
-    shape, level = posterior.drawn
-    knee = posterior.law[shape] == len(LAWS)
-    cycle, width = np.exp(-level), np.where(knee, posterior.width[shape], WIDTHS[0])
-    demand = np.where(knee, posterior.size[shape] * cycle, 0.0)
-    draws = Demands(np.zeros(DRAWS), np.zeros(DRAWS), demand, cycle - demand)
-    low, high = np.quantile(demand, [0.16, 0.84])
-    basis = f"{size / 1e6:.3g} MB of parameters" if size else "published jobs"
-    unseen = f"prior from {basis}" if high >= low * math.exp(2 * 0.25) else ""
-    seen = f"the data show no saturation up to {N.max():.0f} worker(s), the server's demand rests on a {unseen}"
-    unknown = "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
-    off, doubtful = posterior.misfits()
-
-    def slowdown(populations: np.ndarray) -> np.ndarray:
-        rate = np.exp(posterior.draws(populations.astype(float)) - level)
-        return np.where(knee, 1.0, populations[:, None] / rate)
-
-    middle, needed = np.median(cycle), np.median(demand)
-    return Fitted(
-        demands=Demands(np.zeros(()), np.zeros(()), needed, middle - needed),
-        draws=draws,
-        job=job,
-        servers=Servers("single", uneven_shards(mode([p.parameter_servers for p in measured]))),
-        width=float(np.median(width)),
-        draw_widths=width,
-        slowdown=slowdown,
-        measured=tuple(measured),
-        misfit=float(np.sqrt(np.mean(off[~doubtful if not doubtful.all() else doubtful] ** 2))),
-        average=True,
-        others=_parameters(draws, width, unseen),
-        note="; ".join(filter(None, [_doubted(measured, doubtful), unseen and seen, faster, unknown])),
-    )
-
-
-def _doubted(measured: Iterable[Throughput], doubtful: np.ndarray) -> str:
-    """Which measurements do not fit the others; empty for none."""
-    points = [point for point, bad in zip(measured, doubtful, strict=True) if bad]
-    return doubt(points, "the other measurements") if points else ""
-
-
 def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
     """Log density, up to a constant, of the logarithm of a server's bytes per second at saturation.
 
@@ -308,50 +255,31 @@ def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
     return np.log(np.maximum(below + at_link, 1e-300))
 
 
-def _parameters(draws: Demands, width: np.ndarray, unseen: str) -> tuple[Parameter, ...]:
-    """What the posterior says of each quantity; ``unseen``: what the servers' demand rests on where no data show it."""
-    cycle, demand = float(np.median(draws.total)), float(np.median(draws.server))
-    return (
-        Parameter(
-            "server demand", demand, "s", standard_error=float(draws.server.std()), origin="derived",
-            identified=not unseen, note=unseen,
-        ),
-        Parameter(
-            "worker time", cycle - demand, "s", standard_error=float(draws.worker.std()), origin="derived",
-            identified=not unseen, note="undisturbed cycle less the server's demand",
-        ),
-        Parameter("undisturbed cycle", cycle, "s", standard_error=float(draws.total.std()), origin="derived"),
-        Parameter(
-            "no saturation", float((draws.server == 0).mean()), "", origin="derived", identified=not unseen,
-            note="probability that the servers grow with the workers",
-        ),
-        Parameter(
-            "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
-            identified=False, note="sharp, unless the data show a round knee",
-        ),
-        *(
-            Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
-            for name in ("transmit link demand", "receive link demand", "server update demand")
-        ),
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class RoundModel(Result):
-    """Synchronous training as rounds whose time grows with the group by a law that few measurements leave open.
+class GrowthModel(Result):
+    """A job known by throughputs alone: how the time of a round, or of a worker's cycle, grows with the group.
 
-    Made by `fit` with ``strategy="sync-ps"`` or ``"all-reduce"``; asked by `throughput`. The throughputs may
-    count machines or devices, as long as all count the same.
+    Made by `fit`; asked by `throughput`. Throughputs of synchronous training may count machines or devices, as long as
+    all count the same. Of asynchronous workers, the busiest server needs part of a worker's undisturbed cycle, with a
+    knee; or the servers grow with the workers. Where the bytes of the parameters are known the servers are taken to
+    stay as they are, and to be about as fast as published ones; with the nominal bandwidth of their links too, they
+    carry no more than a ``link`` does.
 
     Attributes
     ----------
     measured : tuple of Throughput
-    strategy : {"sync-ps", "all-reduce"}
+    strategy : {"async-ps", "sync-ps", "all-reduce"}
     job : Job
     prior : Prior
     sparse_gradients : bool
     ranks_per_node : int or None
         Of an all-reduce, where it is known: its workers are ranks then.
+    link : float or None
+        Nominal bytes per second of each asynchronous server's link.
+    changes : Changes
+        Other servers than those measured; no other machine's effect is known.
+    assumption : str
+        What is assumed of how the job trains.
     """
 
     measured: tuple[Throughput, ...]
@@ -360,53 +288,107 @@ class RoundModel(Result):
     prior: Prior
     sparse_gradients: bool = False
     ranks_per_node: int | None = None
+    link: float | None = None
+    changes: Changes = field(default_factory=Changes)
+    assumption: str = ""
 
     @cached_property
-    def _posterior(self) -> Posterior:
+    def posterior(self) -> Posterior:
+        """What the measurements leave open."""
         workers, throughput = np.array([(p.workers, p.steps_per_second) for p in self.measured]).T
-        ranks = self.ranks_per_node if workers.min() == self.ranks_per_node else None
-        return Posterior(workers, np.log(throughput), self.prior, ranks=ranks or 1)
+        if self.strategy != "async-ps":
+            ranks = self.ranks_per_node if workers.min() == self.ranks_per_node else None
+            return Posterior(workers, np.log(throughput), self.prior, ranks=ranks or 1)
+        size, prior, log_served = self.job.parameter_bytes, self.prior, None
+        if size:
+            prior, link = replace(prior, shares={"knee": 1.0}), None if self._faster else self.link
+            log_served = lambda rate: _log_served(rate + math.log(size), link)  # noqa: E731
+        return Posterior(workers, np.log(throughput), prior, share=self._shares, log_served=log_served)
+
+    @property
+    def _shares(self) -> np.ndarray:
+        return np.array([largest_share(p.parameter_servers) for p in self.measured])
+
+    @property
+    def _faster(self) -> str:
+        served = self._shares * [p.steps_per_second for p in self.measured]
+        return contradiction(self.job.parameter_bytes * float(served.max()), self.link)
+
+    @property
+    def servers(self) -> Servers:
+        """Asynchronous servers, as asked for."""
+        most = mode([p.parameter_servers for p in self.measured])
+        return self.changes.servers(Servers("single", uneven_shards(most)))
+
+    @property
+    def on_such_servers(self) -> list[Throughput]:
+        """What was measured on as many servers as are asked for."""
+        if self.strategy != "async-ps":
+            return list(self.measured)
+        return [p for p in self.measured if p.parameter_servers == self.servers.count and not self.changes.shards]
+
+    @property
+    def demand_unseen(self) -> str:
+        """What an asynchronous server's demand rests on where the data do not show it; empty where they do."""
+        low, high = np.quantile(self.posterior.servers[1], [0.16, 0.84])
+        size = self.job.parameter_bytes
+        basis = f"{size / 1e6:.3g} MB of parameters" if size else "published jobs"
+        return f"prior from {basis}" if high >= low * math.exp(2 * 0.25) else ""
 
     @cached_property
     def note(self) -> str:
         """What this fit cannot know, and which measurement does not fit the others."""
+        wrong = [point for point, bad in zip(self.measured, self.posterior.misfits()[1], strict=True) if bad]
+        notes = [doubt(wrong, "the other measurements") if wrong else ""]
+        if self.strategy == "async-ps":
+            seen = f"the data show no saturation up to {self.posterior.largest:.0f} worker(s), the server's demand"
+            notes += [f"{seen} rests on a {self.demand_unseen}" if self.demand_unseen else "", self._faster]
+            notes.append(
+                "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
+            )
+            return "; ".join(filter(None, notes))
         jobs = "jobs with sparse gradients" if self.sparse_gradients else "such jobs"
-        notes = [f"how a round grows beyond what was measured rests on published series of {jobs}"]
+        notes.append(f"how a round grows beyond what was measured rests on published series of {jobs}")
         if not self.sparse_gradients:
             notes.append("rounds of a model that is mostly embeddings grow much more: say so (sparse_gradients)")
             if self.strategy == "all-reduce" and not self.ranks_per_node:
                 notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
         if self.job.parameter_bytes:
             notes.append("the parameters' bytes are not used, since they do not tell where rounds stop growing")
-        return "; ".join(filter(None, [_doubted(self.measured, self._posterior.misfits()[1]), *notes]))
+        return "; ".join(filter(None, notes))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        fewest = min(p.workers for p in self.measured)
-        one, two = self._posterior.draws(np.array([fewest, 2.0 * fewest]))
-        cost = 2.0 * np.exp(one - two) - 1.0
-        chances = np.bincount(self._posterior.law[self._posterior.drawn[0]], minlength=len(NAMES)) / DRAWS
-        words = [*(law.words for law in LAWS), "as a queue at the servers"]
-        likely = [f"{words[k]} ({chances[k]:.0%})" for k in np.argsort(-chances) if chances[k] >= 0.05]
-        return (
-            Parameter(
-                f"round of {fewest}", fewest / self.throughput([fewest]).at(fewest), "s",
-                origin="derived", note="time of a round of the smallest measured group",
-            ),
-            Parameter(
-                "cost of doubling", float(cost.mean()), "", standard_error=float(cost.std()),
-                origin="derived", identified=len({p.workers for p in self.measured}) > 1,
-                note=f"what {2 * fewest} nodes add to a round of {fewest}, relative to it",
-            ),
-            Parameter(
-                "likeliest law", float(chances.max()), "", origin="derived", identified=bool(chances.max() > 0.9),
-                note=f"grows {', '.join(likely)}",
-            ),
-        )  # fmt: skip
+        return _of_servers(self) if self.strategy == "async-ps" else _of_rounds(self)
+
+    @property
+    def misfit(self) -> float:
+        """Root mean square relative difference of the fit from the measurements that fit."""
+        off, doubtful = self.posterior.misfits()
+        return float(np.sqrt(np.mean(off[~doubtful if not doubtful.all() else doubtful] ** 2)))
+
+    def drawn(self, workers: np.ndarray) -> np.ndarray:
+        """Steps per second (n, DRAWS) of the posterior's draws."""
+        share = max(self.servers.shards) if self.strategy == "async-ps" else 1.0
+        return np.exp(self.posterior.draws(np.asarray(workers, dtype=float), share))
+
+    def _error(self, workers: np.ndarray) -> np.ndarray:
+        """Scale (n,) of what one measurement would differ from the draws."""
+        doublings = self.posterior.doublings(workers)
+        if self.strategy != "async-ps":
+            return np.hypot(ERROR, DRIFT * np.sqrt(doublings))
+        misfit = self.misfit
+        if not self.on_such_servers:
+            return np.full(len(workers), max(worst_error("mva"), misfit))
+        return np.where(
+            doublings == 0, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, KNEE_DRIFT * np.sqrt(doublings)), misfit)
+        )
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
-        """Predict throughput against the number of workers: medians of the posterior, and its quantiles.
+        """Predict throughput against the number of workers.
+
+        Medians of the posterior of rounds; of asynchronous workers points of the least expected relative error.
 
         Parameters
         ----------
@@ -421,13 +403,21 @@ class RoundModel(Result):
         ModelError
             When workers are not whole, increasing and at least 1.
         """
-        counts = require_workers(workers)
+        counts, free = require_workers(workers), self.strategy == "async-ps"
         require_share(confidence, "throughput: confidence", open_ended=True)
-        groups = np.union1d(counts, 1).astype(float)
+        every = np.union1d(counts, 1).astype(float)
+        if free:
+            every = np.union1d(every, _rungs(int(counts[-1])))
+        logs = np.log(self.drawn(every))
         tail = (1.0 - confidence) / 2
-        low, middle, high = np.quantile(self._posterior.draws(groups), [tail, 0.5, 1.0 - tail], axis=1)
-        error = normal_quantile(confidence) * self._posterior.error(groups)
-        at = np.searchsorted(groups, counts)
+        low, middle, high = np.quantile(logs, [tail, 0.5, 1.0 - tail], axis=1)
+        if free:
+            middle = _points(every, logs)
+        error, at = normal_quantile(confidence) * self._error(every), np.searchsorted(every, counts)
+        measured = self.on_such_servers
+        stations: dict[str, Any] = {"method": f"{self.strategy} rounds (learnt growth)", "synchronous": True}
+        if free:
+            stations = self._stations(counts, np.exp(middle)[at])
         return ThroughputCurve(
             workers=counts,
             steps_per_second=np.exp(middle)[at],
@@ -436,31 +426,65 @@ class RoundModel(Result):
             single=float(np.exp(middle[0])),
             batch_size=self.job.batch_size,
             workers_per_node=self.ranks_per_node or 1,
-            parameter_servers=0 if self.strategy == "all-reduce" else max(p.parameter_servers for p in self.measured),
+            parameter_servers=_servers(self),
             dataset_size=self.job.dataset_size,
             confidence=confidence,
-            profiled_workers=max(p.workers for p in self.measured),
-            measured=tuple((p.workers, p.steps_per_second) for p in self.measured),
-            method=f"{self.strategy} rounds (learnt growth)",
+            profiled_workers=max((p.workers for p in measured), default=0),
+            measured=tuple((p.workers, p.steps_per_second) for p in measured),
+            assumption=self.assumption,
             note=self.note,
             model=self,
-            synchronous=True,
+            **stations,
         )
 
-    def what_if(self, **changes: Any) -> RoundModel:
-        """The model itself: throughputs alone do not tell what other machines would change.
+    def _stations(self, counts: np.ndarray, X: np.ndarray) -> dict[str, Any]:
+        """Of asynchronous workers: what a curve says of the servers, by the medians of cycle and demand."""
+        cycle, demand = (float(np.median(draws)) for draws in self.posterior.servers[:2])
+        D, Z = demand * np.array(self.servers.shards), cycle - demand
+        at_servers = np.maximum(counts / X - Z, demand)[:, None] * (D / demand if demand else D)
+        names = self.servers.stations
+        return {
+            "method": "mva (fcfs knee)",
+            "stations": names,
+            "utilization": np.minimum(X[:, None] * D, 1.0),
+            "residence_time": at_servers,
+            "think_time": np.full(len(counts), Z),
+            "bound_lower": counts / (cycle + (counts - 1) * demand),
+            "bound_upper": np.minimum(counts / cycle, 1.0 / D.max() if demand else math.inf),
+            "saturation_workers": cycle / float(D.max()) if demand else math.inf,
+            "bottleneck": names[int(D.argmax())] if demand else "",
+        }
+
+    def what_if(self, **changes: Any) -> GrowthModel:
+        """The model with another number of asynchronous servers (``parameter_servers``), or with uneven ``shards``.
 
         Raises
         ------
         ModelError
-            When anything is to change.
+            For any other change: throughputs alone do not tell its effect.
         """
-        asked = next((name for name, value in changes.items() if value is not None), None)
-        if asked:
+        asked = {name: value for name, value in changes.items() if value is not None}
+        if self.strategy != "async-ps" and asked:
             raise ModelError(
-                f"what_if: {asked} needs a profile; throughputs of synchronous training do not tell its effect"
+                f"what_if: {next(iter(asked))} needs a profile; "
+                "throughputs of synchronous training do not tell its effect"
             )
-        return self
+        own = {"batch_size": self.job.batch_size, "accelerator_speed": 1.0}
+        for name, why in UNTOLD.items():
+            if asked.get(name) not in (None, own.get(name)):
+                raise ModelError(
+                    f"what_if: {name} needs {why}, which throughputs alone do not tell; "
+                    "fit a profile with recorded steps"
+                )
+        return replace(self, changes=self.changes.and_also(**asked))
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve."""
+        return "throughputs alone do not tell what other machines would change"
+
+    def explore(self, *, workers: int = 32) -> Explorer:
+        """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
+        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=None)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
@@ -468,19 +492,103 @@ class RoundModel(Result):
 
     def caption(self) -> str:
         """Which job, and what the fit cannot know."""
-        return f"{self.job.name or 'job'}, {self.strategy}; {self.note}"
+        what = f"{self.job.name or 'job'}, {self.strategy}"
+        if self.strategy == "async-ps":
+            what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form 'single'"
+        return "; ".join(filter(None, [self.assumption, what, self.note]))
 
 
-def fit_rounds(
-    measured: list[Throughput],
+#: What throughputs alone do not tell, and what each change would need.
+UNTOLD = dict.fromkeys(("batch_size", "accelerator_speed", "worker_speeds"), "the time of computation")
+UNTOLD |= {"bandwidth": "the bytes per step"}
+
+
+def _rungs(most: int) -> np.ndarray:
+    """Numbers of workers, the last of them ``most`` or more; the same whatever is asked, but for how far they go."""
+    doublings = max(math.ceil(PER_DOUBLING * math.log2(most / EVERY)), 0)
+    rungs = np.append(np.arange(1, EVERY), EVERY * 2.0 ** (np.arange(doublings + 1) / PER_DOUBLING)).astype(int)
+    return rungs[: int(np.searchsorted(rungs, most)) + 1]
+
+
+def _points(workers: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Log throughput (n,) of the least expected relative error from draws (n, B), falling nowhere."""
+    rungs = _rungs(int(workers[-1]))
+    points = least_relative_error(logs[np.searchsorted(workers, rungs)])
+    return np.interp(np.log(workers), np.log(rungs), np.maximum.accumulate(points))
+
+
+def _servers(model: GrowthModel) -> int:
+    if model.strategy == "async-ps":
+        return model.servers.count
+    return 0 if model.strategy == "all-reduce" else max(p.parameter_servers for p in model.measured)
+
+
+def _of_rounds(model: GrowthModel) -> tuple[Parameter, ...]:
+    """Parameters of rounds."""
+    posterior, fewest = model.posterior, min(p.workers for p in model.measured)
+    one, two = posterior.draws(np.array([fewest, 2.0 * fewest]))
+    cost = 2.0 * np.exp(one - two) - 1.0
+    chances = np.bincount(posterior.law[posterior.drawn[0]], minlength=len(NAMES)) / DRAWS
+    words = [*(law.words for law in LAWS), "as a queue at the servers"]
+    likely = [f"{words[k]} ({chances[k]:.0%})" for k in np.argsort(-chances) if chances[k] >= 0.05]
+    return (
+        Parameter(
+            f"round of {fewest}", fewest / model.throughput([fewest]).at(fewest), "s",
+            origin="derived", note="time of a round of the smallest measured group",
+        ),
+        Parameter(
+            "cost of doubling", float(cost.mean()), "", standard_error=float(cost.std()),
+            origin="derived", identified=len({p.workers for p in model.measured}) > 1,
+            note=f"what {2 * fewest} nodes add to a round of {fewest}, relative to it",
+        ),
+        Parameter(
+            "likeliest law", float(chances.max()), "", origin="derived", identified=bool(chances.max() > 0.9),
+            note=f"grows {', '.join(likely)}",
+        ),
+    )  # fmt: skip
+
+
+def _of_servers(model: GrowthModel) -> tuple[Parameter, ...]:
+    """Parameters of asynchronous workers."""
+    cycle, demand, width = model.posterior.servers
+    middle, needed = float(np.median(cycle)), float(np.median(demand))
+    unseen = model.demand_unseen
+    return (
+        Parameter(
+            "server demand", needed, "s", standard_error=float(demand.std()), origin="derived",
+            identified=not unseen, note=unseen,
+        ),
+        Parameter(
+            "worker time", middle - needed, "s", standard_error=float((cycle - demand).std()), origin="derived",
+            identified=not unseen, note="undisturbed cycle less the server's demand",
+        ),
+        Parameter("undisturbed cycle", middle, "s", standard_error=float(cycle.std()), origin="derived"),
+        Parameter(
+            "no saturation", float((demand == 0).mean()), "", origin="derived", identified=not unseen,
+            note="probability that the servers grow with the workers",
+        ),
+        Parameter(
+            "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
+            identified=False, note="sharp, unless the data show a round knee",
+        ),
+        *(
+            Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
+            for name in ("transmit link demand", "receive link demand", "server update demand")
+        ),
+    )  # fmt: skip
+
+
+def fit_throughputs(
+    measured: Sequence[Throughput],
     *,
     job: Job,
     strategy: Strategy,
     prior: Prior | None = None,
     sparse_gradients: bool = False,
     ranks_per_node: int | None = None,
-) -> RoundModel:
-    """Fit a synchronous round to measured throughputs.
+    link: float | None = None,
+) -> GrowthModel:
+    """Fit a job to measured throughputs alone.
 
     Raises
     ------
@@ -497,4 +605,4 @@ def fit_rounds(
                 f"{point.workers}; leave groups inside a node out"
             )
     prior = prior or learnt_prior("sparse gradients" if sparse_gradients else strategy)
-    return RoundModel(tuple(measured), strategy, job, prior, sparse_gradients, ranks_per_node)
+    return GrowthModel(tuple(measured), strategy, job, prior, sparse_gradients, ranks_per_node, link)

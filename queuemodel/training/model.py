@@ -22,9 +22,8 @@ from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .exploring import Explorer
 from .fitted import Fitted, step_parameters
-from .growth import least_relative_error
 from .job import Job
-from .model_error import REGIONS, model_error, profiled_error
+from .model_error import model_error, profiled_error, worst_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, rule_for
 
@@ -33,13 +32,6 @@ UNTOLD = (
     "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
     "(--congestion-control) to narrow them"
 )
-#: Relative error of the best knee among measured numbers of workers: about 1 % of the throughputs of closed networks
-#: of one to three stations.
-KNEE_ERROR = 0.01
-#: Fits of throughputs alone: standard deviation of what their laws miss, per doubling beyond the measured (assumed).
-DRIFT = 0.07
-#: Their points are at all numbers of workers up to this, then at so many per doubling; between, straight in logarithms.
-EVERY, PER_DOUBLING = 32, 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,8 +69,6 @@ class TrainingModel(Result):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        if self.fitted.recorded is None:
-            return self.fitted.others
         origin: Origin = "derived" if self.changes.other_machines(self.fitted) else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
@@ -97,7 +87,7 @@ class TrainingModel(Result):
     @cached_property
     def servers(self) -> Servers:
         """The servers' stations."""
-        return self.changes.servers(self.fitted)
+        return self.changes.servers(self.fitted.servers, self.fitted.recorded.tensor_bytes)
 
     @property
     def parameter_servers(self) -> int:
@@ -129,7 +119,7 @@ class TrainingModel(Result):
     def profiled_workers(self) -> int:
         """The most workers for which something was measured on such machines; 0 for nothing."""
         as_profiled = not self.changes.other_machines(self.fitted) and self.servers == self.fitted.servers
-        traced = self.fitted.recorded.workers if as_profiled and self.fitted.recorded else 0
+        traced = self.fitted.recorded.workers if as_profiled else 0
         if self.in_rounds and traced > 1:  # who did not wait for each other
             traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
@@ -146,7 +136,13 @@ class TrainingModel(Result):
     @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
-        return self._rule(self.fitted.width)
+        unequal, servers = self.changes.unequal, self.servers.count
+        if unequal and self.barrier is not None:
+            raise ModelError(
+                "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
+            )
+        rule = rule_for(servers=servers, unequal=unequal, settled=self.fitted.settled, flights=self.fitted.flights)
+        return rule if self.barrier is None else Barrier(rule, servers, self.barrier)
 
     def network(self) -> Network:
         """The closed network; its population is the number of workers, of a class for each speed where they differ.
@@ -195,7 +191,7 @@ class TrainingModel(Result):
         The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
         """
         rule = self.rule
-        if not isinstance(rule, Barrier) or self.fitted.recorded is None:
+        if not isinstance(rule, Barrier):
             return np.full(len(populations), math.inf)
         compute = self.fitted.recorded.compute * self.changes.compute_factor(self.fitted)
         compute /= (*self.changes.worker_speeds, 1.0)[0]
@@ -206,8 +202,7 @@ class TrainingModel(Result):
 
         By the rule of such a cluster (`queuemodel.training.rules`): mean-value analysis, exact for one server whose
         stations share their time, also with unequal workers; approximate where computation overlaps transfers, so that
-        workers settle in phases, for several servers, and for links shared under BBR (`ParallelServers`); fits of
-        throughputs alone have a sharper knee (approximate).
+        workers settle in phases, for several servers, and for links shared under BBR (`ParallelServers`).
 
         Parameters
         ----------
@@ -231,12 +226,8 @@ class TrainingModel(Result):
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
             )
         populations = np.union1d(counts, 1)
-        if self.fitted.average:
-            populations = np.union1d(populations, _rungs(int(counts[-1])))
         X, R, Z = self.pace(populations)
         drawn = self.drawn(populations)
-        if self.fitted.average:
-            X = _points(populations, np.log(drawn))
         tail = (1 - confidence) / 2
         low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
         D = self.service_demand
@@ -277,7 +268,6 @@ class TrainingModel(Result):
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             method=self.rule.method,
-            assumption=self.fitted.assumption,
             note="; ".join(filter(None, notes)),
             synchronous=self.barrier is not None,
             steps_per_round=np.full(len(counts) if self.steps_per_round else 0, self.steps_per_round),
@@ -363,41 +353,18 @@ class TrainingModel(Result):
         _ = changed.rule  # refuses what it does not cover
         return changed
 
-    def _rule(self, width: np.ndarray | float | None) -> Rule:
-        if self.changes.unequal and self.barrier is not None:
-            raise ModelError(
-                "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
-            )
-        rule = rule_for(
-            servers=self.servers.count,
-            unequal=self.changes.unequal,
-            width=width,
-            settled=self.fitted.settled,
-            flights=self.fitted.flights,
-        )
-        return rule if self.barrier is None else Barrier(rule, self.servers.count, self.barrier)
-
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        rule = self._rule(self.fitted.width if self.fitted.draw_widths is None else self.fitted.draw_widths)
-        X = self._solved(rule, self.fitted.draws, populations).X
-        X = np.minimum(X, self._computed(populations)[:, None])
-        return X if self.fitted.slowdown is None else X / self.fitted.slowdown(populations)
+        X = self._solved(self.rule, self.fitted.draws, populations).X
+        return np.minimum(X, self._computed(populations)[:, None])
 
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
-        most, misfit, recorded = self.profiled_workers, self.fitted.misfit, self.fitted.recorded
-        if not most:  # other machines: the regions were not judged there
-            return np.full(len(populations), max(model_error("mva", np.array(list(REGIONS.values()))).max(), misfit))
-        if recorded:
-            profiled = 0.0 if recorded.workers in dict(self.measured) else profiled_error("mva")  # the draws have it
-            own = model_error("mva", populations / saturation)
-            return np.where(populations == recorded.workers, profiled, own)
-        # infers its points' error from the misfit, so that its draws have that already
-        least = min(workers for workers, _ in self.measured)
-        known = (populations >= least) & (populations <= most)
-        doublings = np.log2(np.maximum(np.maximum(populations / most, least / populations), 1.0))
-        return np.where(known, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, DRIFT * np.sqrt(doublings)), misfit))
+        if not self.profiled_workers:  # other machines: the regions were not judged there
+            return np.full(len(populations), worst_error("mva"))
+        traced = self.fitted.recorded.workers
+        profiled = 0.0 if traced in dict(self.measured) else profiled_error("mva")  # the draws have it
+        return np.where(populations == traced, profiled, model_error("mva", populations / saturation))
 
     def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
         """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
@@ -416,8 +383,7 @@ class TrainingModel(Result):
         MissingDependencyError
             Without ipywidgets (``pip install 'queuemodel[notebook]'``).
         """
-        recorded = self.fitted.recorded
-        bandwidth = self.changes.bandwidth or (recorded.bandwidth if recorded else None)
+        bandwidth = self.changes.bandwidth or self.fitted.recorded.bandwidth
         return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     def obstacle(self) -> str:
@@ -431,19 +397,4 @@ class TrainingModel(Result):
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""
         what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}"
-        return "; ".join(filter(None, [self.fitted.assumption, what, self.note]))
-
-
-def _rungs(most: int) -> np.ndarray:
-    """Numbers of workers, the last of them ``most`` or more; the same whatever is asked, but for how far they go."""
-    doublings = max(math.ceil(PER_DOUBLING * math.log2(most / EVERY)), 0)
-    rungs = np.append(np.arange(1, EVERY), EVERY * 2.0 ** (np.arange(doublings + 1) / PER_DOUBLING)).astype(int)
-    return rungs[: int(np.searchsorted(rungs, most)) + 1]
-
-
-def _points(populations: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Throughput (n,) of the least expected relative error from drawn logarithms (n, B), falling nowhere."""
-    rungs = _rungs(int(populations[-1]))
-    at = np.log(rungs)
-    points = least_relative_error(logs[np.searchsorted(populations, rungs)])
-    return np.exp(np.interp(np.log(populations), at, np.maximum.accumulate(points)))
+        return "; ".join(filter(None, [what, self.note]))

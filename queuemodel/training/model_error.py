@@ -38,6 +38,11 @@ def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
     return np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS]))
 
 
+def worst_error(method: Method) -> float:
+    """The largest of them: for machines on which the regions were not judged."""
+    return float(model_error(method, np.array(list(REGIONS.values()))).max())
+
+
 def waiting_error() -> float:
     """Relative standard error that waiting adds to a simulation between a barrier and none (independent)."""
     return _file()["trace"]["waiting"]

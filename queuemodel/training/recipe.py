@@ -30,12 +30,9 @@ DEMANDS = ("fetch", "push", "update", "worker")
 
 def obstacle(model: TrainingModel) -> str:
     """Why a page cannot recompute the model's curve; empty when it can."""
-    fitted = model.fitted
     reasons = {
-        "throughputs alone do not tell what other machines would change": fitted.recorded is None,
         "workers or results wait for each other": model.in_rounds,
         "the workers differ": bool(model.changes.worker_speeds),
-        "the fit is of throughputs": fitted.average or fitted.width is not None,
     }
     return next((why for why, so in reasons.items() if so), "")
 
@@ -53,7 +50,6 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         Of the intervals.
     """
     fitted, recorded = model.fitted, model.fitted.recorded
-    assert recorded is not None  # or there is an obstacle
     most = max(workers, MOST_WORKERS)
     nominal = recorded.bandwidth
     links = [None if nominal is None else size / (LINK_EFFICIENCY * nominal) for size in recorded.transferred]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .operations import Operation
-    from .profile import Profile, Step
-    from .rounds import Round
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
 from .recipe import MOST_WORKERS
 
 if TYPE_CHECKING:
     from .curve import ThroughputCurve
-    from .profile import Profile
-
+    from .operations import Operation
+    from .profile import Profile, Step
+    from .rounds import Round
 
 #: More spans would make a page too large: the longest are kept.
 MOST_SPANS = 1000
@@ -95,17 +89,6 @@ FIELDS = (
 )  # fmt: skip
 
 
-@runtime_checkable
-class Recomputed(Protocol):
-    """A model whose curve a page may recompute."""
-
-    def obstacle(self) -> str:
-        """Why it cannot; empty when it can."""
-
-    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
-        """From what."""
-
-
 def curve_data(
     curve: ThroughputCurve,
     *,
@@ -120,14 +103,13 @@ def curve_data(
         For a question that is out of range or unknown.
     """
     model = curve.model
-    obstacle = "synchronous rounds are no closed network" if model else "the curve has no model"
+    obstacle = model.obstacle() if model else "the curve has no model"
     if curve.beyond_model:
         obstacle = f"the closed network does not know: {curve.beyond_model}"
-    elif isinstance(model, Recomputed):
-        many = f"more than {MOST_WORKERS} workers keep a reader waiting" if curve.workers[-1] > MOST_WORKERS else ""
-        obstacle = model.obstacle() or many
+    elif not obstacle and curve.workers[-1] > MOST_WORKERS:
+        obstacle = f"more than {MOST_WORKERS} workers keep a reader waiting"
     network, shown = None, curve.method
-    if isinstance(model, Recomputed) and not obstacle:
+    if model and not obstacle:
         network = model.recipe(workers=int(curve.workers[-1]), confidence=curve.confidence)
         shown = network["servers"][curve.parameter_servers]["method"]
     fields = FIELDS if network is None or curve.method != shown else ("workers",)  # the page has the rest

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ..errors import ModelError
-from ..solvers import knee_throughput, mva_recursion
+from ..solvers import mva_recursion
 
 #: In the place of a demand of nothing, so that quotients stay finite (seconds).
 NOTHING = 1e-300
@@ -202,30 +202,6 @@ class ClosedNetwork:
         return Pace(X, R, np.broadcast_to(Z, X.shape))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Knee:
-    """Equal workers whom servers that vary little serve in order of arrival, Z (...).
-
-    Throughput by `queuemodel.solvers.knee_throughput` (approximate), of a width of its own for each set of demands;
-    waiting is divided over the stations as ``sharing`` has it.
-    """
-
-    width: np.ndarray | float
-    sharing: ClosedNetwork | ParallelServers
-
-    method = "mva (fcfs knee)"
-
-    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
-        shared = self.sharing.solve(D, Z, populations).R  # shorter than the demands where servers work at once
-        waiting = np.maximum(shared - D, 0.0) + 1e-9 * D  # where there is none, like the demands
-        N = populations.reshape(-1, *[1] * Z.ndim)
-        X = knee_throughput(N, cycle=D.sum(axis=-1) + Z, demand=D.max(axis=-1), width=self.width)
-        left = np.maximum(N / X - Z - D.sum(axis=-1), 0.0)  # Little's law for the whole cycle
-        R = D + waiting * (left / np.maximum(waiting.sum(axis=-1), NOTHING))[..., None]
-        return Pace(X, R, np.broadcast_to(Z, X.shape))
-
-
 @dataclass(frozen=True, slots=True)
 class UnequalWorkers:
     """One server and workers with times of their own, Z (..., N): n workers are the first n of them.
@@ -259,15 +235,8 @@ class UnequalWorkers:
         return Pace(*map(np.array, zip(*paces, strict=True)))
 
 
-def rule_for(
-    *,
-    servers: int,
-    unequal: bool,
-    width: np.ndarray | float | None,
-    settled: float = 0.0,
-    flights: Flights | None = None,
-) -> Rule:
-    """The rule of a cluster; ``width`` is the knee's, or None where the server shares its time.
+def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: Flights | None = None) -> Rule:
+    """The rule of a cluster.
 
     Equal workers alone are ``settled``: cycles of different length drift through all phases.
 
@@ -276,14 +245,12 @@ def rule_for(
     ModelError
         For a combination that no rule covers.
     """
-    if unequal and (servers > 1 or width is not None):
-        what = f"{servers} parameter servers" if servers > 1 else "a fit of throughputs"
+    if unequal and servers > 1:
         raise ModelError(
-            f"worker_speeds: no rule of the closed network covers unequal workers with {what}; "
+            f"worker_speeds: no rule of the closed network covers unequal workers with {servers} parameter servers; "
             "ask for one server, or simulate recorded operations (method 'trace')"
         )
     if unequal:
         return UnequalWorkers()
     exact = servers == 1 and not (settled or flights)
-    sharing = ClosedNetwork() if exact else ParallelServers(servers, settled, flights)
-    return sharing if width is None else Knee(width, sharing)
+    return ClosedNetwork() if exact else ParallelServers(servers, settled, flights)

@@ -51,7 +51,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         UNFILLED if best_rates(profile) else "",
         contradiction(float(_rate(profile, np.arange(len(steps)))), nominal),
     ]
-    rule = rule_for(servers=servers.count, unequal=False, width=None, settled=settled, flights=flights.get("bbr"))
+    rule = rule_for(servers=servers.count, unequal=False, settled=settled, flights=flights.get("bbr"))
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,

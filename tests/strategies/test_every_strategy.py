@@ -43,8 +43,8 @@ def test_recorded_rounds_give_the_curve_that_predict_gives():
 @pytest.mark.parametrize("strategy", ["sync-ps", "all-reduce"])
 def test_throughputs_alone_give_learnt_rounds(strategy):
     points = example_throughputs("ddp-alexnet-40")[:2]
-    assert isinstance(qm.fit(points, strategy=strategy), qm.RoundModel)
-    assert isinstance(qm.fit(points), qm.TrainingModel)
+    assert isinstance(qm.fit(points, strategy=strategy), qm.GrowthModel)
+    assert isinstance(qm.fit(points), qm.GrowthModel)
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,9 @@ def test_servers_that_saturate_are_recognised(kind, knee, servers):
         assert demand.value == pytest.approx(0.5 / knee * servers**0.8, rel=0.05)  # the largest of uneven shares
         assert demand.identified
         assert parameter(model, "no saturation").value < 0.05
-        pace = model.pace(N)
-        assert pace.R.sum(axis=-1) + pace.Z == pytest.approx(N / pace.X, rel=1e-6)  # Little's law
+        curve = model.throughput(N)
+        cycle = curve.residence_time.sum(axis=-1) + curve.think_time
+        assert cycle == pytest.approx(N / curve.steps_per_second, rel=0.01)  # Little's law, but for the points
 
 
 def test_what_does_not_saturate_stays_open():
@@ -241,11 +242,11 @@ def test_misfit_is_what_the_points_are_off_and_widens_what_was_not_measured():
     rough, smooth = (qm.fit(points(off, values)) for values in (off.values(), curve_of([*off], cost=0.0, law="1")))
     curve = rough.throughput(range(1, 9))
     distance = np.log(np.array(list(off.values())) / curve.steps_per_second[:6])
-    assert rough.fitted.misfit == pytest.approx(np.sqrt(np.mean(distance**2)), rel=0.2)
-    assert smooth.fitted.misfit < 0.02
+    assert rough.misfit == pytest.approx(np.sqrt(np.mean(distance**2)), rel=0.2)
+    assert smooth.misfit < 0.02
     typo = qm.fit(points([1, 2, 3, 4, 5], [1.0, 2.0, 30.0, 4.0, 5.0]))
-    assert typo.fitted.misfit < 0.05  # of those that fit
-    assert np.log(curve.upper / curve.lower)[6] > 2 * 1.645 * rough.fitted.misfit
+    assert typo.misfit < 0.05  # of those that fit
+    assert np.log(curve.upper / curve.lower)[6] > 2 * 1.645 * rough.misfit
 
 
 def test_what_costs_whole_nodes_much_at_once_costs_little_more():

@@ -121,13 +121,12 @@ def test_asking_again_replaces():
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_workers_of_speed_one_change_nothing(servers):
-    for model in (qm.fit(profile(bandwidth=20e6)), qm.fit(CSV)):
-        plain = model.what_if(parameter_servers=servers)
-        ones = plain.what_if(worker_speeds=[1.0] * 8)
-        same(ones.throughput(range(1, 9)), plain.throughput(range(1, 9)))
-        assert ones.rule.method == plain.rule.method
-        with pytest.raises(qm.ModelError, match="at most 8"):
-            ones.throughput([9])
+    plain = qm.fit(profile(bandwidth=20e6)).what_if(parameter_servers=servers)
+    ones = plain.what_if(worker_speeds=[1.0] * 8)
+    same(ones.throughput(range(1, 9)), plain.throughput(range(1, 9)))
+    assert ones.throughput([2]).method == plain.throughput([2]).method
+    with pytest.raises(qm.ModelError, match="at most 8"):
+        ones.throughput([9])
 
 
 def test_workers_of_one_other_speed_are_other_accelerators():
