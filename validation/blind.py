@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from queuemodel import ThroughputCurve
-from queuemodel.prediction import Method
 
 from .series import Comparison, compare_testbed, read_testbed, read_windows
 from .testbed.recordings import unpacked
@@ -22,7 +21,7 @@ from .testbed.workload import BOUNDED, OF_RESULTS, read_workload
 BLIND = Path(__file__).parent / "testbed" / "blind"
 PREDICTED = BLIND / "predicted.json"
 
-METHODS: tuple[Method, ...] = ("trace", "mva")
+METHODS: tuple[str, ...] = ("trace", "mva")
 
 SECTION = """## Networks that nobody had measured
 

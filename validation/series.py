@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from queuemodel import Profile, ThroughputCurve, fit
-from queuemodel.prediction import Method, predict
+from queuemodel.prediction import predict
 
 from .testbed.recordings import unpacked
 from .testbed.workload import FQ_CODEL, POLICER
@@ -167,7 +167,7 @@ def every_window(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row["workers"] for row in rows]), np.array([row["steps_per_s"] for row in rows])
 
 
-def compare_testbed(folder: Path, profile: Profile, method: Method) -> Comparison:
+def compare_testbed(folder: Path, profile: Profile, method: str) -> Comparison:
     """Predict a testbed series from its one-worker traces alone."""
     workers, measured = every_window(folder)
     curve = predict(profile, workers=np.unique(workers).tolist(), method=method)

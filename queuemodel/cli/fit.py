@@ -11,7 +11,6 @@ from ..placements import PlacedStep, fit_placements
 from ..prediction import load, measured_besides
 from ..results import Result
 from ..strategies import fit as fit_job
-from ..strategies.fit import Strategy
 from ..training import Profile, Throughput
 from ..training.throughputs import as_throughputs
 from .options import SEED, format_option
@@ -30,8 +29,8 @@ from .questions import FORM, MEASUREMENTS, PROFILE, RANKS_PER_NODE, STRATEGY, TO
 @format_option
 def fit(
     profile: str,
-    strategy: Strategy | None,
-    form: Any,
+    strategy: str | None,
+    form: str | None,
     throughputs: tuple[str, ...],
     measured: tuple[tuple[int, float | None, float], ...],
     output_format: str,

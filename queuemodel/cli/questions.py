@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
+from ..collectives import COLLECTIVES
 from ..strategies import SCHEMES
-from ..strategies.fit import STRATEGIES
-from ..strategies.round_changes import COLLECTIVES
-from ..traces.policies import POLICIES, SHARDINGS
+from ..training.scenario import POLICIES, SHARDINGS, STRATEGIES
 from .options import (
     BANDWIDTH,
     BANDWIDTHS,
@@ -70,8 +69,7 @@ FORM = one_of(
     "--form",
     ["links", "single"],
     "Of the network: separate links and update, or one server station.",
-    default="links",
-    show_default=True,
+    show_default="links",
 )
 
 #: What was measured besides the profile.

@@ -12,8 +12,9 @@ from ..errors import DataError
 from ..prediction import load
 from ..strategies import SimulatedRounds
 from ..strategies import simulate as simulate_training
-from ..strategies.fit import recorded_strategy
+from ..strategies.fit import strategy_of
 from ..training import Profile
+from ..training.scenario import Scenario
 from .options import COUNT, FILE, PICTURES, format_option
 from .output import show, watched
 from .questions import INTERVALS, MACHINES, NETWORK, PROFILE, ROUNDS, SIMULATION, STRATEGY, asked
@@ -50,7 +51,7 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
-    in_rounds = (options["strategy"] or recorded_strategy(recorded)) == "all-reduce"
+    in_rounds = strategy_of(recorded, Scenario(strategy=options["strategy"])) == "all-reduce"
     if plot is not None and not in_rounds:
         raise DataError("--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations")
     if trace is not None and not in_rounds:

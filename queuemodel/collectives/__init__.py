@@ -21,7 +21,19 @@ from .algorithms import (
 from .placement import Hierarchical, InRacks
 from .trees import Hoplite, MultiTree, Topology, complete, mesh, ring, torus
 
+#: Those that need nothing but their name.
+COLLECTIVES: dict[str, Algorithm] = {
+    "ring": Ring(),
+    "recursive-doubling": RecursiveDoubling(),
+    "halving-doubling": HalvingDoubling(),
+    "double-binary-tree": DoubleBinaryTree(),
+    "hoplite": Hoplite(),
+    "parameter-servers": ParameterServers(),
+    "split-servers": SplitServers(),
+}
+
 __all__ = [
+    "COLLECTIVES",
     "Algorithm",
     "DoubleBinaryTree",
     "HalvingDoubling",

@@ -15,9 +15,9 @@ from ..descent import Descent, Problem, ServerSGD, SynchronousSGD, descend, make
 from ..descent.problems import KINDS
 from ..descent.strategy import WORD
 from ..errors import ModelError
-from ..prediction import really_changed, unsimulated
+from ..prediction import unsimulated
 from ..training import Profile
-from ..training.job import TOLD
+from ..training.scenario import Scenario
 from .candidates import Candidate, candidates
 from .result import Compared, Comparison
 from .timing import Timing
@@ -222,8 +222,7 @@ def compare(
     if isinstance(problem, str):
         problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
     timing = Timing(profile, n, (problem or TRIAL).dimension, changes)
-    machines = {name: value for name, value in changes.items() if name not in TOLD}
-    unsaid = unsimulated(profile, really_changed(profile, machines)) if timing.on_servers else ""
+    unsaid = unsimulated(profile, Scenario(**changes)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not unsaid)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     from tqdm import tqdm

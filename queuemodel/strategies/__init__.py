@@ -9,7 +9,6 @@
     from_steps  the same from steps on parameter servers, for a job that would reduce instead
     group       the rounds of so many ranks: their time, where it goes, how far predictions of it err
     all_reduce  the fitted model of data-parallel training and its curve
-    round_changes  its what-ifs
     half_synchronous  the strategies on parameter servers in which results or workers wait for others; staleness
     fit         from measurements to the model of any way of training
     simulated_rounds  rounds of every rank, drawn and sent; figures show them
@@ -18,11 +17,11 @@
 Asynchronous training on parameter servers stands in `queuemodel.training`.
 """
 
+from ..collectives import COLLECTIVES
 from ..training.barrier import order_statistic
 from .all_reduce import AllReduceModel
 from .fit import fit
 from .half_synchronous import HalfSynchronous, staleness
-from .round_changes import COLLECTIVES
 from .round_fit import FittedRounds, fit_rounds
 from .rounds import round_time
 from .schemes import SCHEMES, Buckets, Fusion, Slices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,15 @@ import msgspec
 import numpy as np
 
 from ..checks import require_share
-from ..collectives import Algorithm, Ring
+from ..collectives import COLLECTIVES, Algorithm, Hierarchical, InRacks, Link, Ring
 from ..errors import ModelError
 from ..results import Result
-from ..training.bandwidth import contradiction
+from ..training.bandwidth import contradiction, transfer_time
 from ..training.curve import ThroughputCurve, require_workers
 from ..training.exploring import Explorer
 from ..training.job import Job
 from ..training.parameters import Parameter, normal_quantile
+from ..training.scenario import Scenario, of_group, require_answered
 from .group import (
     AHEAD_ERROR,
     IN_TURN_FROM_THREE,
@@ -32,10 +33,9 @@ from .group import (
     sampling_error,
 )
 from .loading import waits
-from .round_changes import COLLECTIVES, RoundChanges
 from .round_fit import FittedRounds
 from .rounds import slowest_of
-from .schemes import Buckets, Scheme
+from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -58,6 +58,9 @@ SUCCESSIVE = 600
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
 
+#: What it can be asked.
+CHANGES = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AllReduceModel(Result):
@@ -68,18 +71,18 @@ class AllReduceModel(Result):
     Attributes
     ----------
     fitted : FittedRounds
-    changes : RoundChanges
+    scenario : Scenario
         What differs from the profiled machines, as given to `what_if`.
     """
 
     fitted: FittedRounds
-    changes: RoundChanges = field(default_factory=RoundChanges)
+    scenario: Scenario = field(default_factory=Scenario)
 
     @property
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
         job = self.fitted.job
-        return msgspec.structs.replace(job, batch_size=self.changes.batch_size or job.batch_size)
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @cached_property
     def network(self) -> NodeLink:
@@ -88,23 +91,89 @@ class AllReduceModel(Result):
 
     def among(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
-        link = self.changes.link(self.fitted, ranks)
-        return link if self._in_turn and isinstance(self.collective, Ring) else link._replace(buffer=0.0)
+        carried, latency = self.fitted.carried(ranks)
+        bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
+        if bandwidth not in (None, nominal):
+            seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
+            carried = 1.0 / float(seconds)
+        alone = self._in_turn and isinstance(self.collective, Ring)
+        asked = self.scenario.latency
+        return NodeLink(carried, latency if asked is None else asked, self.fitted.buffer if alone else 0.0)
+
+    @property
+    def other_machines(self) -> bool:
+        """Whether anything differs from what was profiled: naming its own machines asks for no others."""
+        fitted = self.fitted
+        own = {
+            "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
+            "accelerator_speed": 1.0, "collective": Ring(), "accumulation": 1, "ranks_per_node": 1,
+            "inside_bandwidth": self.scenario.inside_bandwidth,
+        }  # fmt: skip
+        asked = self.scenario.asked | ({"collective": self._combined} if self.scenario.collective else {})
+        return any(value != own.get(name) for name, value in asked.items())
 
     @cached_property
     def scheme(self) -> Scheme:
-        """How gradients are put together and sent."""
-        return self.changes.way(self.fitted)
+        """How gradients are put together and sent: as recorded, unless something else is asked for.
+
+        Raises
+        ------
+        ModelError
+            When that needs gradients, which the profile has not.
+        """
+        asked, cap = self.scenario.scheme, self.scenario.bucket_bytes
+        if not self._in_gradients:
+            return Buckets(cap=0, at_once=self.fitted.at_once)
+        if not self.fitted.gradients[0].size:
+            name = "bucket_bytes" if asked is None else "scheme"
+            raise ModelError(
+                f"{name} needs recorded gradients; record PyTorch with record_shapes=True, TensorFlow with "
+                "'queuemodel profile'"
+            )
+        scheme: Any = SCHEMES[asked] if isinstance(asked, str) else asked or Buckets()
+        if cap is not None:
+            credit = {"credit": scheme.credit / scheme.cap * cap} if isinstance(scheme, Slices) else {}
+            scheme = replace(scheme, cap=cap, **credit)
+        if isinstance(scheme, Buckets) and scheme.at_once is None:
+            scheme = replace(scheme, at_once=self.fitted.at_once)
+        return scheme
+
+    @property
+    def _in_gradients(self) -> bool:
+        return self.scenario.scheme is not None or self.scenario.bucket_bytes is not None
+
+    @property
+    def _sent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of what the scheme is given, (p,), and when one rank had it, (m, p): buckets, or gradients."""
+        if not self._in_gradients:
+            return self.fitted.bucket_bytes, self.fitted.ready
+        sizes, moments = self.fitted.gradients
+        return sizes, moments * (self.fitted.computed / self.fitted.computed.mean())[:, None]
+
+    @property
+    def _combined(self) -> Algorithm:
+        asked: Any = self.scenario.collective
+        return COLLECTIVES[asked] if isinstance(asked, str) else asked or Ring()
 
     @cached_property
     def collective(self) -> Algorithm:
-        """How ranks combine them."""
-        return self.changes.algorithm()
+        """How ranks combine them, where they stand."""
+        algorithm, asked = self._combined, self.scenario
+        if (asked.ranks_per_node or 1) > 1 and asked.inside_bandwidth is None:
+            raise ModelError(
+                "ranks_per_node needs inside_bandwidth, bytes per second between two ranks of a node: ranks on nodes "
+                "of their own do not show it"
+            )
+        if asked.ranks_per_node is not None and asked.inside_bandwidth is not None:
+            algorithm = Hierarchical(asked.ranks_per_node, Link(asked.inside_bandwidth), algorithm)
+        if asked.nodes_per_rack is not None:
+            algorithm = InRacks(algorithm, asked.nodes_per_rack, asked.oversubscription or 1.0)
+        return algorithm
 
     @property
     def slowness(self) -> float:
         """How much longer computation takes than when profiled."""
-        return self.changes.slowness(self.fitted)
+        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
 
     @property
     def beyond(self) -> float:
@@ -115,7 +184,7 @@ class AllReduceModel(Result):
     @property
     def steps_per_round(self) -> int:
         """Of each rank, between two reductions."""
-        return self.changes.accumulation or 1
+        return self.scenario.accumulation or 1
 
     @property
     def loading(self) -> list[np.ndarray]:
@@ -129,7 +198,7 @@ class AllReduceModel(Result):
 
     def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
-        sizes, ready = self.changes.pieces(self.fitted)
+        sizes, ready = self._sent
         rows = np.column_stack([ready, self.fitted.computed])
         return sizes, _accumulated(rows, self.steps_per_round, seed) * self.slowness
 
@@ -169,7 +238,7 @@ class AllReduceModel(Result):
         low, high = np.hypot(low, longer), np.hypot(high, shorter)
         T, network, latency, stragglers, wire, messages = parts
         T = T + waited
-        beyond = (every > fitted.ranks) | self.changes.other_machines(fitted)
+        beyond = (every > fitted.ranks) | self.other_machines
         error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
         error = np.where((every > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
         X = k * every / T
@@ -199,7 +268,7 @@ class AllReduceModel(Result):
             bound_upper=np.maximum(k * every / least, X)[at],
             saturation_workers=math.inf,
             bottleneck=max(shares, key=shares.__getitem__),
-            profiled_workers=0 if self.changes.other_machines(fitted) else fitted.ranks,
+            profiled_workers=0 if self.other_machines else fitted.ranks,
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
             model=self,
@@ -218,19 +287,21 @@ class AllReduceModel(Result):
 
     @property
     def _algorithm(self) -> str:
-        own = self.changes.collective or Ring()
-        return next((name for name, one in COLLECTIVES.items() if type(one) is type(own)), type(own).__name__)
+        own = type(self._combined)
+        return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)
 
     def _first(self, compute: float) -> float:
         """Seconds of a round before the network can have anything to do."""
-        ready = self.changes.pieces(self.fitted)[1]
+        ready = self._sent[1]
         if self.scheme.crosses or not ready.size:
             return 0.0
         return float(ready[:, 0].mean()) * self.slowness + compute * (1 - 1 / self.steps_per_round)
 
     def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
-        fitted, covariance = self.fitted, self.changes.covariance(self.fitted)
+        fitted, covariance = self.fitted, self.fitted.covariance
+        if self.scenario.latency is not None:  # a specified one has no error
+            covariance = covariance * np.diag([1.0, 0.0])
         sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, errors = [], []
@@ -299,10 +370,8 @@ class AllReduceModel(Result):
         ModelError
             For a change that is not among these, a value that makes no sense, or what the profile does not tell.
         """
-        known = {one.name for one in fields(RoundChanges)}
-        if other := sorted(set(changes) - known):
-            raise ModelError(f"what_if: {other[0]} is no change of all-reduce; ask for {', '.join(sorted(known))}")
-        changed = replace(self, changes=self.changes.and_also(**changes))
+        require_answered(changes, CHANGES, "of all-reduce")
+        changed = replace(self, scenario=self.scenario.and_also(**changes))
         _ = changed.scheme, changed.collective  # refuse what the profile does not tell, and what does not fit together
         return changed
 
@@ -312,14 +381,14 @@ class AllReduceModel(Result):
 
     def explore(self, *, workers: int = 32) -> Explorer:
         """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
-        bandwidth = self.changes.bandwidth or self.fitted.nominal
+        bandwidth = self.scenario.bandwidth or self.fitted.nominal
         return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     @property
     def note(self) -> str:
         """What the profile cannot know."""
         notes = []
-        if not self.fitted.latency_known and self.changes.latency is None:
+        if not self.fitted.latency_known and self.scenario.latency is None:
             notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
         if len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
@@ -345,7 +414,7 @@ class AllReduceModel(Result):
             notes.append(wrong)
         if self.fitted.ranks == 0:
             notes.append("no round was recorded: computation and links are those of steps on parameter servers")
-        elif self.changes.oversubscription is None:
+        elif self.scenario.oversubscription is None:
             notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
         return "; ".join(notes)
 
@@ -372,7 +441,7 @@ class AllReduceModel(Result):
                 note="" if fitted.latency_known else "two nodes hardly tell it from bandwidth",
             ),
             Parameter(
-                "oversubscription", self.changes.oversubscription or 1.0, "-", origin="assumed", identified=False,
+                "oversubscription", self.scenario.oversubscription or 1.0, "-", origin="assumed", identified=False,
                 note="needs several racks",
             ),
         )  # fmt: skip
@@ -383,7 +452,7 @@ class AllReduceModel(Result):
 
     def caption(self) -> str:
         """Job, buckets, and what the fit cannot know."""
-        sizes = self.scheme.units(self.changes.pieces(self.fitted)[0])
+        sizes = self.scheme.units(self._sent[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         return (
             f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s){at_once}; "

@@ -11,19 +11,9 @@ from ..checks import require_choice, require_count
 from ..errors import ModelError
 from ..network import Network
 from ..solvers import solve
-from ..traces.rules import MOST_RESULTS
 from ..training import Profile
 from ..training.curve import ThroughputCurve
-
-#: Each strategy, and the number that it needs or may have.
-NUMBERS = {
-    "sync-ps": "backup_workers",
-    "bounded-staleness": "staleness_bound",
-    "k-sync": "k",
-    "k-batch-sync": "k",
-    "k-async": "k",
-    "k-batch-async": "k",
-}
+from ..training.scenario import MOST_RESULTS, NUMBERS, Scenario
 
 #: How the simulation of operations calls each, and its number.
 SIMULATED = {
@@ -66,6 +56,11 @@ class HalfSynchronous:
         least = 1 if what == "k" else 0
         given = 0 if self.number is None else self.number
         object.__setattr__(self, "number", require_count(given, f"{self.name}: {what}", least=least, most=MOST_RESULTS))
+
+    @classmethod
+    def of(cls, question: Scenario, strategy: str) -> HalfSynchronous | None:
+        """The one asked for; None where nobody waits for others, or all do without servers."""
+        return cls(strategy, getattr(question, NUMBERS[strategy])) if strategy in NUMBERS else None
 
     @property
     def solvable(self) -> bool:

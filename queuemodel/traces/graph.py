@@ -15,9 +15,10 @@ from ..training.bandwidth import carried_for_several
 from ..training.job import require_bandwidth
 from ..training.operations import Operation
 from ..training.profile import Profile
+from ..training.scenario import POLICIES, SHARDINGS
 from .kernel.state import COMPUTE, FETCH, PUSH, UPDATE, Steps
 from .links import Links, at_bandwidth, estimate_links
-from .policies import POLICIES, SHARDINGS, Policy, Sharding, ranks, shard
+from .policies import ranks, shard
 
 KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
 WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
@@ -31,7 +32,7 @@ class Graphs:
     steps: Steps
     links: Links
     parameter_servers: int
-    policy: Policy
+    policy: str
     bandwidth: float | None = None  # asked for
     carried: tuple[float, float] | None = None  # by servers' links, where one worker does not fill them
 
@@ -41,8 +42,8 @@ def prepare(
     *,
     parameter_servers: int | None = None,
     bandwidth: float | None = None,
-    policy: Policy = "tensorflow",
-    sharding: Sharding = "round-robin",
+    policy: str = "tensorflow",
+    sharding: str = "round-robin",
     links: Links | None = None,
 ) -> Graphs:
     """Turn a profile into packed graphs, on links and servers that may be others than the profiled ones.

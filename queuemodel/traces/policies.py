@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
 
 import numpy as np
 
@@ -11,21 +10,16 @@ from ..training.operations import Operation
 from ..training.profile import Profile
 from .links import Links
 
-Policy = Literal["tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"]
-POLICIES = get_args(Policy)
-Sharding = Literal["round-robin", "greedy"]
-SHARDINGS = get_args(Sharding)
-
 #: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).
 WINDOW = 65_535
 
 
-def chunk_bytes(policy: Policy) -> float:
+def chunk_bytes(policy: str) -> float:
     """How much of a tensor is sent before the next one may have its turn."""
     return WINDOW if policy == "multiplexed" else math.inf
 
 
-def ranks(profile: Profile, policy: Policy, links: Links) -> list[np.ndarray] | None:
+def ranks(profile: Profile, policy: str, links: Links) -> list[np.ndarray] | None:
     """
     Per step and operation, whom its connection serves first (the lowest); None for first come, first served.
 
@@ -129,7 +123,7 @@ def _tac(operations: list[Operation], fetches: list[int], rate: float) -> dict[s
     return rank
 
 
-def shard(profile: Profile, parameter_servers: int, sharding: Sharding) -> list[np.ndarray]:
+def shard(profile: Profile, parameter_servers: int, sharding: str) -> list[np.ndarray]:
     """
     Per step, the server of every operation.
 
@@ -149,7 +143,7 @@ def shard(profile: Profile, parameter_servers: int, sharding: Sharding) -> list[
     return [_assign(step.operations, fetched, sizes) for step in profile.steps]
 
 
-def _deal(sizes: list[int], servers: int, sharding: Sharding) -> list[int]:
+def _deal(sizes: list[int], servers: int, sharding: str) -> list[int]:
     if sharding == "round-robin":
         return [i % servers for i in range(len(sizes))]
     load, home = [0] * servers, [0] * len(sizes)

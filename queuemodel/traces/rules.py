@@ -9,8 +9,9 @@ import numpy as np
 
 from ..checks import require_choice, require_count, require_number, require_share
 from ..errors import ModelError
+from ..training.scenario import MOST_RESULTS
 from .kernel.state import ASYNC, BATCHES, BOUNDED, FIRST_FEW, GROUPS, SYNC, Rules
-from .policies import Policy, chunk_bytes
+from .policies import chunk_bytes
 
 Synchronization = Literal["async", "sync", "bounded", "groups", "first", "batches"]
 MODES = {
@@ -20,9 +21,6 @@ MODES = {
 BARRIERS = ("sync", "first", "batches")
 #: Those that wait for so many results.
 ROUNDS_OF = ("groups", "first", "batches")
-#: More results in a round than this take minutes.
-MOST_RESULTS = 10_000
-
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
 
@@ -34,7 +32,7 @@ RESUMED = 0.75
 def cluster_rules(
     *,
     workers: int,
-    policy: Policy,
+    policy: str,
     loaded_trip: float,
     unfairness: float,
     window_kept: float,

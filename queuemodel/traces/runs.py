@@ -19,7 +19,6 @@ from ..training.profile import Profile
 from .contention import NETWORK, contentions
 from .graph import prepare
 from .links import Links
-from .policies import Policy, Sharding
 from .result import SimulatedRun
 from .rules import BARRIERS
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate
@@ -41,8 +40,8 @@ def trace_runs(
     accelerator_speed: float = 1.0,
     parameter_servers: int | None = None,
     bandwidth: float | None = None,
-    policy: Policy = "tensorflow",
-    sharding: Sharding = "round-robin",
+    policy: str = "tensorflow",
+    sharding: str = "round-robin",
     links: Links | None = None,
     **settings: Any,
 ) -> list[list[SimulatedRun]]:

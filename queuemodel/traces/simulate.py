@@ -16,7 +16,6 @@ from .contention import contentions
 from .graph import Graphs, prepare
 from .kernel.state import DONE, Rules, State, new_state
 from .links import Links
-from .policies import Policy, Sharding
 from .result import SimulatedRun
 from .rules import Synchronization, cluster_rules, per_worker
 
@@ -36,11 +35,11 @@ def simulate(
     workers: int,
     parameter_servers: int | None = None,
     bandwidth: float | None = None,
-    policy: Policy = "tensorflow",
+    policy: str = "tensorflow",
     synchronization: Synchronization = "async",
     steps: int = 200,
     seed: int = 0,
-    sharding: Sharding = "round-robin",
+    sharding: str = "round-robin",
     links: Links | None = None,
     worker_bandwidth: Sequence[float] | None = None,
     slowdown: Sequence[float] | None = None,

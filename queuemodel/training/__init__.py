@@ -2,12 +2,12 @@
 
 A `Profile` (profile, of job and operations; throughputs reads CSV) is fitted (step_fit, calibration) to what one
 worker's step demands of each machine (demands), with draws for the uncertainty and parameters that say how far to trust
-them (fitted, parameters). A `TrainingModel` (model) is that and the what-ifs asked since (changes), told against the
-profile. A rule for each kind of cluster (rules) says how steps wait for each other; what it answers becomes a
+them (fitted, parameters). A `TrainingModel` (model) is that and the what-ifs asked since, told against the profile
+(scenario). A rule for each kind of cluster (rules) says how steps wait for each other; what it answers becomes a
 `ThroughputCurve` (curve, drawn by figures), and that a `Plan` (plan), and says which number of workers to measure next
 (next_measurement). Of throughputs alone there is a `GrowthModel` (growth).
 
-Another way of training is another rule; another what-if is a field of `Changes` and what it does to demands.
+Another way of training is another rule; another what-if is a field of `Scenario` and what it does to demands.
 """
 
 from .calibration import fit_network
@@ -21,6 +21,7 @@ from .parameters import Parameter
 from .plan import Choice, Plan, plan
 from .profile import Profile, Step
 from .rounds import Bucket, Gradient, Round
+from .scenario import Scenario
 from .throughputs import read_throughputs
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Plan",
     "Profile",
     "Round",
+    "Scenario",
     "Source",
     "Step",
     "Throughput",

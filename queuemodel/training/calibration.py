@@ -13,7 +13,6 @@ import numpy as np
 
 from ..errors import DataError
 from .bandwidth import best_rates
-from .changes import Changes
 from .demands import Demands, Form
 from .ensemble import OTHER_MACHINES, Bend, Ensemble, workers_correlation
 from .fitted import Fitted
@@ -23,6 +22,7 @@ from .model_error import doubling
 from .parameters import Parameter, standard_errors
 from .profile import Profile
 from .rules import NOTHING
+from .scenario import Scenario
 from .step_fit import CONTENTION, fit_steps
 from .throughputs import doubt, on_profiled_links
 
@@ -53,7 +53,7 @@ WORKER_ERROR = 0.05
 WRONG_SPREAD, ENOUGH = 1.0, 3
 
 #: A number of workers on machines that differ from the fitted ones in this.
-Site = tuple[Changes, int]
+Site = tuple[Scenario, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +125,8 @@ def contradiction(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bo
     far, rounds, servers = [], True, fitted.servers.count
     faster = max((untraced_throughput(measured, servers) or 0.0) * float(fitted.demands.total), 1.0)  # untraced
     for point in measured:
-        changes, n = site_of(point)
-        curve = TrainingModel(fitted, changes).throughput([n])
+        scenario, n = site_of(point)
+        curve = TrainingModel(fitted, scenario).throughput([n])
         low, high, most = (float(end[0]) for end in (curve.lower, curve.upper, curve.bound_upper))
         low, high = low / UNLIKELY, UNLIKELY * high
         x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size
@@ -229,8 +229,8 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     )  # fmt: skip
 
 
-def _here(fitted: Fitted) -> Changes:
-    return Changes(parameter_servers=fitted.servers.count)
+def _here(fitted: Fitted) -> Scenario:
+    return Scenario(parameter_servers=fitted.servers.count)
 
 
 def _moments(thought: Thought, weights: np.ndarray) -> tuple[float, float, float, float]:
@@ -255,7 +255,7 @@ def is_untraced(point: Throughput, servers: int) -> bool:
 
 def site_of(point: Throughput) -> Site:
     """Where it was measured."""
-    return Changes(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers), point.workers
+    return Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers), point.workers
 
 
 def given(thought: Ensemble, points: Sequence[Throughput]) -> Ensemble:
@@ -297,16 +297,16 @@ def of_steps(fitted: Fitted, sites: Sequence[Site]) -> Thought:
         for factor in (contention, 0.0 * contention)
     )
     saturation = {
-        changes: TrainingModel(alone, changes).throughput([1]).saturation_workers
-        for changes in {one for one, _ in sites}
+        scenario: TrainingModel(alone, scenario).throughput([1]).saturation_workers
+        for scenario in {one for one, _ in sites}
     }
     logs, sampled, error = [], [], []
-    for changes, n in sites:
-        of_grid = TrainingModel(shared if n > 1 else unshared, changes)  # one worker shares nothing
-        model = TrainingModel(alone, changes)
+    for scenario, n in sites:
+        of_grid = TrainingModel(shared if n > 1 else unshared, scenario)  # one worker shares nothing
+        model = TrainingModel(alone, scenario)
         logs.append(np.log(of_grid.drawn(np.array([n]))[0]))
         sampled.append(np.log(model.drawn(np.array([n]))[0]))
-        error.append(float(model.own_error(np.array([n]), saturation[changes])[0]))
+        error.append(float(model.own_error(np.array([n]), saturation[scenario])[0]))
     every, share = np.array(logs).T, weights / weights.sum()
     varied = np.sqrt(share @ (every - share @ every) ** 2)
     return Thought(

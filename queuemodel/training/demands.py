@@ -7,6 +7,9 @@ from typing import Literal
 
 import numpy as np
 
+from ..errors import ModelError
+from .scenario import Scenario
+
 Form = Literal["links", "single"]
 
 #: What each form of the network has as stations, and which demands each serves.
@@ -69,6 +72,22 @@ class Servers:
     def count(self) -> int:
         """How many servers share the parameters."""
         return len(self.shards)
+
+    def asked(self, scenario: Scenario, tensor_bytes: tuple[int, ...] = ()) -> Servers:
+        """These, or those that are asked for instead, to which tensors are dealt round robin."""
+        if scenario.shards is not None:
+            return replace(self, shards=scenario.shards)
+        count = scenario.parameter_servers
+        if count in (None, self.count):
+            return self
+        if not tensor_bytes:
+            return replace(self, shards=uneven_shards(count))
+        totals = [sum(tensor_bytes[server::count]) for server in range(count)]
+        if not all(totals):
+            raise ModelError(
+                f"parameter_servers must be at most the number of tensors, {len(tensor_bytes)}, got {count}"
+            )
+        return replace(self, shards=tuple(total / sum(totals) for total in totals))
 
     @property
     def stations(self) -> tuple[str, ...]:

@@ -30,13 +30,13 @@ from ..errors import FitError, ModelError
 from ..results import Result
 from ..solvers import knee_throughput
 from .bandwidth import LINK_EFFICIENCY, contradiction
-from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Servers, largest_share, uneven_shards
 from .exploring import Explorer
 from .job import MOST_WORKERS, Job, Throughput
 from .model_error import worst_error
 from .parameters import Parameter, normal_quantile
+from .scenario import Scenario
 from .throughputs import doubt
 
 Strategy = Literal["async-ps", "sync-ps", "all-reduce"]
@@ -276,7 +276,7 @@ class GrowthModel(Result):
         Of an all-reduce, where it is known: its workers are ranks then.
     link : float or None
         Nominal bytes per second of each asynchronous server's link.
-    changes : Changes
+    scenario : Scenario
         Other servers than those measured; no other machine's effect is known.
     assumption : str
         What is assumed of how the job trains.
@@ -289,7 +289,7 @@ class GrowthModel(Result):
     sparse_gradients: bool = False
     ranks_per_node: int | None = None
     link: float | None = None
-    changes: Changes = field(default_factory=Changes)
+    scenario: Scenario = field(default_factory=Scenario)
     assumption: str = ""
 
     @cached_property
@@ -318,14 +318,14 @@ class GrowthModel(Result):
     def servers(self) -> Servers:
         """Asynchronous servers, as asked for."""
         most = mode([p.parameter_servers for p in self.measured])
-        return self.changes.servers(Servers("single", uneven_shards(most)))
+        return Servers("single", uneven_shards(most)).asked(self.scenario)
 
     @property
     def on_such_servers(self) -> list[Throughput]:
         """What was measured on as many servers as are asked for."""
         if self.strategy != "async-ps":
             return list(self.measured)
-        return [p for p in self.measured if p.parameter_servers == self.servers.count and not self.changes.shards]
+        return [p for p in self.measured if p.parameter_servers == self.servers.count and not self.scenario.shards]
 
     @property
     def demand_unseen(self) -> str:
@@ -464,19 +464,10 @@ class GrowthModel(Result):
             For any other change: throughputs alone do not tell its effect.
         """
         asked = {name: value for name, value in changes.items() if value is not None}
-        if self.strategy != "async-ps" and asked:
-            raise ModelError(
-                f"what_if: {next(iter(asked))} needs a profile; "
-                "throughputs of synchronous training do not tell its effect"
-            )
-        own = {"batch_size": self.job.batch_size, "accelerator_speed": 1.0}
-        for name, why in UNTOLD.items():
-            if asked.get(name) not in (None, own.get(name)):
-                raise ModelError(
-                    f"what_if: {name} needs {why}, which throughputs alone do not tell; "
-                    "fit a profile with recorded steps"
-                )
-        return replace(self, changes=self.changes.and_also(**asked))
+        answered = ("parameter_servers", "shards") if self.strategy == "async-ps" else ()
+        if unknown := next((name for name in asked if name not in answered), None):
+            raise ModelError(f"{unknown} needs a profile with recorded steps: throughputs alone do not tell its effect")
+        return replace(self, scenario=self.scenario.and_also(**asked))
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve."""
@@ -496,11 +487,6 @@ class GrowthModel(Result):
         if self.strategy == "async-ps":
             what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form 'single'"
         return "; ".join(filter(None, [self.assumption, what, self.note]))
-
-
-#: What throughputs alone do not tell, and what each change would need.
-UNTOLD = dict.fromkeys(("batch_size", "accelerator_speed", "worker_speeds"), "the time of computation")
-UNTOLD |= {"bandwidth": "the bytes per step"}
 
 
 def _rungs(most: int) -> np.ndarray:

@@ -16,22 +16,25 @@ from ..errors import ModelError
 from ..network import JobClass, Network, Station
 from ..results import Result
 from . import recipe
+from .bandwidth import transfer_time
 from .barrier import Barrier
-from .changes import Changes
 from .curve import ThroughputCurve, require_workers
 from .demands import Demands, Servers
 from .exploring import Explorer
-from .fitted import Fitted, step_parameters
+from .fitted import Fitted, Recorded, step_parameters
 from .job import Job
 from .model_error import model_error, profiled_error, worst_error
 from .parameters import Origin, Parameter, normal_quantile
 from .rules import Pace, Rule, rule_for
+from .scenario import Scenario, require_answered
 
 #: What to say where nobody told how connections share links.
 UNTOLD = (
     "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
     "(--congestion-control) to narrow them"
 )
+#: What it can be asked.
+CHANGES = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +47,8 @@ class TrainingModel(Result):
     Attributes
     ----------
     fitted : Fitted
-    changes : Changes
+    scenario : Scenario
+        What differs from the machines of the profile.
     barrier : float, optional
         Synchronous training: the squared coefficient of variation of a worker's own time.
     steps_per_round : int
@@ -52,24 +56,24 @@ class TrainingModel(Result):
     """
 
     fitted: Fitted
-    changes: Changes = field(default_factory=Changes)
+    scenario: Scenario = field(default_factory=Scenario)
     barrier: float | None = None
     steps_per_round: int = 0
 
     @cached_property
     def demands(self) -> Demands:
         """Seconds per step, each of shape ()."""
-        return self.changes.demands(self.fitted, self.fitted.demands)
+        return self.changed(self.fitted.demands)
 
     @cached_property
     def draws(self) -> Demands:
         """The same, resampled, each of shape (B,)."""
-        return self.changes.demands(self.fitted, self.fitted.draws)
+        return self.changed(self.fitted.draws)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        origin: Origin = "derived" if self.changes.other_machines(self.fitted) else "measured"
+        origin: Origin = "derived" if self.other_machines else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
 
@@ -82,12 +86,12 @@ class TrainingModel(Result):
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
         job = self.fitted.job
-        return msgspec.structs.replace(job, batch_size=self.changes.batch_size or job.batch_size)
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @cached_property
     def servers(self) -> Servers:
         """The servers' stations."""
-        return self.changes.servers(self.fitted.servers, self.fitted.recorded.tensor_bytes)
+        return self.fitted.servers.asked(self.scenario, self.fitted.recorded.tensor_bytes)
 
     @property
     def parameter_servers(self) -> int:
@@ -107,7 +111,7 @@ class TrainingModel(Result):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.in_rounds or self.changes.other_machines(self.fitted):
+        if self.in_rounds or self.other_machines:
             return ()
         return tuple(
             (p.workers, p.steps_per_second)
@@ -118,11 +122,48 @@ class TrainingModel(Result):
     @property
     def profiled_workers(self) -> int:
         """The most workers for which something was measured on such machines; 0 for nothing."""
-        as_profiled = not self.changes.other_machines(self.fitted) and self.servers == self.fitted.servers
+        as_profiled = not self.other_machines and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled else 0
         if self.in_rounds and traced > 1:  # who did not wait for each other
             traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
+
+    @property
+    def other_machines(self) -> list[str]:
+        """What differs from the profile but the number of servers; empty for nothing."""
+        asked, own = self.scenario, self.fitted
+        different = {
+            "bandwidth": self._bandwidth is not None,
+            "batch_size": asked.batch_size not in (None, own.job.batch_size),
+            "accelerator_speed": asked.accelerator_speed not in (None, 1.0),
+            "worker_speeds": any(speed != 1.0 for speed in asked.worker_speeds or ()),
+            "shards": asked.shards not in (None, own.servers.shards),
+        }
+        return [name for name, differs in different.items() if differs]
+
+    @property
+    def unequal(self) -> bool:
+        """Whether workers differ."""
+        return len(set(self.scenario.worker_speeds or ())) > 1
+
+    @property
+    def compute_factor(self) -> float:
+        """How much longer computation takes than with the profile's batch size and accelerator."""
+        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
+
+    @property
+    def _bandwidth(self) -> float | None:
+        """Bytes per second of each host's link, where they are not the profile's."""
+        return None if self.scenario.bandwidth == self.fitted.recorded.bandwidth else self.scenario.bandwidth
+
+    def changed(self, demands: Demands, *, together: int = 1) -> Demands:
+        """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
+        recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
+        if self._bandwidth is not None:
+            demands = with_bandwidth(demands, self._bandwidth, recorded, together=together)
+        worker = demands.worker[..., None] if self.unequal else demands.worker
+        speed = np.array(speeds) if self.unequal else (*(speeds or ()), 1.0)[0]
+        return demands.with_worker(worker + recorded.compute * (self.compute_factor / speed - 1.0))
 
     @property
     def in_rounds(self) -> bool:
@@ -136,7 +177,7 @@ class TrainingModel(Result):
     @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
-        unequal, servers = self.changes.unequal, self.servers.count
+        unequal, servers = self.unequal, self.servers.count
         if unequal and self.barrier is not None:
             raise ModelError(
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
@@ -152,10 +193,10 @@ class TrainingModel(Result):
         """
         named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
         queues = [Station(name, service_time=demand) for name, demand in named]
-        if not self.changes.unequal:
+        if not self.unequal:
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
-        speeds = self.changes.worker_speeds
+        speeds = self.scenario.worker_speeds or ()
         think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
         classes = [
             JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time.items()
@@ -181,9 +222,9 @@ class TrainingModel(Result):
 
         At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
         """
-        apart = self.barrier is None or self.changes.bandwidth is None
+        apart = self.barrier is None or self.scenario.bandwidth is None
         for block in [populations] if apart else np.split(populations, len(populations)):
-            yield block, self.changes.demands(self.fitted, demands, together=1 if apart else int(block[0]))
+            yield block, self.changed(demands, together=1 if apart else int(block[0]))
 
     def _computed(self, populations: np.ndarray) -> np.ndarray:
         """Most steps per second (n,) at a barrier: as many as if workers only computed.
@@ -193,8 +234,8 @@ class TrainingModel(Result):
         rule = self.rule
         if not isinstance(rule, Barrier):
             return np.full(len(populations), math.inf)
-        compute = self.fitted.recorded.compute * self.changes.compute_factor(self.fitted)
-        compute /= (*self.changes.worker_speeds, 1.0)[0]
+        compute = self.fitted.recorded.compute * self.compute_factor
+        compute /= (*(self.scenario.worker_speeds or ()), 1.0)[0]
         return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
 
     def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
@@ -220,7 +261,7 @@ class TrainingModel(Result):
         """
         counts = require_workers(workers)
         require_share(confidence, "throughput: confidence", open_ended=True)
-        speeds = self.changes.worker_speeds
+        speeds = self.scenario.worker_speeds
         if speeds and counts[-1] > len(speeds):
             raise ModelError(
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
@@ -277,7 +318,7 @@ class TrainingModel(Result):
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
         D, Z = self.service_demand, self.demands.worker
-        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.changes.unequal else np.full(counts[-1], Z)))
+        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         if self.barrier is not None:
             lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._computed(counts))
@@ -301,16 +342,7 @@ class TrainingModel(Result):
             return np.full(len(populations), math.inf)
         return np.asarray(np.quantile(self._limits(self.fitted.draws, populations)[1], 1 - tail, axis=-1))
 
-    def what_if(
-        self,
-        *,
-        bandwidth: float | None = None,
-        parameter_servers: int | None = None,
-        shards: Iterable[float] | None = None,
-        batch_size: int | None = None,
-        accelerator_speed: float | None = None,
-        worker_speeds: Iterable[float] | None = None,
-    ) -> TrainingModel:
+    def what_if(self, **changes: Any) -> TrainingModel:
         """The model of the same job on other machines.
 
         All changes are computed from the profile, whatever their order. One that is asked for again replaces the
@@ -336,20 +368,12 @@ class TrainingModel(Result):
         Raises
         ------
         ModelError
-            When a value is not finite and > 0, the data do not tell what it changes, or no rule covers the cluster.
+            For another change, a value that makes no sense, or a cluster that no rule covers.
         """
-        changed = replace(
-            self,
-            changes=self.changes.and_also(
-                bandwidth=bandwidth,
-                parameter_servers=parameter_servers,
-                shards=shards,
-                batch_size=batch_size,
-                accelerator_speed=accelerator_speed,
-                worker_speeds=worker_speeds,
-            ),
-        )
-        changed.changes.require_known(self.fitted)
+        require_answered(changes, CHANGES, "of the closed network")
+        changed = replace(self, scenario=self.scenario.and_also(**changes))
+        if not any(self.fitted.recorded.transferred) and "bandwidth" in changed.other_machines:
+            raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = changed.rule  # refuses what it does not cover
         return changed
 
@@ -368,7 +392,7 @@ class TrainingModel(Result):
 
     def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
         """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
-        elsewhere = self.in_rounds or self.changes.other_machines(self.fitted) or self.servers != self.fitted.servers
+        elsewhere = self.in_rounds or self.other_machines or self.servers != self.fitted.servers
         return None if elsewhere or self.fitted.bend is None else self.fitted.bend.factors(populations, confidence)
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -383,7 +407,7 @@ class TrainingModel(Result):
         MissingDependencyError
             Without ipywidgets (``pip install 'queuemodel[notebook]'``).
         """
-        bandwidth = self.changes.bandwidth or self.fitted.recorded.bandwidth
+        bandwidth = self.scenario.bandwidth or self.fitted.recorded.bandwidth
         return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     def obstacle(self) -> str:
@@ -398,3 +422,20 @@ class TrainingModel(Result):
         """Which job, on how many servers, and what the fit cannot know."""
         what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}"
         return "; ".join(filter(None, [what, self.note]))
+
+
+def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, together: int = 1) -> Demands:
+    """Demands when each host's link has another nominal bandwidth, in bytes per second.
+
+    Transfers change as `transfer_time` says. Each second of transfer hides as much computation as before: a faster link
+    hides less, unless several workers who transfer ``together`` share it: then at most as much as before.
+    """
+    fetch, push = (
+        transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
+        for seconds, size in zip((demands.fetch, demands.push), recorded.transferred, strict=True)
+    )
+    before, after = demands.fetch + demands.push, fetch + push
+    longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
+    longer = np.maximum(longer, np.minimum(together * longer, 1.0))
+    hidden = np.maximum(recorded.compute - demands.worker, 0.0)
+    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))

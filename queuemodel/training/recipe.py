@@ -10,10 +10,10 @@ import numpy as np
 
 from ..errors import ModelError
 from .bandwidth import LINK_EFFICIENCY
-from .changes import Changes
 from .demands import FORMS
 from .parameters import normal_quantile
 from .rules import FLIGHT, FLIGHT_TIME, MOST_LEVELS, Flights
+from .scenario import Scenario
 
 if TYPE_CHECKING:
     from .demands import Demands
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_WORKERS, MOST_SERVERS = 256, 8
 
 #: Machines on which nothing was measured.
-ELSEWHERE = Changes(accelerator_speed=2.0)
+ELSEWHERE = Scenario(accelerator_speed=2.0)
 
 DEMANDS = ("fetch", "push", "update", "worker")
 
@@ -32,7 +32,7 @@ def obstacle(model: TrainingModel) -> str:
     """Why a page cannot recompute the model's curve; empty when it can."""
     reasons = {
         "workers or results wait for each other": model.in_rounds,
-        "the workers differ": bool(model.changes.worker_speeds),
+        "the workers differ": model.scenario.worker_speeds is not None,
     }
     return next((why for why, so in reasons.items() if so), "")
 
@@ -71,12 +71,12 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         "most_workers": most,
         "confidence": confidence,
         "reach": normal_quantile(confidence),
-        "elsewhere": float(replace(model, changes=ELSEWHERE).own_error(np.array([1]), math.inf)[0]),
+        "elsewhere": float(replace(model, scenario=ELSEWHERE).own_error(np.array([1]), math.inf)[0]),
         "servers": {count: _servers(model, count, most, confidence) for count in _counts(model)},
         "settings": {
             "parameter_servers": model.servers.count,
-            "bandwidth": model.changes.bandwidth,
-            "accelerator_speed": model.changes.accelerator_speed,
+            "bandwidth": model.scenario.bandwidth,
+            "accelerator_speed": model.scenario.accelerator_speed or 1.0,
             "batch_size": model.job.batch_size,
         },
     }
@@ -104,8 +104,8 @@ def _counts(model: TrainingModel) -> list[int]:
 
 def _servers(model: TrainingModel, count: int, most: int, confidence: float) -> dict[str, Any]:
     """So many servers on machines that are otherwise as profiled; errors, and bends, for 1 to ``most`` workers."""
-    shards = model.changes.shards if count == model.servers.count else ()
-    there = replace(model, changes=Changes(parameter_servers=None if shards else count, shards=shards))
+    shards = model.scenario.shards if count == model.servers.count else None
+    there = replace(model, scenario=Scenario(parameter_servers=None if shards else count, shards=shards))
     saturation = there.throughput([1]).saturation_workers
     return {
         "shards": there.shards,

@@ -116,7 +116,14 @@ def traced_throughput(profile: Profile) -> Throughput:
 
 def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]:
     """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
-    return [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
+    found = [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
+    for one in found:
+        if not isinstance(one, Throughput):
+            raise ModelError(
+                f"expected a Profile or Throughputs, got {type(one).__name__}; "
+                "files are read by Profile.load and read_throughputs"
+            )
+    return found
 
 
 def warn_of_rounds(measured: Sequence[Throughput]) -> None:

@@ -87,7 +87,10 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (["predict", "alexnet-60.json", "--worker-speeds", "1*0"], "count must be a whole number of at least 1"),
         (["predict", "alexnet-60.json", "--method", "mva", "--worker-bandwidth", "5MB/s"], "method 'trace'"),
         (["predict", "alexnet-60.json", "--method", "mva", "--policy", "tic"], "policy is for the simulation only"),
-        (["predict", "ddp-alexnet-40.json", "--policy", "tic"], "policy is a question for strategy 'async-ps'"),
+        (
+            ["predict", "ddp-alexnet-40.json", "--policy", "tic"],
+            "policy is a question for training on parameter servers",
+        ),
         (["simulate", "alexnet-60.json", "--workers", "0"], "at least 1"),
         (["simulate", "alexnet-60.json", "--workers", "2", "--straggler-probability", "0.1"], "go together"),
         (["simulate", "alexnet-60.json", "--workers", "2", "--chrome-trace", "no/t.json"], "there is no folder"),

@@ -6,8 +6,9 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.prediction import STRATEGIES, predict
+from queuemodel.prediction import predict
 from queuemodel.strategies import AllReduceModel, fit_rounds
+from queuemodel.training.scenario import STRATEGIES
 
 NUMBERS = {
     "async-ps": {}, "sync-ps": {"backup_workers": 1}, "bounded-staleness": {"staleness_bound": 2}, "k-sync": {"k": 2},
@@ -73,7 +74,7 @@ def test_a_profile_of_rounds_with_a_throughput_is_not_taken_for_asynchronous():
     profile = msgspec.structs.replace(
         example_profile("ddp-alexnet-40"), throughputs=[qm.Throughput(workers=1, steps_per_second=2.0)]
     )
-    with pytest.raises(qm.FitError, match="synchronous rounds only"):
+    with pytest.raises(qm.ModelError, match="synchronous rounds only"):
         qm.fit(profile, strategy="async-ps")
     assert isinstance(qm.fit(profile), AllReduceModel)
     assert predict(profile, workers=[2]).synchronous

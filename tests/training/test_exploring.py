@@ -57,7 +57,7 @@ def test_only_what_the_model_can_answer():
     of_rounds = qm.fit(example_profile("ddp-alexnet-40"), strategy="all-reduce").explore(workers=8)
     assert set(of_rounds.controls) == {"workers", "bandwidth", "accelerator_speed", "batch_size", "accumulation"}
     of_rounds.controls["accumulation"].value = 4
-    assert of_rounds.model.changes.accumulation == 4
+    assert of_rounds.model.scenario.accumulation == 4
 
 
 def test_no_workers_are_refused(model):

@@ -259,8 +259,8 @@ def test_steps_shorter_than_their_transfers_shorten_these():
 def test_fit_refuses_nonsense():
     with pytest.raises(qm.ModelError, match="form must be"):
         qm.fit(profile(), form="other")
-    with pytest.raises(qm.ModelError, match="a profile has its own"):
-        qm.fit(profile(), batch_size=64)
+    with pytest.raises(qm.ModelError, match="parameter_bytes is for throughputs"):
+        qm.fit(profile(), parameter_bytes=64)
     with pytest.raises(qm.ModelError, match=r"read by Profile\.load"):
         qm.fit("profile.json")
 

@@ -334,9 +334,8 @@ def test_what_would_not_be_used_is_refused_or_said():
             lambda: qm.fit(profile, strategy="sync-ps", sparse_gradients=True),
             lambda: qm.predict(ranks, sparse_gradients=True),
         ],
-        "ranks_per_node is for throughputs of all-reduce alone; leave it out": [
+        "ranks_per_node is (for throughputs of|a question for strategy) .?all-reduce": [
             lambda: qm.fit(two, strategy="sync-ps", ranks_per_node=2),
-            lambda: fit_job(ranks, ranks_per_node=2),
         ],
         r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave": [
             lambda: qm.predict(two, strategy="all-reduce", ranks_per_node=2)

@@ -148,21 +148,13 @@ def test_a_hundred_different_speeds():
 
 
 @pytest.mark.parametrize(
-    ("change", "unknown"),
-    [
-        ({"bandwidth": 1e9}, "bytes per step"),
-        ({"accelerator_speed": 2.0}, "time of computation"),
-        ({"batch_size": 64}, "time of computation"),
-        ({"worker_speeds": [1.0, 0.5]}, "time of computation"),
-        ({"worker_speeds": [0.5, 0.5]}, "time of computation"),
-    ],
+    "change",
+    [{"bandwidth": 1e9}, {"accelerator_speed": 2.0}, {"batch_size": 64}, {"worker_speeds": [1.0, 0.5]}],
 )
-def test_throughputs_do_not_tell_what_other_machines_buy(change, unknown):
+def test_throughputs_do_not_tell_what_other_machines_buy(change):
     for model in (qm.fit(CSV), qm.fit(profile([], throughputs=CSV))):
-        with pytest.raises(qm.ModelError, match=unknown) as error:
+        with pytest.raises(qm.ModelError, match=f"{next(iter(change))} needs a profile with recorded steps"):
             model.what_if(**change)
-        assert str(error.value).startswith(f"what_if: {next(iter(change))}")
-        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
