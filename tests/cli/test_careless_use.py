@@ -89,7 +89,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (["predict", "alexnet-60.json", "--method", "mva", "--policy", "tic"], "policy is for the simulation only"),
         (
             ["predict", "ddp-alexnet-40.json", "--policy", "tic"],
-            "policy is a question for training on parameter servers",
+            "policy is a question for training on",
         ),
         (["simulate", "alexnet-60.json", "--workers", "0"], "at least 1"),
         (["simulate", "alexnet-60.json", "--workers", "2", "--straggler-probability", "0.1"], "go together"),
