@@ -250,7 +250,7 @@ def _write_station(
     times = [s.time_of(c) for c in labels]
     if s.rates is not None:
         element = ElementTree.SubElement(stations, "ldstation", name=s.name, servers="1")
-        rates = [s.rate(n) for n in range(1, total + 1)]
+        rates = s.speeds(total).tolist()
         values: list[Any] = [";".join(repr(t / r) for r in rates) for t in times]
     else:
         kind = "delaystation" if s.is_delay else "listation"

@@ -204,11 +204,6 @@ def _station_document(s: Station) -> dict[str, Any]:
         document["discipline"] = s.discipline
     if s.scv != 1.0 and s.distribution is None:
         document["scv"] = _number(s.scv)
-    if callable(s.rates):
-        raise ModelError(
-            f"station {s.name!r}: rates is a function, which no file can hold; "
-            "make it a list: [rates(n) for n in range(1, population + 1)]"
-        )
     if s.rates is not None:
         document["rates"] = list(s.rates)
     return document

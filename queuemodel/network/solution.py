@@ -138,8 +138,8 @@ class Solution(Result):
     @property
     def bottleneck(self) -> str | None:
         """The queueing station that works the largest part of what it can at its fastest; None without queues."""
-        work = (self.class_throughput * self.network.class_service_demand).sum(axis=1)
-        load = work / lower(self.network).fastest(self.population)
+        low = lower(self.network, self.class_populations or self.population)
+        load = low.load @ self.class_throughput[[chain[0] for chain in self.network.chains]]
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property

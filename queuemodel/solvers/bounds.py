@@ -108,12 +108,11 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     N = _populations(population)
     if network.classes:
         raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
-    low = lower(network)
+    low = lower(network, int(N.max()))
     Z = float(low.think[0])
     if kind == "asymptotic":
-        most = int(N.max())
-        slowest, largest = low.most(most).sum(), float(low.load(most).max())
-        upper = N / (float(low.Z[0]) + low.least(most).sum())
+        slowest, largest = low.most.sum(), float(low.load.max())
+        upper = N / (float(low.Z[0]) + low.least.sum())
         return Bounds(N, N / (N * slowest + Z), np.minimum(upper, 1.0 / max(largest, 1e-300)), Z, kind)
     if why := low.why_not_plain() or low.why_not_product_form():
         raise ModelError(
@@ -183,14 +182,10 @@ def saturation_population(network: Network) -> float:
     Raises
     ------
     ModelError
-        When the network has classes, or rates that are a function, whose highest cannot be known.
+        When the network has classes.
     """
     if network.classes:
         raise ModelError("saturation population: the network has classes; it is of single-class networks")
-    for s in network.stations:
-        if callable(s.rates):
-            raise ModelError(f"saturation population: station {s.name!r}: rates is a function; give a list of rates")
-    low = lower(network)
-    most = max([1, *[len(s.rates) for s in network.stations if isinstance(s.rates, tuple)]])
-    largest = float(low.load(most).max())
-    return float(low.Z[0] + low.least(most).sum()) / largest if largest > 0 else float("inf")
+    low = lower(network, max([1, *[len(s.rates) for s in network.stations if s.rates]]))
+    largest = float(low.load.max())
+    return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")

@@ -11,6 +11,7 @@ import numpy as np
 from ..checks import require_count
 from ..errors import ModelError
 from ..network import Network, PhaseType, Solution
+from ..network.lowered import lower
 from .chains import solution_of
 from .routes import routes_of
 from .states import Counted, state_of
@@ -70,8 +71,7 @@ class MarkovChain:
                 "time, or a station discipline='ps'"
             )
         return solution_of(
-            network,
-            population,
+            lower(network, population),
             X,
             Q,
             busy=busy,

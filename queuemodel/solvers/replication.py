@@ -94,7 +94,7 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
         go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
     )
     for k, station in enumerate(network.stations):
-        model.speed[k, 1:] = [1.0 if station.is_delay else station.rate(n) for n in range(1, population + 1)]
+        model.speed[k, 1:] = 1.0 if station.is_delay else station.speeds(population)
         if not station.is_delay and station.discipline == "ps":
             model.kind[k] = kernel.SHARING
         elif not station.is_delay and station.discipline == "fcfs":

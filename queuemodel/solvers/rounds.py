@@ -49,8 +49,7 @@ def barrier_time(network: Network, *, population: int) -> float:
         rates.append([n / network.think_time for n in range(N + 1)])
     for station, d in zip(network.stations, network.service_demand.tolist(), strict=True):
         if d > 0:
-            speed = [0.0, *[float(n) if station.is_delay else station.rate(n) for n in range(1, N + 1)]]
-            rates.append([s / d for s in speed])
+            rates.append([0.0, *(station.speeds(N) / d).tolist()])
     stages = len(rates)
     states = math.comb(N + stages, stages)
     if states > MOST_STATES:

@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import require_count, require_seed, require_share
 from ..errors import QueueModelWarning
 from ..network import LARGEST_POPULATION, Network, Solution
+from ..network.lowered import lower
 from ..results import Result
 from .chains import solution_of
 from .routes import Routes, routes_of
@@ -173,8 +174,7 @@ class Simulation:
                 stacklevel=3,
             )
         solution = solution_of(
-            network,
-            population,
+            lower(network, population),
             X.mean(axis=0),
             Q.mean(axis=0),
             busy=busy.mean(axis=0),

@@ -10,9 +10,9 @@ import numpy as np
 from ..checks import require_count
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION, Network, Solution
+from ..network.lowered import lower
 from .approximate import solved_approximately
-from .chains import chains_of
-from .exact import ExactMVA
+from .exact import solved_exactly
 
 
 class Solver(Protocol):
@@ -61,11 +61,11 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         if isinstance(solver, type) or not hasattr(solver, "solve"):
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
-    chains = chains_of(network, N)
-    why = chains.why_not_product_form()
+    low = lower(network, N)
+    why = low.why_not_product_form()
     if why is None:
-        return ExactMVA().solved(chains)
-    return solved_approximately(network, N, "recursion", f"{why}: no product form, so approximate")
+        return solved_exactly(low)
+    return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
 
 
 def require_populations(network: Network, population: object) -> int | tuple[int, ...]:

@@ -63,12 +63,6 @@ def test_what_json_says_is_what_is_solved():
     assert network.stations[2].scv == 3.0
 
 
-def test_a_rate_function_cannot_be_saved_but_its_values_can(tmp_path):
-    with pytest.raises(qm.ModelError, match=r"station 'ld': rates is a function"):
-        N([S("ld", rates=math.sqrt)]).save(tmp_path / "n.json")
-    assert not (tmp_path / "n.json").exists()
-
-
 def damaged(change):
     document = copy.deepcopy(RICH)
     change(document)

@@ -77,7 +77,7 @@ def bounds(case):
 
 
 def constants(case):
-    solution = qm.solve(network_of(case["inputs"]), population=case["inputs"]["N"], solver=qm.Convolution())
+    solution = qm.solve(network_of(case["inputs"]), population=case["inputs"]["N"])
     log = np.append(0.0, -np.log(solution.throughputs).cumsum())  # X(n) = G(n-1) / G(n)
     if "G" in case["expected"]:
         np.testing.assert_allclose(np.exp(log), case["expected"]["G"], rtol=case["tol"])
