@@ -221,12 +221,7 @@ class _Transitions:
                     if c >= 0:
                         departures[c] += weight[i] * rate
             empty.append(weight[0])
-        visits = (self.routes.visits * (self.routes.P.sum(axis=(2, 3)).T > 0)).sum(axis=0)
-        X = np.zeros(C)
-        for chain in self.network.chains:
-            members = list(chain)
-            X[members] = departures[members].sum() / visits[members].sum()
-        return np.array(Q[:-1]), X, 1.0 - np.array(empty[:-1])
+        return np.array(Q[:-1]), self.routes.cycles(departures), 1.0 - np.array(empty[:-1])
 
 
 #: Up to so many states elimination is fast, whatever the network.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +22,23 @@ class Routes:
     service_times : ndarray, shape (K+1, C)
     """
 
+    network: Network
     P: np.ndarray
     visits: np.ndarray
     service_times: np.ndarray
+
+    @property
+    def stay(self) -> np.ndarray:
+        """Where each class spends time, shape (K+1, C)."""
+        return np.asarray(self.P.sum(axis=(2, 3)).T > 0)
+
+    def cycles(self, departures: np.ndarray) -> np.ndarray:
+        """Cycles of each class's chain from departures (..., C)."""
+        visits = (self.visits * self.stay).sum(axis=0)
+        cycles = np.zeros(departures.shape)
+        for chain in map(list, self.network.chains):
+            cycles[..., chain] = departures[..., chain].sum(axis=-1, keepdims=True) / visits[chain].sum()
+        return cycles
 
 
 def routes_of(network: Network) -> Routes:
@@ -48,13 +61,7 @@ def routes_of(network: Network) -> Routes:
             P[c, :, c, :] = _implied(V[:, c])
     else:
         at = network.reference_index
-        if isinstance(network.routing, Mapping):
-            index = {name: c for c, name in enumerate(network.class_names)}
-            for (start, end), matrix in network.routing.items():
-                P[index[start], :K, index[end], :K] = matrix
-        else:
-            for c in range(C):
-                P[c, :K, c, :K] = network.routing
+        P[:, :K, :, :K] = network.transitions
         for c in range(C):  # customers think on their way to the reference station
             P[:, :, c, K] += P[:, :, c, at]
             P[:, :, c, at] = 0.0
@@ -65,7 +72,7 @@ def routes_of(network: Network) -> Routes:
         for k in range(K + 1):
             if times[k, c] == 0 or visits[k, c] == 0:
                 _skip(flat, c * (K + 1) + k)
-    return Routes(P, visits, times)
+    return Routes(network, P, visits, times)
 
 
 def _implied(V: np.ndarray) -> np.ndarray:
