@@ -13,31 +13,15 @@ from .stations import Station
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A network's numbers at a population, its classes merged into the chains that customers stay in.
-
-    Attributes
-    ----------
-    N : ndarray of int, shape (C,)
-        Populations of chains (C is 1 without classes).
-    populations : tuple of int
-        Populations of classes; empty without classes.
-    D : ndarray, shape (K, C)
-        Service demands of chains in seconds per cycle.
-    Z : ndarray, shape (C,)
-        Seconds per cycle of chains outside all stations.
-    share : ndarray, shape (K, number of classes)
-        Each class's part in its chain's demand at a station; in its visits where they take no time.
-    delay : ndarray of bool, shape (K,)
-        Where nobody queues.
-    """
+    """A network's numbers at a population, its C classes merged into the chains that customers stay in."""
 
     network: Network
-    N: np.ndarray
-    populations: tuple[int, ...]
-    D: np.ndarray
-    Z: np.ndarray
-    share: np.ndarray
-    delay: np.ndarray
+    N: np.ndarray  # (chains,): populations; one chain without classes
+    populations: tuple[int, ...]  # of classes; empty without
+    D: np.ndarray  # (K, chains): service demands, seconds per cycle
+    Z: np.ndarray  # (chains,): seconds per cycle outside all stations
+    share: np.ndarray  # (K, C): each class's part in its chain's demand, in its visits where they take no time
+    delay: np.ndarray  # (K,): where nobody queues
 
     @property
     def queues(self) -> np.ndarray:

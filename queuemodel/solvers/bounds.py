@@ -32,11 +32,6 @@ class Bounds(Result):
     think_time: float = 0.0
     method: str = ""
 
-    def __post_init__(self) -> None:
-        for name in ("population", "lower", "upper"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name)))
-        Result.__post_init__(self)
-
     @property
     def response_lower(self) -> np.ndarray:
         """Lower bound on the seconds per cycle at queueing stations, N / X_upper - Z."""
@@ -111,18 +106,17 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     low = lower(network, int(N.max()))
     Z = float(low.think[0])
     if kind == "asymptotic":
-        slowest, largest = low.most.sum(), float(low.load.max())
-        upper = N / (float(low.Z[0]) + low.least.sum())
-        return Bounds(N, N / (N * slowest + Z), np.minimum(upper, 1.0 / max(largest, 1e-300)), Z, kind)
+        upper = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
+        return Bounds(N, np.asarray(N / (N * low.most.sum() + Z)), np.asarray(upper), Z, kind)
     if why := low.why_not_plain() or low.why_not_product_form():
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
     demand = low.D[low.queues, 0]
-    if not len(demand):
-        return Bounds(N, N / Z, N / Z, Z, kind)
-    low_X, high_X = KINDS[kind](N, demand, Z)
-    return Bounds(N, low_X, high_X, Z, kind)
+    if len(demand):
+        low_X, high_X = KINDS[kind](N, demand, Z)
+        return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
+    return Bounds(N, np.asarray(N / Z), np.asarray(N / Z), Z, kind)
 
 
 def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:

@@ -28,21 +28,15 @@ def lowered_product_form(network: Network, population: int | tuple[int, ...], so
 def solution_of(
     low: Lowered, X: np.ndarray, Q: np.ndarray, *, busy: np.ndarray | None = None, **about: Any
 ) -> Solution:
-    """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about`` is the rest of it.
-
-    ``busy`` (K,) is the probability that somebody is there; stations without rates have no need of it.
-    """
+    """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about`` is the rest of it."""
     network = low.network
-    if busy is not None:
-        rated = np.array([s.rates is not None for s in network.stations])
-        busy = np.where(rated, busy, np.nan)[None, :] if rated.any() else None
     total = float(X[[chain[0] for chain in network.chains]].sum())
     if network.classes:
         with np.errstate(invalid="ignore", divide="ignore"):
             about["class_residence_times"] = np.where(X > 0, Q / X, 0.0)
         about |= {"class_populations": low.populations, "class_throughputs": X}
     R = (Q.sum(axis=1) / total)[None, :]
-    return Solution(network, int(low.N.sum()), np.array([total]), R, busy=busy, **about)
+    return Solution(network, int(low.N.sum()), np.array([total]), R, busy=None if busy is None else busy[None], **about)
 
 
 def by_class(low: Lowered, X: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -55,26 +49,14 @@ def by_class(low: Lowered, X: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Chains with their delays folded into think times, idle ones left out and identical ones made one.
+    """Chains with their delays folded into think times, idle ones left out and identical ones made one."""
 
-    Attributes
-    ----------
-    D : ndarray, shape (C, K)
-        Demands at the stations that queue.
-    stations : list of int
-        Which stations those are.
-    speeds : list
-        Of those stations, as `lowered.speeds_of` gives them.
-    member : list of list of int
-        The chains that each merged one stands for.
-    """
-
-    D: np.ndarray
+    D: np.ndarray  # (C, K): demands at the stations that queue
     Z: np.ndarray
     N: np.ndarray
-    stations: list[int]
-    speeds: list[np.ndarray | None]
-    member: list[list[int]]
+    stations: list[int]  # which those are
+    speeds: list[np.ndarray | None]  # theirs, by `lowered.speeds_of`
+    member: list[list[int]]  # the chains that each merged one stands for
 
 
 def merge(low: Lowered) -> Merged:
@@ -95,12 +77,13 @@ def expand(
 ) -> Solution:
     """Measures of merged chains (X (C,), Q (C, K), busy (K,)) given back to each class and each station."""
     K, C = low.D.shape
-    all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), np.full(K, np.nan)
+    all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), None
     for m, group in enumerate(merged.member):
         part = low.N[group] / merged.N[m]
         all_X[group] = X[m] * part
         all_Q[np.ix_(merged.stations, group)] = Q[m][:, None] * part
     all_Q[low.delay] = low.D[low.delay] * all_X
     if busy is not None:
+        all_busy = np.full(K, np.nan)
         all_busy[merged.stations] = busy
     return solution_of(low, *by_class(low, all_X, all_Q), busy=all_busy, exact=True, **about)

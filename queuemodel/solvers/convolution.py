@@ -20,16 +20,8 @@ Pairs = tuple[np.ndarray, np.ndarray]
 class Lattice:
     """Constants G(n) of stations and think times at all populations n <= N of C classes (Reiser and Kobayashi, 1975).
 
-    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them.
-
-    Parameters
-    ----------
-    D : ndarray, shape (C, K)
-        Service demands at the stations that queue; one of demand 0 is where nobody is.
-    Z : ndarray, shape (C,)
-    N : ndarray, shape (C,)
-    speeds : list of K
-        As `lowered.speeds_of` gives them.
+    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them. D (C, K) are
+    demands at stations that queue, Z and N (C,), speeds as `lowered.speeds_of` gives them.
     """
 
     def __init__(self, D: np.ndarray, Z: np.ndarray, N: np.ndarray, speeds: Sequence[np.ndarray | None]) -> None:

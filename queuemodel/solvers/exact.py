@@ -109,15 +109,13 @@ def _one_class(low: Lowered, merged: Merged, name: str) -> Solution:
         last = None if busy is None else busy[-1]
         return expand(low, merged, X[-1:], X[-1] * R[-1:], last, solver="exact MVA", reason=why)
     how = "the recursion is exact and cheap" if plain else "exact for load-dependent and multi-server stations"
-    times, there = np.zeros((N, len(low.D))), np.full((N, len(low.D)), np.nan)
+    times = np.zeros((N, len(low.D)))
     times[:, merged.stations], times[:, low.delay] = R, low.D[low.delay, 0]
-    rated = [at for at, k in enumerate(merged.stations) if low.network.stations[k].rates is not None]
     if busy is not None:
-        there[:, [merged.stations[at] for at in rated]] = busy[:, rated]
-    return Solution(
-        low.network, N, X, times, solver=name, exact=True, reason=f"single class with product form: {how}",
-        busy=there if rated else None,
-    )  # fmt: skip
+        there, busy = busy, np.full(times.shape, np.nan)
+        busy[:, merged.stations] = there
+    why = f"single class with product form: {how}"
+    return Solution(low.network, N, X, times, solver=name, exact=True, reason=why, busy=busy)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -66,24 +67,17 @@ def _mean_absorption(rates: np.ndarray, N: int) -> float:
     A state is how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere.
     """
     stages = len(rates)
-    times: dict[tuple[int, ...], float] = {(N,) * stages: 0.0}
-    layer = [(N,) * stages]
-    for _ in range(N * stages):
-        before = set()
-        for done in layer:
-            for k in range(stages):
-                if done[k] > 0 and (k == stages - 1 or done[k] > done[k + 1]):
-                    before.add((*done[:k], done[k] - 1, *done[k + 1 :]))
-        for done in before:
-            total, gain = 0.0, 1.0
-            for k in range(stages):
-                here = (N if k == 0 else done[k - 1]) - done[k]
-                if here > 0:
-                    rate = float(rates[k, here])
-                    total += rate
-                    gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
-            times[done] = gain / total
-        layer = list(before)
+    states = itertools.combinations_with_replacement(range(N, -1, -1), stages)
+    times = {next(states): 0.0}
+    for done in states:  # what may follow a state comes before it here
+        total, gain = 0.0, 1.0
+        for k in range(stages):
+            here = (N if k == 0 else done[k - 1]) - done[k]
+            if here > 0:
+                rate = float(rates[k, here])
+                total += rate
+                gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
+        times[done] = gain / total
     return times[(0,) * stages]
 
 

@@ -13,19 +13,13 @@ from ..network import Network
 class Routes:
     """Moves between (class, place), where place K is outside all stations, for thinking.
 
-    Attributes
-    ----------
-    P : ndarray, shape (C, K+1, C, K+1)
-        Probabilities; places where a class spends no time, or never comes, are left out: rows and columns of zeros.
-    visits : ndarray, shape (K+1, C)
-        Visits per cycle, 1 of which (per chain) is to think.
-    service_times : ndarray, shape (K+1, C)
+    Places where a class spends no time, or never comes, are left out of P: rows and columns of zeros.
     """
 
     network: Network
-    P: np.ndarray
-    visits: np.ndarray
-    service_times: np.ndarray
+    P: np.ndarray  # (C, K+1, C, K+1): probabilities
+    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think
+    service_times: np.ndarray  # (K+1, C)
 
     @property
     def stay(self) -> np.ndarray:

@@ -84,11 +84,15 @@ OTHERS = [
     (lambda: qm.solve_batch([0.0], population=2, think_time=1.0), "demands of a network are zero"),
     (lambda: qm.solve_batch([[0.1]] * 3, population=[1, 2]), "do not broadcast"),
     (lambda: qm.solve_batch([0.1] * 10, population=[10**7] * 100), "bytes, more than"),
-    (lambda: qm.Simulation(departures=3), "departures"),
-    (lambda: qm.Simulation(replications=1.5), "replications"),
-    (lambda: qm.Simulation(confidence=1.0), "confidence"),
+    *(
+        (lambda says=says: qm.Simulation(**{says: 0.5 if says != "confidence" else 1}), f"simulation: {says} must be")
+        for says in ("seed", "departures", "replications", "confidence", "most_departures")
+    ),
+    (lambda: qm.solve(one(service_time=0.1, servers=2, discipline="lifo-pr"), population=2, solver=qm.Simulation()),
+     "'cpu' is lifo-pr with several servers; use MarkovChain"),
+    (lambda: qm.ApproximateMVA("aql"), "method must be one of recursion, bard-schweitzer, linearizer, got"),
+    (lambda: qm.MarkovChain(most_states=0), "most_states must be a whole number"),
     (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
-    (lambda: qm.bounds(one(service_time=1.0, servers=2), 3, kind="geometric"), "station 'cpu' has 2 servers"),
     (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.sensitivity(N(X, classes=TWO), population=2), "one per class"),
     *(
@@ -151,14 +155,9 @@ def test_phase_types_have_their_moments():
 
 
 def test_a_network_prints_itself():
-    network = N(
-        [
-            S("x", service_time={"a": 0.1, "b": 0.2}, servers=2),
-            S("d", service_time=1, servers=math.inf),
-        ],
-        classes=TWO,
-        name="drawn",
+    two = N(
+        [S("x", service_time={"a": 0.1, "b": 0.2}, servers=2), S("d", service_time=1, servers=math.inf)], classes=TWO
     )
-    assert "ps, 2 servers" in repr(network)
-    assert "delay" in repr(network)
-    assert "<table" in network._repr_html_()
+    assert "ps, 2 servers" in repr(two)
+    assert "delay" in repr(two)
+    assert "<table" in two._repr_html_()

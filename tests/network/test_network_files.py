@@ -194,14 +194,16 @@ def test_damaged_jmva_is_one_clear_line(tmp_path, old, new, message):
     assert "\n" not in str(error.value)
 
 
-def test_what_jmva_cannot_say_is_not_written_as_if_it_could(tmp_path):
-    switching = N([S("q", service_time=0.1)], classes=CLASSES, routing={(c, d): [[0.5]] for c in "ab" for d in "ab"})
-    for network, why in (
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
         (N([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="fcfs")], classes=CLASSES), "differ by class"),
         (N([S("q", service_time=0.1, scv=2.0, discipline="fcfs")], classes=CLASSES), "not exponential"),
         (N([S("q", service_time=0.1)]), "needs population"),
-        (switching, "switch"),
-    ):
-        with pytest.raises(qm.ModelError, match=why):
-            qm.write_jmva(network, tmp_path / "m.jmva")
+        (NETWORKS["switching"], "switch"),
+    ],
+)
+def test_what_jmva_cannot_say_is_not_written_as_if_it_could(tmp_path, network, why):
+    with pytest.raises(qm.ModelError, match=why):
+        qm.write_jmva(network, tmp_path / "m.jmva")
     assert not (tmp_path / "m.jmva").exists()

@@ -195,8 +195,3 @@ def test_the_utilization_of_a_station_with_rates_is_a_probability():
             s = qm.solve(network, population=N, solver=qm.ApproximateMVA(method))
             np.testing.assert_allclose(s.utilization, exact.utilization, rtol=near)
             np.testing.assert_allclose(s.throughput, exact.throughput, rtol=near)
-
-
-def test_a_method_that_is_not_known_is_refused():
-    with pytest.raises(qm.ModelError, match="method must be one of recursion, bard-schweitzer, linearizer, got"):
-        qm.ApproximateMVA("schweitzer")
