@@ -211,7 +211,6 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
     solvers: list[tuple[str, qm.solvers.Solver]] = [
         ("Bard-Schweitzer", qm.ApproximateMVA("bard-schweitzer")),
         ("Linearizer", qm.ApproximateMVA("linearizer")),
-        ("AQL", qm.ApproximateMVA("aql")),
     ]
     rows = []
     for kind in ("single servers", "several servers"):

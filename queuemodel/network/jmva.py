@@ -48,18 +48,18 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
 
 
 def _network(model: ElementTree.Element) -> Network:
-    if model.tag != "model" or model.find("parameters") is None:
+    parameters = model.find("parameters")
+    if model.tag != "model" or parameters is None:
         raise DataError("not a .jmva model: <model> with <parameters> expected")
     _require_known(model, ("description", "parameters", "algParams", "solutions", "whatIf"), "the model")
-    parameters = model.find("parameters")
     _require_known(parameters, ("classes", "stations", "ReferenceStation"), "<parameters>")
-    classes = [_class(element) for element in _children(parameters, "classes")]
+    classes = [_class(element) for element in parameters.iterfind("classes/*")]
     if not classes:
         raise DataError("no closed class: <closedclass name=... population=...> expected")
-    if len({element.get("priority", "0") for element in _children(parameters, "classes")}) > 1:
+    if len({element.get("priority", "0") for element in parameters.iterfind("classes/*")}) > 1:
         raise DataError("classes of different priority cannot be read: they have no product form")
     total, names = sum(c.population for c in classes), [c.name for c in classes]
-    stations = [_station(element, names, total) for element in _children(parameters, "stations")]
+    stations = [_station(element, names, total) for element in parameters.iterfind("stations/*")]
     title = " ".join((model.findtext("description") or "").split())
     return Network(stations, classes=classes, name=title[:200] if title.isprintable() else "")
 
@@ -116,7 +116,7 @@ def _by_class(
 ) -> dict[str, list[float]]:
     """The numbers of each class in a group of a station."""
     found: dict[str, list[float]] = {}
-    for entry in _children(station, group):
+    for entry in station.iterfind(f"{group}/*"):
         name = entry.get("customerclass", "")
         if entry.tag not in tags or len(entry):
             raise DataError(f"{where}: <{entry.tag}> is not understood in <{group}>; expected <{tags[0]}>")
@@ -149,14 +149,9 @@ def _rates(before: list[float] | None, values: list[float], where: str, total: i
     return rates
 
 
-def _children(parent: ElementTree.Element | None, group: str) -> Iterable[ElementTree.Element]:
-    element = None if parent is None else parent.find(group)
-    return () if element is None else element
-
-
-def _require_known(parent: ElementTree.Element | None, tags: Iterable[str], where: str) -> None:
+def _require_known(parent: ElementTree.Element, tags: Iterable[str], where: str) -> None:
     seen: set[str] = set()
-    for element in () if parent is None else parent:
+    for element in parent:
         if element.tag not in tags:
             raise DataError(f"{where}: <{element.tag}> is not known; expected {', '.join(tags)}")
         if element.tag in seen and element.tag not in ("solutions", "whatIf"):
@@ -196,11 +191,6 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
     ModelError
         When the network has what such a file cannot say.
     """
-    write_atomically(path, to_jmva(network, population=population))
-
-
-def to_jmva(network: Network, *, population: int | None = None) -> str:
-    """The text of a .jmva file."""
     if not network.classes and population is None:
         raise ModelError("jmva: a network without classes needs population=..., which such a file must say")
     if any(len(chain) > 1 for chain in network.chains):
@@ -216,54 +206,34 @@ def to_jmva(network: Network, *, population: int | None = None) -> str:
     classes = ElementTree.SubElement(parameters, "classes", number=str(len(names)))
     for name, n in zip(names, counts, strict=True):
         ElementTree.SubElement(classes, "closedclass", name=name, population=str(n))
-    think = network.think_times.any()
-    stations = ElementTree.SubElement(parameters, "stations", number=str(len(network.stations) + think))
-    for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
-        _write_station(stations, station, names, network.labels, visits, sum(counts))
-    if think:
-        element = ElementTree.SubElement(stations, "delaystation", name=_free_name(network), servers="1")
-        _write_numbers(element, names, network.think_times.tolist(), [1.0] * len(names))
+    rows: list[tuple[str, str, str, list[str], list[float]]] = []
+    for s, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
+        times = [s.time_of(c) for c in network.labels]
+        if s.rates is None:
+            kind, servers = ("delaystation", "1") if s.is_delay else ("listation", str(int(s.servers)))
+            rows.append((kind, s.name, servers, [repr(t) for t in times], visits))
+        else:
+            tables = [";".join(repr(t / r) for r in s.speeds(sum(counts)).tolist()) for t in times]
+            rows.append(("ldstation", s.name, "1", tables, visits))
+    reference = network.names[network.reference_index]
+    if network.think_times.any():
+        reference = "think time"
+        while reference in network.names:
+            reference += "'"
+        rows.append(
+            ("delaystation", reference, "1", [repr(z) for z in network.think_times.tolist()], [1.0] * len(names))
+        )
+    stations = ElementTree.SubElement(parameters, "stations", number=str(len(rows)))
+    for kind, station, servers, texts, visits in rows:
+        element = ElementTree.SubElement(stations, kind, name=station, servers=servers)
+        inner = "servicetimes" if kind == "ldstation" else "servicetime"  # JMT's tables have the name of their group
+        for group, one, values in (("servicetimes", inner, texts), ("visits", "visit", [repr(v) for v in visits])):
+            parent = ElementTree.SubElement(element, group)
+            for name, text in zip(names, values, strict=True):
+                ElementTree.SubElement(parent, one, customerclass=name).text = text
     references = ElementTree.SubElement(parameters, "ReferenceStation", number=str(len(names)))
-    reference = _free_name(network) if think else network.names[network.reference_index]
     for name in names:
         ElementTree.SubElement(references, "Class", name=name, refStation=reference)
     ElementTree.indent(model)
     head = '<?xml version="1.0" encoding="UTF-8" standalone="no"?>\n'
-    return head + ElementTree.tostring(model, encoding="unicode") + "\n"
-
-
-def _free_name(network: Network) -> str:
-    name = "think time"
-    while name in network.names:
-        name += "'"
-    return name
-
-
-def _write_station(
-    stations: ElementTree.Element,
-    s: Station,
-    names: list[str],
-    labels: list[str | None],
-    visits: list[float],
-    total: int,
-) -> None:
-    times = [s.time_of(c) for c in labels]
-    if s.rates is not None:
-        element = ElementTree.SubElement(stations, "ldstation", name=s.name, servers="1")
-        rates = [s.rate(n) for n in range(1, total + 1)]
-        values: list[Any] = [";".join(repr(t / r) for r in rates) for t in times]
-    else:
-        kind = "delaystation" if s.is_delay else "listation"
-        extra = {"servers": "1" if s.is_delay else str(int(s.servers))}
-        element = ElementTree.SubElement(stations, kind, {"name": s.name, **extra})
-        values = times
-    _write_numbers(element, names, values, visits)
-
-
-def _write_numbers(element: ElementTree.Element, names: list[str], times: list[Any], visits: list[float]) -> None:
-    for group, one, values in (("servicetimes", "servicetime", times), ("visits", "visit", visits)):
-        parent = ElementTree.SubElement(element, group)
-        for name, value in zip(names, values, strict=True):
-            table = isinstance(value, str)  # JMT names the inner element of a table like the outer one
-            tag = group if table else one
-            ElementTree.SubElement(parent, tag, customerclass=name).text = value if table else repr(value)
+    write_atomically(path, head + ElementTree.tostring(model, encoding="unicode") + "\n")

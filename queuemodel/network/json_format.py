@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,27 +20,7 @@ FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
 
-
-class _PhaseTypeDocument(msgspec.Struct, forbid_unknown_fields=True):
-    alpha: list[float]
-    T: list[list[float]]
-
-
-class _StationDocument(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    service_time: float | dict[str, float] | None = None
-    visit_ratio: float | dict[str, float] = 1.0
-    servers: float | str = 1
-    discipline: str = "ps"
-    scv: float | dict[str, float] = 1.0
-    rates: list[float] | None = None
-    distribution: dict[str, Any] | None = None
-
-
-class _ClassDocument(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    population: int = 1
-    think_time: float | None = None
+Member = TypeVar("Member", Station, JobClass)
 
 
 class _RouteDocument(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
@@ -51,10 +32,10 @@ class _RouteDocument(msgspec.Struct, forbid_unknown_fields=True, rename={"start"
 class _NetworkDocument(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     version: int
-    stations: list[_StationDocument]
+    stations: list[dict[str, Any]]
     think_time: float = 0.0
     name: str = ""
-    classes: list[_ClassDocument] = []
+    classes: list[dict[str, Any]] = []
     routing: list[_RouteDocument] | None = None
     reference: str | None = None
 
@@ -90,8 +71,8 @@ def from_document(text: str | bytes) -> dict[str, Any]:
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
         raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
     return {
-        "stations": [_station(s) for s in document.stations],
-        "classes": [JobClass(c.name, population=c.population, think_time=c.think_time) for c in document.classes],
+        "stations": [_made(Station, s, f"stations[{i}]") for i, s in enumerate(document.stations)],
+        "classes": [_made(JobClass, c, f"classes[{i}]") for i, c in enumerate(document.classes)],
         "think_time": document.think_time,
         "routing": _routing(document.routing),
         "reference": document.reference,
@@ -101,44 +82,44 @@ def from_document(text: str | bytes) -> dict[str, Any]:
 
 def _explained(message: str) -> str:
     """What the decoder says; of a key that is not known, which ones are, and which was meant."""
-    unknown = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.((\w+)\[.*\])`)?", message, re.DOTALL)
+    unknown = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.(.*)`)?", message, re.DOTALL)
     if unknown is None:
         return message
-    key, member, kind = unknown.groups()
-    kinds = {"stations": _StationDocument, "classes": _ClassDocument, "routing": _RouteDocument}
-    known = kinds.get(kind, _NetworkDocument).__struct_encode_fields__
-    meant = nearest(key, known, called={"visits": "visit_ratio"} if kind == "stations" else None)
+    key, member = unknown.groups()
+    return _unknown(key, member, (_RouteDocument if member else _NetworkDocument).__struct_encode_fields__)
+
+
+def _unknown(key: str, member: str | None, known: Sequence[str]) -> str:
+    meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
     return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
 
 
-def _station(s: _StationDocument) -> Station:
-    servers: Any = math.inf if s.servers == "inf" else s.servers
-    return Station(
-        s.name,
-        service_time=s.service_time,  # type: ignore[arg-type]
-        visit_ratio=s.visit_ratio,
-        servers=servers,
-        discipline=s.discipline,
-        scv=s.scv,
-        distribution=_distribution(s),
-        rates=s.rates,
-    )
+def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
+    """A station or class from its object; what its values may be is checked by itself."""
+    known = [field.name for field in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise DataError(_unknown(key, where, known))
+    if "name" not in values:
+        raise DataError(f"{where}: name is missing")
+    if values.get("servers") == "inf":
+        values["servers"] = math.inf
+    given = values.get("distribution")
+    if isinstance(given, dict):
+        try:
+            values["distribution"] = _shapes(given)
+        except ModelError as error:
+            raise ModelError(f"station {values['name']!r}: distribution: {error}") from None
+    return kind(**values)
 
 
-def _distribution(s: _StationDocument) -> PhaseType | dict[str, PhaseType] | None:
-    if s.distribution is None:
-        return None
-    try:
-        if set(s.distribution) == {"alpha", "T"}:
-            return _shape(msgspec.convert(s.distribution, _PhaseTypeDocument))
-        shapes = msgspec.convert(s.distribution, dict[str, _PhaseTypeDocument])
-    except msgspec.ValidationError as error:
-        raise ModelError(f"station {s.name!r}: distribution: {error}") from None
-    return {c: _shape(d) for c, d in shapes.items()}
-
-
-def _shape(document: _PhaseTypeDocument) -> PhaseType:
-    return PhaseType(tuple(document.alpha), tuple(map(tuple, document.T)))
+def _shapes(given: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
+    if given.keys() == {"alpha", "T"}:
+        return PhaseType(given["alpha"], given["T"])
+    for name, shape in given.items():
+        if not isinstance(shape, dict) or shape.keys() != {"alpha", "T"}:
+            raise ModelError(f"class {name!r}: alpha and T are needed, got {shape!r}")
+    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in given.items()}
 
 
 def _routing(routes: list[_RouteDocument] | None) -> Any:
@@ -159,64 +140,56 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
 def to_document(network: Any) -> dict[str, Any]:
     """Plain values of a `Network`; version 1 where it can say everything, so that older readers still do."""
     stations, routing = [_station_document(s) for s in network.stations], network.routing
-    plain = {"name", "service_time", "visit_ratio", "servers"}
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "version": 1,
-        "name": network.name,
-        "think_time": network.think_time,
-        "stations": stations,
-    }
+    simple = all(
+        set(s) == {"name", "service_time", "visit_ratio", "servers"}
+        and not isinstance(s["visit_ratio"], dict)
+        and s["servers"] in (1, "inf")
+        for s in stations
+    )
+    more: dict[str, Any] = {}
     if network.classes:
-        document["classes"] = [
+        more["classes"] = [
             {"name": c.name, "population": c.population}
             | ({} if c.think_time is None else {"think_time": c.think_time})
             for c in network.classes
         ]
     if isinstance(routing, Mapping):
-        document["routing"] = [
+        more["routing"] = [
             {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
         ]
     elif routing is not None:
-        document["routing"] = [{"matrix": [list(row) for row in routing]}]
+        more["routing"] = [{"matrix": [list(row) for row in routing]}]
     if network.reference is not None:
-        document["reference"] = network.reference
-    simple = all(
-        set(s) == plain and not isinstance(s["visit_ratio"], dict) and s["servers"] in (1, "inf") for s in stations
-    )
-    if len(document) > 5 or not simple:
-        document["version"] = FORMAT_VERSION
-    return document
+        more["reference"] = network.reference
+    return {
+        "format": FORMAT,
+        "version": 1 if simple and not more else FORMAT_VERSION,
+        "name": network.name,
+        "think_time": network.think_time,
+        "stations": stations,
+    } | more
 
 
 def _station_document(s: Station) -> dict[str, Any]:
     document: dict[str, Any] = {"name": s.name}
-    if s.distribution is None:
-        document["service_time"] = _number(s.service_time)
+    shapes = s.distribution
+    if shapes is None:
+        document["service_time"] = s.service_time
     else:
-        shapes = s.distribution
         document["distribution"] = (
-            {c: _phase_type(d) for c, d in shapes.items()} if isinstance(shapes, Mapping) else _phase_type(shapes)
+            {c: _shape_document(d) for c, d in shapes.items()}
+            if isinstance(shapes, Mapping)
+            else _shape_document(shapes)
         )
-    document["visit_ratio"] = _number(s.visit_ratio)
-    document["servers"] = "inf" if s.is_delay else int(s.servers)
+    document |= {"visit_ratio": s.visit_ratio, "servers": "inf" if s.is_delay else s.servers}
     if s.discipline != "ps":
         document["discipline"] = s.discipline
-    if s.scv != 1.0 and s.distribution is None:
-        document["scv"] = _number(s.scv)
-    if callable(s.rates):
-        raise ModelError(
-            f"station {s.name!r}: rates is a function, which no file can hold; "
-            "make it a list: [rates(n) for n in range(1, population + 1)]"
-        )
+    if s.scv != 1.0 and shapes is None:
+        document["scv"] = s.scv
     if s.rates is not None:
         document["rates"] = list(s.rates)
     return document
 
 
-def _number(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else float(value)
-
-
-def _phase_type(shape: PhaseType) -> dict[str, Any]:
+def _shape_document(shape: PhaseType) -> dict[str, Any]:
     return {"alpha": list(shape.alpha), "T": [list(row) for row in shape.T]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,25 +13,15 @@ from .stations import Station
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A network's numbers, its classes merged into the chains that customers stay in (one, without classes).
-
-    Attributes
-    ----------
-    D : ndarray, shape (K, C)
-        Service demands of chains in seconds per cycle.
-    Z : ndarray, shape (C,)
-        Seconds per cycle of chains outside all stations.
-    share : ndarray, shape (K, number of classes)
-        Each class's part in its chain's demand at a station; in its visits where they take no time.
-    delay : ndarray of bool, shape (K,)
-        Where nobody queues.
-    """
+    """A network's numbers at a population, its C classes merged into the chains that customers stay in."""
 
     network: Network
-    D: np.ndarray
-    Z: np.ndarray
-    share: np.ndarray
-    delay: np.ndarray
+    N: np.ndarray  # (chains,): populations; one chain without classes
+    populations: tuple[int, ...]  # of classes; empty without
+    D: np.ndarray  # (K, chains): service demands, seconds per cycle
+    Z: np.ndarray  # (chains,): seconds per cycle outside all stations
+    share: np.ndarray  # (K, C): each class's part in its chain's demand, in its visits where they take no time
+    delay: np.ndarray  # (K,): where nobody queues
 
     @property
     def queues(self) -> np.ndarray:
@@ -42,44 +33,32 @@ class Lowered:
         """Seconds per cycle of chains where nobody queues: outside all stations and at delays, shape (C,)."""
         return self.Z + self.D[self.delay].sum(axis=0)
 
-    def speeds(self, population: int) -> list[np.ndarray | None]:
-        """`speeds_of` each station."""
-        return [speeds_of(s, population) for s in self.network.stations]
-
-    def fastest(self, population: int) -> np.ndarray:
-        """The highest speed of each station with up to so many customers, infinite at delays, shape (K,)."""
-        return np.array([_speeds(s, population).max() * s.servers for s in self.network.stations])
-
-    def load(self, population: int) -> np.ndarray:
+    @property
+    def load(self) -> np.ndarray:
         """Seconds per cycle that each station needs of all that it has, shape (K, C): none at delays."""
-        return self.D / self.fastest(population)[:, None]
-
-    def least(self, population: int) -> np.ndarray:
-        """Seconds per cycle at each station, (K, C), if nobody waited and each gave a customer the most that it can."""
-        best = []
-        for station in self.network.stations:
-            mu = _speeds(station, population)
-            best.append((mu / np.arange(1, len(mu) + 1)).max())
-        return self.D / np.array(best)[:, None]
-
-    def most(self, population: int) -> np.ndarray:
-        """Seconds per cycle at each queue, (K, C), if it worked at its slowest."""
-        longer = []
-        for station in self.network.stations:
-            longer.append(1.0 / _speeds(station, population).min())
-        return self.D * np.array(longer)[:, None] * ~self.delay[:, None]
+        return self._over(np.max) / np.array([s.servers for s in self.network.stations])[:, None]
 
     @property
-    def present(self) -> list[bool]:
-        """Which classes can have customers."""
-        return [True] * max(1, len(self.network.classes))
+    def least(self) -> np.ndarray:
+        """Seconds per cycle at each station, (K, C), if nobody waited and each gave a customer the most that it can."""
+        return self._over(lambda mu: (mu / np.arange(1, len(mu) + 1)).max())
+
+    @property
+    def most(self) -> np.ndarray:
+        """Seconds per cycle at each queue, (K, C), if it worked at its slowest."""
+        return self._over(np.min) * ~self.delay[:, None]
+
+    def _over(self, speed: Callable[[np.ndarray], float]) -> np.ndarray:
+        """Demands over a figure of the rates where a station has some."""
+        total = int(self.N.sum())
+        return self.D / np.array([[1.0 if s.rates is None else speed(s.speeds(total))] for s in self.network.stations])
 
     def why_not_product_form(self) -> str | None:
         """Why the network has no product form (see `Station.why_not_product_form`), or None when it has."""
-        network, labels, present = self.network, self.network.labels, self.present
+        network = self.network
+        present = [c for chain, n in zip(network.chains, self.N.tolist(), strict=True) if n > 0 for c in chain]
         for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
-            visiting = [label for label, v, here in zip(labels, visits, present, strict=True) if here and v > 0]
-            if visiting and (why := station.why_not_product_form(visiting)):
+            if why := station.why_not_product_form([network.labels[c] for c in present if visits[c] > 0]):
                 return why
         return None
 
@@ -93,36 +72,32 @@ class Lowered:
         return None
 
 
-def lower(network: Network) -> Lowered:
-    """The numbers of a network."""
-    V, D, Z = network.class_visit_ratios, network.class_service_demand, network.think_times
+def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
+    """The numbers of a network at a population: one per class, or an int without classes (or for all of them)."""
+    counts = population if isinstance(population, tuple) else ()
+    V, D, Z, delay = network.class_visit_ratios, network.class_service_demand, network.think_times, network.is_delay
     if network.routing is None:  # nobody switches: each class is the whole of its chain
-        return Lowered(network, D, Z, (V > 0).astype(float), network.is_delay)
-    share, chain_D, chain_Z = np.zeros(D.shape), [], []
+        N = np.array(counts) if counts else np.full(len(Z), population)
+        return Lowered(network, N, counts, D, Z, (V > 0).astype(float), delay)
+    share, chain_N, chain_D, chain_Z = np.zeros(D.shape), [], [], []
     for chain in network.chains:
         members = list(chain)
         d = D[:, members].sum(axis=1)
         visits = V / np.maximum(V[:, members].sum(axis=1, keepdims=True), 1e-300)
         with np.errstate(invalid="ignore", divide="ignore"):
             share[:, members] = np.where(d[:, None] > 0, D[:, members] / d[:, None], visits[:, members])
+        chain_N.append(sum(counts[c] for c in members) if counts else population)
         chain_D.append(d)
         weight = V[network.reference_index, members] if len(members) > 1 else np.ones(1)
         chain_Z.append(float(weight @ Z[members]))
-    return Lowered(network, np.array(chain_D).T, np.array(chain_Z), share, network.is_delay)
+    return Lowered(network, np.array(chain_N), counts, np.array(chain_D).T, np.array(chain_Z), share, delay)
 
 
 def speeds_of(station: Station, population: int) -> np.ndarray | None:
     """Speeds with 1, 2, ... customers up to the last change; None at a queue of constant speed 1 or a delay."""
-    if station.rates is None:
-        if station.servers == 1 or station.is_delay:
-            return None
-        return np.arange(1.0, min(station.servers, population) + 1)
-    mu = np.array([station.rate(n) for n in range(1, population + 1)])
+    if station.rates is None and (station.servers == 1 or station.is_delay):
+        return None
+    mu = station.speeds(population)
     changes = np.flatnonzero(mu != mu[-1])
     mu = mu[: changes[-1] + 2] if len(changes) else mu[:1]
     return None if len(mu) == 1 and mu[0] == 1.0 else mu
-
-
-def _speeds(station: Station, population: int) -> np.ndarray:
-    mu = None if station.rates is None else speeds_of(station, population)
-    return np.ones(1) if mu is None else mu

@@ -15,7 +15,7 @@ from ..files import read_bytes
 from ..results import Result
 from .json_format import DAMAGE, from_document, to_document
 from .phasetype import numbers_in
-from .routing import require_match, require_routing, visits_and_chains
+from .routing import require_routing, transitions, visits_and_chains
 from .stations import JobClass, Station, number_of
 
 #: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
@@ -52,8 +52,8 @@ class Network(Result):
     Raises
     ------
     ModelError
-        When there is no station, two share a name, a cycle would take no time at all, a class visits nothing, or the
-        visit ratios given do not match the routing.
+        When there is no station, two share a name, a cycle would take no time at all, a class visits nothing, or
+        visit ratios are given beside a routing.
 
     Examples
     --------
@@ -89,9 +89,10 @@ class Network(Result):
         V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self.labels] for s in self.stations])
         chains: tuple[tuple[int, ...], ...] = tuple((c,) for c in range(max(1, len(classes))))
         if self.routing is not None:
-            given = V
-            V, chains = visits_and_chains(self.routing, names, classes, self.reference_index)
-            require_match(given, V, chains, names, classes)
+            for name, row in zip(names, V, strict=True):
+                if (row != 1.0).any():
+                    raise ModelError(f"station {name!r}: visit_ratio follows from the routing; leave one of them out")
+            V, chains = visits_and_chains(self.transitions, names, classes, self.reference_index)
         V.flags.writeable = False
         put(self, "class_visit_ratios", V)
         put(self, "chains", chains)
@@ -136,6 +137,11 @@ class Network(Result):
     def reference_index(self) -> int:
         """Where the reference station stands among the stations."""
         return 0 if self.reference is None else self.names.index(self.reference)
+
+    @property
+    def transitions(self) -> np.ndarray:
+        """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), of a routing."""
+        return transitions(self.routing, self.names, self.class_names)
 
     @property
     def class_service_times(self) -> np.ndarray:
@@ -299,42 +305,34 @@ def _from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, d
     D = number_array(demands, "demands")
     if D.ndim not in (1, 2):
         raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
-    K = D.shape[0]
-    m = number_array(servers, "servers")
-    if m.ndim > 1 or (m.ndim == 1 and len(m) != K):
-        raise ModelError(f"servers: must be one number or {K}, one for each station, got shape {m.shape}")
-    counts = np.broadcast_to(m, (K,)).tolist()
-    if D.ndim == 1:
-        stations = [
-            Station(f"station {k + 1}", service_time=d, servers=counts[k], discipline=discipline)
-            for k, d in enumerate(D.tolist())
-        ]
-        return {"stations": stations, "think_time": think_time}
-    C = D.shape[1]
-    Z = number_array(think_time, "think_time")
-    if Z.ndim > 1 or (Z.ndim == 1 and len(Z) != C):
-        raise ModelError(f"think_time: must be one number or {C}, one for each class, got shape {Z.shape}")
-    if population is None:
-        raise ModelError(f"population: the populations of {C} classes are needed, got none")
-    try:
-        N = list(population)
-    except TypeError:
-        N = [population]
-    if len(N) != C:
-        raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
-    think = np.broadcast_to(Z, (C,)).tolist()
-    classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
-    stations = [
-        Station(
-            f"station {k + 1}",
-            service_time={j.name: d for j, d in zip(classes, row, strict=True)},
-            visit_ratio={j.name: 0.0 if d == 0 else 1.0 for j, d in zip(classes, row, strict=True)},
-            servers=counts[k],
-            discipline=discipline,
-        )
-        for k, row in enumerate(D.tolist())
+    counts = _for_each(servers, len(D), "servers", "station")
+    made: dict[str, Any] = {"think_time": think_time}
+    times: list[Any] = D.tolist()
+    visits: list[Any] = [1.0] * len(D)
+    if D.ndim == 2:
+        C = D.shape[1]
+        think = _for_each(think_time, C, "think_time", "class")
+        if population is None:
+            raise ModelError(f"population: the populations of {C} classes are needed, got none")
+        N = list(population) if np.ndim(population) else [population]
+        if len(N) != C:
+            raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
+        classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
+        names, made = [c.name for c in classes], {"classes": classes}
+        visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
+        times = [dict(zip(names, row, strict=True)) for row in times]
+    made["stations"] = [
+        Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
+        for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
     ]
-    return {"stations": stations, "classes": classes}
+    return made
+
+
+def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:
+    array = number_array(value, what)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
+        raise ModelError(f"{what}: must be one number or {count}, one for each {one}, got shape {array.shape}")
+    return np.broadcast_to(array, (count,)).tolist()
 
 
 def number_array(value: Any, what: str) -> np.ndarray:

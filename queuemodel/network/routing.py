@@ -18,7 +18,7 @@ def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str
     if routing is None:
         return None
     if not isinstance(routing, Mapping):
-        return _matrix(routing, "routing", stations)
+        return _matrix(routing, "routing", len(stations))
     if not classes:
         raise ModelError("routing: a mapping names classes, but the network has none; give one matrix")
     if not routing:
@@ -30,52 +30,51 @@ def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str
             raise ModelError(f"routing: keys must be classes or pairs of classes of the network, got {key!r}")
         if pair in checked:
             raise ModelError(f"routing: class pair {pair!r} is given twice")
-        checked[pair] = _matrix(value, f"routing[{key!r}]", stations, whole=not isinstance(key, tuple))
+        checked[pair] = _matrix(value, f"routing[{key!r}]", len(stations))
     return checked
 
 
-def _matrix(value: Any, where: str, stations: Sequence[str], *, whole: bool = True) -> Matrix:
-    K, P = len(stations), numbers_in(value)
+def _matrix(value: Any, where: str, K: int) -> Matrix:
+    P = numbers_in(value)
     if P is None or P.ndim != 2:
         raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers")
     if P.shape != (K, K):
         raise ModelError(f"{where}: must have {K} rows and columns, one per station, got shape {P.shape}")
     if not np.isfinite(P).all() or (P < 0).any() or (P > 1 + 1e-9).any():
         raise ModelError(f"{where}: must be probabilities, 0 to 1")
-    if whole:
-        for name, row in zip(stations, P.sum(axis=1), strict=True):
-            if abs(row - 1) > 1e-9 and row != 0:
+    return tuple(map(tuple, P.tolist()))
+
+
+def transitions(routing: Any, stations: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), from a checked routing."""
+    K, C = len(stations), max(1, len(classes))
+    full = np.zeros((C, K, C, K))
+    for c, start in enumerate(classes or [""]):
+        for d, end in enumerate(classes or [""]):
+            if isinstance(routing, Mapping):
+                full[c, :, d, :] = routing.get((start, end), 0.0)
+            elif c == d:
+                full[c, :, d, :] = routing
+        if classes and not full[c].any():
+            raise ModelError(f"routing: class {start!r} has no matrix")
+        for name, total in zip(stations, full[c].sum(axis=(1, 2)), strict=True):
+            if abs(total - 1) > 1e-9 and total != 0:
+                who = f" of class {start!r}" if classes else ""
                 raise ModelError(
-                    f"{where}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), got {row:.10g}"
+                    f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), "
+                    f"got {total:.10g}"
                 )
-    return tuple(tuple(float(p) for p in row) for row in P)
+    return full
 
 
 def visits_and_chains(
-    routing: Any, stations: Sequence[str], classes: Sequence[str], reference: int
+    full: np.ndarray, stations: Sequence[str], classes: Sequence[str], reference: int
 ) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Visit ratios, shape (K, C), and the chains (classes that customers switch between), from a checked routing.
+    """Visit ratios, shape (K, C), and the chains (classes that customers switch between), from `transitions`.
 
     In each chain the visits to the reference station sum to 1 per cycle.
     """
-    K, C = len(stations), max(1, len(classes))
-    full = np.zeros((C, K, C, K))
-    if isinstance(routing, Mapping):
-        index = {name: c for c, name in enumerate(classes)}
-        for (start, end), matrix in routing.items():
-            full[index[start], :, index[end], :] = matrix
-        for c, name in enumerate(classes):
-            if not full[c].any():
-                raise ModelError(f"routing: class {name!r} has no matrix")
-            for k, total in enumerate(full[c].sum(axis=(1, 2))):
-                if abs(total - 1) > 1e-9 and total != 0:
-                    raise ModelError(
-                        f"routing: class {name!r} must leave station {stations[k]!r} with probability 1 in all "
-                        f"(or 0 where it does not come), got {total:.10g}"
-                    )
-    else:
-        for c in range(C):
-            full[c, :, c, :] = routing
+    C, K = full.shape[:2]
     chains = _components(np.asarray(full.any(axis=(1, 3))))
     V = np.zeros((K, C))
     for chain in chains:
@@ -122,21 +121,3 @@ def _chain_visits(
     V = np.zeros(C * K)
     V[states] = np.where(v < 1e-13, 0.0, v)
     return V.reshape(C, K).T
-
-
-def require_match(
-    given: np.ndarray, V: np.ndarray, chains: Sequence[Sequence[int]], stations: Sequence[str], classes: Sequence[str]
-) -> None:
-    """Visit ratios given beside a routing must be proportional to it in each chain; all 1 is the default."""
-    if np.all(given == 1.0):
-        return
-    for chain in chains:
-        part, routed = given[:, chain], V[:, chain]
-        with np.errstate(all="ignore"):
-            factor = part.sum() / routed.sum()
-        for k, c in zip(*np.nonzero(np.abs(part - factor * routed) > 1e-6 * max(part.max(), 1e-300)), strict=True):
-            who = f", class {classes[chain[c]]!r}" if classes else ""
-            raise ModelError(
-                f"station {stations[k]!r}{who}: visit_ratio {part[k, c]:.6g} does not match the routing, which gives "
-                f"{factor * routed[k, c]:.6g}; leave one of them out"
-            )

@@ -46,7 +46,7 @@ class Solution(Result):
     class_residence_times : ndarray, shape (K, C), optional
         Seconds per cycle of each class at each station.
     busy : ndarray, shape (population, K) or (1, K), optional
-        Probability that somebody is at a load-dependent station, NaN at the others.
+        Probability that somebody is at a station, NaN where it is not known; load-dependent ones need it.
     """
 
     network: Network
@@ -60,17 +60,6 @@ class Solution(Result):
     class_throughputs: np.ndarray | None = None
     class_residence_times: np.ndarray | None = None
     busy: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        for array in (
-            self.throughputs,
-            self.residence_times,
-            self.class_throughputs,
-            self.class_residence_times,
-            self.busy,
-        ):
-            if array is not None:
-                array.setflags(write=False)
 
     @property
     def throughput(self) -> float:
@@ -126,20 +115,27 @@ class Solution(Result):
     def class_utilization(self) -> np.ndarray:
         """Share of each station's servers that each class keeps busy, shape (K, C)."""
         work = self.class_throughput * self.network.class_service_demand
-        m = np.array([1.0 if s.is_delay else s.servers for s in self.network.stations])
-        U = work / m[:, None]
+        U = work / self._servers[:, None]
         if self.busy is not None:
-            known = np.isfinite(self.busy[-1])
-            with np.errstate(invalid="ignore", divide="ignore"):
-                share = np.where(work.sum(axis=1, keepdims=True) > 0, work / work.sum(axis=1, keepdims=True), 0.0)
-            U[known] = (share * self.busy[-1][:, None])[known]
+            part = work / np.maximum(work.sum(axis=1, keepdims=True), 1e-300)
+            U = np.where(self._rated[:, None], part * self.busy[-1][:, None], U)
         return U
+
+    @property
+    def _servers(self) -> np.ndarray:
+        return np.array([1.0 if s.is_delay else s.servers for s in self.network.stations])
+
+    @property
+    def _rated(self) -> np.ndarray:
+        """Stations whose utilization is how often somebody is there, shape (K,)."""
+        rated = np.array([s.rates is not None for s in self.network.stations])
+        return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
 
     @property
     def bottleneck(self) -> str | None:
         """The queueing station that works the largest part of what it can at its fastest; None without queues."""
-        work = (self.class_throughput * self.network.class_service_demand).sum(axis=1)
-        load = work / lower(self.network).fastest(self.population)
+        low = lower(self.network, self.class_populations or self.population)
+        load = low.load @ self.class_throughput[[chain[0] for chain in self.network.chains]]
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property
@@ -182,10 +178,8 @@ class Solution(Result):
     def class_rows(self) -> list[dict[str, Any]]:
         """One row per class: population, throughput and cycle time."""
         names = self.network.class_names or ["all"]
-        counts = list(self.class_populations) or [self.population]
-        for chain in self.network.chains:
-            for c in chain:
-                counts[c] = sum((self.class_populations or (self.population,))[i] for i in chain)
+        each = self.class_populations or (self.population,)
+        counts = [sum(each[i] for i in chain) for c in range(len(each)) for chain in self.network.chains if c in chain]
         return [
             {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
             for name, n, x in zip(names, counts, self.class_throughput, strict=True)
@@ -193,18 +187,15 @@ class Solution(Result):
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per population: throughput, cycle time, and per station queue length and utilization."""
-        X, R = self.throughputs, self.residence_times
-        columns: dict[str, Any] = {"population": self.populations, "throughput": X}
-        columns["cycle_time"] = self.populations / X
+        X = self.throughputs[:, None]
+        Q, U = X * self.residence_times, self.utilization[None]
+        if not self.network.classes:
+            U = X * self.network.service_demand / self._servers
+            if self.busy is not None:
+                U = np.where(self._rated, self.busy, U)
+        columns = {"population": self.populations, "throughput": X[:, 0], "cycle_time": self.populations / X[:, 0]}
         for k, name in enumerate(self.network.names):
-            columns[f"queue_length[{name}]"] = X * R[:, k]
-            if self.network.classes:
-                columns[f"utilization[{name}]"] = self.utilization[k : k + 1]
-            elif self.busy is not None and np.isfinite(self.busy[0, k]):
-                columns[f"utilization[{name}]"] = self.busy[:, k]
-            else:
-                m = self.network.stations[k].servers
-                columns[f"utilization[{name}]"] = X * self.network.service_demand[k] / (1 if np.isinf(m) else m)
+            columns |= {f"queue_length[{name}]": Q[:, k], f"utilization[{name}]": U[:, k]}
         return extra("pandas", "frames", what="a DataFrame").DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -46,9 +46,9 @@ class Station:
         Squared coefficient of variation of the service time; matters only under "fcfs".
     distribution : PhaseType or mapping from class names, optional
         The whole distribution of the service time; sets ``service_time`` and ``scv``.
-    rates : sequence or callable, optional
-        Makes the station load-dependent: with n customers it completes ``rates[n-1]`` (or ``rates(n)``) divided by
-        ``service_time`` visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second.
+    rates : sequence of float, optional
+        Makes the station load-dependent: with n customers it completes ``rates[n-1]`` divided by ``service_time``
+        visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class Station:
     discipline: str = "ps"
     scv: float | Mapping[str, float] = 1.0
     distribution: PhaseType | Mapping[str, PhaseType] | None = None
-    rates: Sequence[float] | Callable[[int], float] | None = None
+    rates: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         require_name(self.name, "station")
@@ -96,8 +96,7 @@ class Station:
         if self.rates is not None:
             if self.servers != 1:
                 raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
-            if not callable(self.rates):
-                put(self, "rates", _rate_values(self.rates, where))
+            put(self, "rates", _rate_values(self.rates, where))
 
     @property
     def is_delay(self) -> bool:
@@ -135,29 +134,17 @@ class Station:
             return f"{self.discipline}, load-dependent"
         return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
 
-    def rate(self, customers: int) -> float:
-        """How many times faster than with ``rates`` 1 the station works with so many customers, >= 1.
-
-        Raises
-        ------
-        ModelError
-            When `rates` is too short, or gives zero, a negative number or no number.
-        """
+    def speeds(self, customers: int) -> np.ndarray:
+        """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,)."""
         if self.rates is None:
-            return float(min(customers, self.servers))
-        if not callable(self.rates):
-            if customers > len(self.rates):
-                raise ModelError(
-                    f"station {self.name!r}: rates has {len(self.rates)} values, but {customers} customers can be "
-                    "here; give one rate for each, or a function"
-                )
-            return self.rates[customers - 1]
-        what = f"station {self.name!r}: rates({customers})"
-        try:
-            value = self.rates(customers)
-        except Exception as error:
-            raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
-        return require_number(value, what, unit="(a rate)", positive=True, largest=1e15)
+            n = np.arange(1.0, customers + 1)
+            return n if self.is_delay else np.minimum(n, self.servers)
+        if customers > len(self.rates):
+            raise ModelError(
+                f"station {self.name!r}: rates has {len(self.rates)} values, but {customers} customers can be "
+                "here; give one rate for each"
+            )
+        return np.array(self.rates[:customers])
 
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
@@ -197,7 +184,7 @@ def _take_distribution(station: Station, where: str) -> None:
 
 def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
     if isinstance(rates, str | bytes | Mapping) or not isinstance(rates, Sequence | np.ndarray) or not len(rates):
-        raise ModelError(f"{where}: rates must be a list of numbers or a function of the customers, got {rates!r}")
+        raise ModelError(f"{where}: rates must be a list of numbers, got {rates!r}")
     return tuple(
         require_number(r, f"{where}: rates[{n}]", unit="(a rate)", positive=True, largest=1e15)
         for n, r in enumerate(rates)
@@ -242,28 +229,11 @@ class JobClass:
             object.__setattr__(self, "think_time", think)
 
 
-class PerClass(Mapping[str, float]):
-    """An immutable, hashable mapping from class names to numbers."""
+class PerClass(dict[str, float]):
+    """Numbers by class name, hashable because nobody changes them."""
 
-    __slots__ = ("_items",)
-
-    def __init__(self, items: Mapping[str, float]) -> None:
-        self._items = dict(items)
-
-    def __getitem__(self, name: str) -> float:
-        return self._items[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._items)
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:

@@ -12,7 +12,7 @@ first used.
 from .approximate import ApproximateMVA
 from .batch import BatchSolution, mva_recursion, solve_batch
 from .bounds import Bounds, bounds, saturation_population
-from .convolution import Convolution, marginal_distribution
+from .convolution import marginal_distribution
 from .exact import ExactMVA
 from .markov import MarkovChain
 from .rounds import barrier_time, knee_throughput, knee_width
@@ -25,7 +25,6 @@ __all__ = [
     "ApproximateMVA",
     "BatchSolution",
     "Bounds",
-    "Convolution",
     "ExactMVA",
     "MarkovChain",
     "Sensitivity",

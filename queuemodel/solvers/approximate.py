@@ -12,18 +12,15 @@ import numpy as np
 from ..checks import require_choice
 from ..errors import QueueModelWarning
 from ..network import Network, Solution
-from .chains import Chains, chains_of
+from ..network.lowered import Lowered, lower
+from .chains import by_class, solution_of
 
 #: The methods, with the names that their solutions have.
-METHODS = {
-    "recursion": "approximate MVA",
-    "bard-schweitzer": "Bard-Schweitzer",
-    "linearizer": "Linearizer",
-    "aql": "AQL",
-}
+METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
 MOST_ITERATIONS = 20_000
 #: Rounding that is not worth a word.
 ROUNDING = 1e-9
+HELD = "; held to the asymptotic bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +34,12 @@ class ApproximateMVA:
 
     Parameters
     ----------
-    method : {"recursion", "bard-schweitzer", "linearizer", "aql"}
+    method : {"recursion", "bard-schweitzer", "linearizer"}
         ``recursion`` goes over all populations up to the one asked for, and keeps them; with classes it is
         ``linearizer``. The others' time does not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer,
         1979): a customer meets (N-1)/N of its own class's queue. ``linearizer`` (Chandy and Neuse, 1982): the shares of
         queues are corrected from the populations with one customer fewer, several times closer and as many times slower
-        as there are classes, times three. ``aql`` (Zahorjan, Eager and Sweillam, 1988): one correction per station.
+        as there are classes, times three.
     """
 
     method: str = "recursion"
@@ -52,59 +49,61 @@ class ApproximateMVA:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
-        return solved_approximately(network, population, self.method)
+        return solved_approximately(lower(network, population), self.method)
 
 
-def solved_approximately(
-    network: Network, population: int | tuple[int, ...], method: str, reason: str = ""
-) -> Solution:
+def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:
     """The solution by one of `METHODS`, and why it was taken where it was not asked for."""
-    model, name = _model_of(network, population), METHODS[method]
+    model, name = _Model(low), METHODS[method]
     if method == "recursion":
-        if isinstance(population, int):
-            return _by_recursion(model, population, reason)
+        if not low.network.classes:
+            return _by_recursion(model, reason)
         method, name = "linearizer", f"{name} (Linearizer)"
     with np.errstate(divide="ignore", invalid="ignore"):
-        X, R = _schweitzer(model) if method == "bard-schweitzer" else _corrected(model, by_class=method == "linearizer")
-    X, R, held = _hold_classes(model.chains, X, R)
+        X, R = _schweitzer(model) if method == "bard-schweitzer" else _linearizer(model)
+    X, R, held = (one[0] for one in _held(low, low.N[None], X[None], R[None]))
     Q = X * R
     busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
-    why = reason or f"{name} was asked for: approximate at any population"
-    return model.chains.solution(
-        X, Q, busy=None if busy is None else busy[0], solver=name, exact=False, reason=why + held
+    why = (reason or f"{name} was asked for: approximate at any population") + (HELD if held else "")
+    return solution_of(
+        low, *by_class(low, X, Q), busy=None if busy is None else busy[0], solver=name, exact=False, reason=why
     )
 
 
-def _by_recursion(model: _Model, population: int, reason: str) -> Solution:
-    network = model.chains.network
-    K, Z = len(network.stations), network.think_time
-    X, R = np.empty(population), np.empty((population, K))
+def _by_recursion(model: _Model, reason: str) -> Solution:
+    """All populations of a network without classes."""
+    low = model.low
+    K, Z, population = len(low.D), float(low.Z[0]), int(low.N[0])
+    X, R = np.empty((population, 1)), np.empty((population, K, 1))
     Q, U = np.zeros((K, 1, 1)), np.zeros((K, 1, 1))
     for n in range(1, population + 1):
         r = model.with_servers(model.residence(Q, U, rarer=False)[:, 0], n)
         x = n / (Z + r.sum())
-        X[n - 1], R[n - 1] = x, r
-        Q[:, 0, 0], U[:, 0, 0] = x * r, x * model.D[:, 0]
-    X, R, held = _hold_curve(model.chains, X, R)
-    busy = model.busy(X[:, None], X[:, None] * R)
-    why = reason + held if reason else held[2:]
-    return Solution(network, population, X, R, solver=METHODS["recursion"], exact=False, reason=why, busy=busy)
+        X[n - 1], R[n - 1, :, 0] = x, r
+        Q[:, 0, 0], U[:, 0, 0] = x * r, x * low.D[:, 0]
+    X, R, held = _held(low, np.arange(1, population + 1)[:, None], X, R)
+    busy = model.busy(X, X * R[:, :, 0])
+    why = [reason] if reason else []
+    if held.any():
+        why.append(f"{HELD[2:]} at {held.sum():,} of {population:,} populations")
+    return Solution(
+        low.network, population, X[:, 0], R[:, :, 0], solver=METHODS["recursion"], exact=False, reason="; ".join(why),
+        busy=busy,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Model:
-    """Arrays of a network: demands D, visits V, service times S and their scv, all (K, C); Z and N (C,)."""
+    """Arrays of a network: visits V, service times S and their scv, all (K, C), servers, and speeds of stations."""
 
-    chains: Chains
-    D: np.ndarray
-    V: np.ndarray
-    S: np.ndarray
-    scv: np.ndarray
-    Z: np.ndarray
-    N: np.ndarray
-    servers: np.ndarray
-    fcfs: np.ndarray
-    curves: dict[int, np.ndarray]
+    def __init__(self, low: Lowered) -> None:
+        stations = low.network.stations
+        self.low, self.D, self.N = low, low.D, low.N
+        self.V, self.S, second = _visits(low.network)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.scv = np.where(self.S > 0, np.maximum(second / (self.S * self.S) - 1.0, 0.0), 1.0)
+        self.servers = np.array([1.0 if s.is_delay else s.servers for s in stations])
+        self.fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in stations])
+        self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
         """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
@@ -131,19 +130,16 @@ class _Model:
         for k, curve in self.curves.items():
             n = 1.0 + met[k]
             R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
-        R[self.chains.delay] = self.D[self.chains.delay]
+        R[self.low.delay] = self.D[self.low.delay]
         return R
 
     def with_servers(self, R: np.ndarray, customers: int) -> np.ndarray:
-        """R (K,) of one class where waiting at several servers is as rare as the throughput makes it that follows.
-
-        Taken from one customer fewer, throughputs would jump from one population to the next.
-        """
+        """R (K,) of one class where waiting at several servers is as rare as the throughput makes it that follows."""
         several = np.flatnonzero(self.servers > 1)
         if not len(several):
             return R
         least, m = self.D[several, 0], self.servers[several]
-        waiting, rest = R[several] - least, float(self.Z[0] + R.sum() - R[several].sum() + least.sum())
+        waiting, rest = R[several] - least, float(self.low.Z[0] + R.sum() - R[several].sum() + least.sum())
         powers = _suri_exponent(m)
         low, high = 0.0, customers / rest  # throughput without waiting there
         for _ in range(50):
@@ -172,28 +168,6 @@ class _Model:
                 p = np.clip(0.5 * (p + work / speed), 0.0, 1.0)
             share[:, k] = p
         return share
-
-
-def _model_of(network: Network, population: int | tuple[int, ...]) -> _Model:
-    """The arrays of a network at a population."""
-    chains = chains_of(network, population)
-    V, S, second = _visits(network)
-    total = range(1, int(chains.N.sum()) + 1)
-    stations = list(enumerate(network.stations))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scv = np.where(S > 0, np.maximum(second / (S * S) - 1.0, 0.0), 1.0)
-    return _Model(
-        chains,
-        chains.D,
-        V,
-        S,
-        scv,
-        chains.Z,
-        chains.N,
-        servers=np.array([1.0 if s.is_delay else s.servers for s in network.stations]),
-        fcfs=np.array([s.discipline == "fcfs" and not s.is_delay for s in network.stations]),
-        curves={k: np.array([s.rate(n) for n in total]) for k, s in stations if s.rates is not None},
-    )
 
 
 def _suri_exponent(servers: Any) -> Any:
@@ -228,7 +202,7 @@ def _fixed_point(
     for _ in range(MOST_ITERATIONS):
         A = meets(Q)
         R = model.residence(A, U[:, :, None] * _over(A, Q[:, :, None]))
-        X = active * N / np.maximum(model.Z + R.sum(axis=0), 1e-300)
+        X = active * N / np.maximum(model.low.Z + R.sum(axis=0), 1e-300)
         new = X * R
         change = float(max(np.abs(new - Q).max() / max(N.sum(), 1.0), np.abs(model.D * X - U).max(initial=0.0) / 10))
         if change < tolerance:
@@ -264,90 +238,51 @@ def _schweitzer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
     return X, R
 
 
-def _corrected(model: _Model, *, by_class: bool) -> tuple[np.ndarray, np.ndarray]:
-    """X (C,) and R (K, C) with the shares of queues corrected: each class's (Linearizer), or all together (AQL)."""
+def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
+    """X (C,) and R (K, C) with the shares of queues corrected."""
     N = model.N.astype(float)
     K, C = model.D.shape
-    correction = np.zeros((K, C, C) if by_class else (K, C))  # the last axis: whose customer is taken away
+    correction = np.zeros((K, C, C))  # the last axis: whose customer is taken away
 
     def core(n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         left = _less_one(n)
+        return _fixed_point(model, n, lambda Q: np.maximum(left * (_over(Q, n)[:, :, None] + correction), 0.0), 1e-10)
 
-        def meets(Q: np.ndarray) -> np.ndarray:
-            if by_class:
-                return np.maximum(left * (_over(Q, n)[:, :, None] + correction), 0.0)
-            parts = Q[:, :, None] * _over(left, n[:, None])
-            wanted = np.maximum((n.sum() - 1.0) * (Q.sum(axis=1)[:, None] / n.sum() + correction), 0.0)
-            return parts * _over(wanted, parts.sum(axis=1))[:, None, :]
-
-        return _fixed_point(model, n, meets, 1e-10)
-
-    for _ in range(3 if by_class else 4):
-        _, _, Q = core(N)
-        change = np.zeros_like(correction)
+    for _ in range(3):
+        share, change = _over(core(N)[2], N), np.zeros_like(correction)
         for c in np.flatnonzero(N > 0):
             n = N - (np.arange(C) == c)
-            if n.sum() == 0:
-                continue
-            fewer = core(n)[2]
-            if by_class:
-                F = _over(Q, N)
-                change[:, :, c] = np.where(n > 0, _over(fewer, n), F) - F
-            else:
-                change[:, c] = fewer.sum(axis=1) / n.sum() - Q.sum(axis=1) / N.sum()
+            if n.any():
+                change[:, :, c] = np.where(n > 0, _over(core(n)[2], n), share) - share
         correction = change
     X, R, _ = core(N)
     return X, R
 
 
-def _hold_curve(chains: Chains, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """X (N,) and R (N, K) at populations 1 to N of one chain, within the bounds, and what to say of it.
+def _held(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Throughputs X (n, C) and residence times R (n, K, C) at populations N (n, C) within the bounds, and where not.
 
-    What the cycle lacks above the upper bound is waited at the busiest station; below the lower one customers wait so
-    much less, everywhere in proportion.
+    No station is busier than it can be: what the cycle lacks is waited at the busiest. And what all together must get
+    done at least, sum of X_c (Z_c + N D_c) >= N, is done: customers wait so much less, everywhere in proportion.
     """
-    total, n = len(X), np.arange(1, len(X) + 1)
-    load, least, Z = chains.load(total)[:, 0], chains.least(total)[:, 0], float(chains.Z[0])
-    lower = n / (n * chains.most(total).sum() + float(chains.think[0]))
-    upper = np.minimum(n / (Z + least.sum()), 1.0 / max(float(load.max()), 1e-300))
-    over, under = upper * (1 + ROUNDING) < X, lower * (1 - ROUNDING) > X
-    X, R, before = X.copy(), R.copy(), X
-    X[over], X[under] = upper[over], lower[under]
-    R[over, int(load.argmax())] += (n / X - n / before)[over]
-    R[under] = _less_waiting(R[under], least, n[under] / X[under] - Z)
-    held = int(over.sum() + under.sum())
-    return X, R, f"; held to the asymptotic bounds at {held:,} of {total:,} populations" if held else ""
-
-
-def _hold_classes(chains: Chains, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """The same of throughputs X (C,) and residence times R (K, C) of several chains.
-
-    No station is busier than it can be; and what all together must get done at least,
-    sum of X_c (Z_c + N D_c) >= N, is done.
-    """
-    N, total, someone = chains.N, int(chains.N.sum()), chains.N > 0
-    load, least = chains.load(total), chains.least(total)
-    X, R, before = X.copy(), R.copy(), X
-    for _ in range(len(load)):
-        busiest = int((load @ X).argmax())
-        U = float((load @ X)[busiest])
-        if U <= 1 + ROUNDING:
+    load, least, before, rows, R = low.load, low.least, X, np.arange(len(X)), R.copy()
+    for _ in load:
+        busiest = (X @ load.T).argmax(axis=1)
+        U = (X * load[busiest]).sum(axis=1)
+        if U.max() <= 1 + ROUNDING:
             break
-        slowed = (load[busiest] > 0) & someone
-        R[busiest, slowed] += (N / np.maximum(X, 1e-300) * (U - 1.0))[slowed]
-        X[slowed] /= U
-    lacking = total / float(X @ (chains.think + total * chains.most(total).sum(axis=0)))
-    if lacking > 1 + ROUNDING:
-        most = N / (chains.Z + least.sum(axis=0))
-        X = np.minimum(X * min(lacking, 1.0 / max(float((load @ X).max()), 1e-300)), most)
-        for c in np.flatnonzero(someone):
-            R[:, c] = _less_waiting(R[None, :, c], least[:, c], np.array([N[c] / X[c] - chains.Z[c]]))[0]
-    moved = float(np.abs(X - before).max()) > ROUNDING * float(before.max())
-    return X, R, "; held to the asymptotic bounds" if moved else ""
-
-
-def _less_waiting(R: np.ndarray, least: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Residence times (n, K) that sum to ``wanted`` (n,), with waiting beyond ``least`` (K,) scaled."""
-    waiting = np.maximum(R - least, 0.0)
-    scale = (wanted - least.sum()) / np.maximum(waiting.sum(axis=1), 1e-300)
-    return least + waiting * scale[:, None]
+        slowed = (U > 1 + ROUNDING)[:, None] & (load[busiest] > 0) & (N > 0)
+        slower = np.where(slowed, U[:, None], 1.0)
+        R[rows, busiest] += N / np.maximum(X, 1e-300) * (slower - 1.0)
+        X = X / slower
+    total = N.sum(axis=1, keepdims=True)
+    lacking = total[:, 0] / (X * (low.think + total * low.most.sum(axis=0))).sum(axis=1)
+    idle = np.flatnonzero(lacking > 1 + ROUNDING)
+    if len(idle):
+        faster = np.minimum(lacking[idle], 1.0 / np.maximum((X[idle] @ load.T).max(axis=1), 1e-300))
+        X = X.copy()
+        X[idle] = np.minimum(X[idle] * faster[:, None], N[idle] / (low.Z + least.sum(axis=0)))
+        waiting = np.maximum(R[idle] - least, 0.0)
+        wanted = np.where(N[idle] > 0, N[idle] / np.maximum(X[idle], 1e-300) - low.Z - least.sum(axis=0), 0.0)
+        R[idle] = least + waiting * (wanted / np.maximum(waiting.sum(axis=1), 1e-300))[:, None]
+    return X, R, np.abs(X - before).max(axis=1) > ROUNDING * before.max(axis=1)

@@ -32,11 +32,6 @@ class Bounds(Result):
     think_time: float = 0.0
     method: str = ""
 
-    def __post_init__(self) -> None:
-        for name in ("population", "lower", "upper"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name)))
-        Result.__post_init__(self)
-
     @property
     def response_lower(self) -> np.ndarray:
         """Lower bound on the seconds per cycle at queueing stations, N / X_upper - Z."""
@@ -108,22 +103,20 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     N = _populations(population)
     if network.classes:
         raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
-    low = lower(network)
+    low = lower(network, int(N.max()))
     Z = float(low.think[0])
     if kind == "asymptotic":
-        most = int(N.max())
-        slowest, largest = low.most(most).sum(), float(low.load(most).max())
-        upper = N / (float(low.Z[0]) + low.least(most).sum())
-        return Bounds(N, N / (N * slowest + Z), np.minimum(upper, 1.0 / max(largest, 1e-300)), Z, kind)
+        upper = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
+        return Bounds(N, np.asarray(N / (N * low.most.sum() + Z)), np.asarray(upper), Z, kind)
     if why := low.why_not_plain() or low.why_not_product_form():
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
     demand = low.D[low.queues, 0]
-    if not len(demand):
-        return Bounds(N, N / Z, N / Z, Z, kind)
-    low_X, high_X = KINDS[kind](N, demand, Z)
-    return Bounds(N, low_X, high_X, Z, kind)
+    if len(demand):
+        low_X, high_X = KINDS[kind](N, demand, Z)
+        return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
+    return Bounds(N, np.asarray(N / Z), np.asarray(N / Z), Z, kind)
 
 
 def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
@@ -183,14 +176,10 @@ def saturation_population(network: Network) -> float:
     Raises
     ------
     ModelError
-        When the network has classes, or rates that are a function, whose highest cannot be known.
+        When the network has classes.
     """
     if network.classes:
         raise ModelError("saturation population: the network has classes; it is of single-class networks")
-    for s in network.stations:
-        if callable(s.rates):
-            raise ModelError(f"saturation population: station {s.name!r}: rates is a function; give a list of rates")
-    low = lower(network)
-    most = max([1, *[len(s.rates) for s in network.stations if isinstance(s.rates, tuple)]])
-    largest = float(low.load(most).max())
-    return float(low.Z[0] + low.least(most).sum()) / largest if largest > 0 else float("inf")
+    low = lower(network, max([1, *[len(s.rates) for s in network.stations if s.rates]]))
+    largest = float(low.load.max())
+    return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")

@@ -4,48 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property, reduce
 
 import numpy as np
 
 from ..checks import require_count
 from ..errors import ModelError
-from ..network import LARGEST_POPULATION, Network, Solution
-from .chains import Merged, chains_of, refuse_without_product_form
-
-#: Multiplications (about 2 ns each) beyond which a request with rates that never settle is refused.
-MOST_WORK = 2e11
+from ..network import LARGEST_POPULATION, Network
+from .chains import Merged, lowered_product_form, merge
 
 Pairs = tuple[np.ndarray, np.ndarray]
-
-
-def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
-    """X (N,) and R (N, K) of single-server queues D and think time Z, for every population."""
-    X, R = np.empty(population), np.empty((population, len(D)))
-    demands = D.tolist()
-    Q, x, most = [0.0] * len(demands), 0.0, 1.0 / max([*demands, 1e-300])
-    for n in range(1, population + 1):
-        r = [d * (1.0 + q) for d, q in zip(demands, Q, strict=True)]  # arrival theorem
-        x = max(x, min(n / (Z + sum(r)), most))  # rounding must not break the laws
-        Q = [x * t for t in r]  # Little's law
-        X[n - 1], R[n - 1] = x, r
-    return X, R
 
 
 class Lattice:
     """Constants G(n) of stations and think times at all populations n <= N of C classes (Reiser and Kobayashi, 1975).
 
-    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them.
-
-    Parameters
-    ----------
-    D : ndarray, shape (C, K)
-        Service demands at the stations that queue; one of demand 0 is where nobody is.
-    Z : ndarray, shape (C,)
-    N : ndarray, shape (C,)
-    speeds : list of K
-        As `lowered.speeds_of` gives them.
+    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them. D (C, K) are
+    demands at stations that queue, Z and N (C,), speeds as `lowered.speeds_of` gives them.
     """
 
     def __init__(self, D: np.ndarray, Z: np.ndarray, N: np.ndarray, speeds: Sequence[np.ndarray | None]) -> None:
@@ -113,26 +89,48 @@ class Lattice:
 
         return each(self.dependent, self.base)
 
-    def marginal(self, f: Pairs, rest: Pairs) -> np.ndarray:
-        """Probability of each population at a station with factor f, where the others have constants ``rest``."""
-        m, e = self.total
-        return _number(f[0] * rest[0][::-1] / m[-1], f[1] + rest[1][::-1] - e[-1])
-
 
 def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and the probabilities (K,) that nobody is there (NaN at stations of constant rate)."""
+    """X (C,), Q (C, K) and the probabilities (K,) that somebody is there (NaN at stations of constant rate)."""
     work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
     (m, e), before = work.total, work.size - 1 - work.strides
     X = _number(m[before] / m[-1], e[before] - e[-1])
-    Q, empty = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
+    Q, busy = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
     for k, mu in enumerate(merged.speeds):
         if mu is None:
             twice = work.add(work.total, k)
             Q[:, k] = merged.D[:, k] * _number(twice[0][before] / m[-1], twice[1][before] - e[-1])
         else:
-            p = work.marginal(work.factor(merged.D[:, k], mu), work.without[k])
-            Q[:, k], empty[k] = p @ work.points, p[0]
-    return X, Q, empty
+            (f, exponents), (rest, others) = work.factor(merged.D[:, k], mu), work.without[k]
+            p = _number(f * rest[::-1] / m[-1], exponents + others[::-1] - e[-1])
+            Q[:, k], busy[k] = p @ work.points, 1.0 - p[0]
+    return X, Q, busy
+
+
+def constants_of_one_class(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (N,), R (N, K) and the probabilities (N, K) that somebody is there, of one class at all populations.
+
+    Every term of every sum is positive, and constants carry exponents of their own (1e-9 at N = 10,000 against 50-digit
+    arithmetic, tests/solvers). NaN at stations of constant rate.
+    """
+    from .kernels import convolution
+
+    N, D = int(merged.N[0]), merged.D[0].tolist()
+    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    m, e = work.total
+    X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
+    if all(mu is None or (is_bounded(mu) and np.all(np.diff(mu) >= 0)) for mu in merged.speeds):
+        X = np.maximum.accumulate(X)  # it grows with n; rounding must not make it look otherwise
+    R, busy = np.zeros((len(D), N)), np.full((N, len(D)), np.nan)
+    for k, mu in enumerate(merged.speeds):
+        empty, speeds, bounded = np.ones(N + 1), np.ones(1), True
+        if mu is not None:
+            rest, exponents = work.without[k]
+            empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
+            speeds = mu if bounded else extended(mu, N)
+            busy[:, k] = 1.0 - empty[1:]
+        convolution.residence(D[k], speeds, bounded, X, empty, R[k])
+    return X, np.ascontiguousarray(R.T), busy
 
 
 def lattice_cost(merged: Merged) -> tuple[float, float]:
@@ -155,126 +153,9 @@ def _number(m: np.ndarray, e: np.ndarray) -> np.ndarray:
     return np.asarray(np.ldexp(m, 512 * np.clip(e, -4, 4)))
 
 
-class Constants:
-    """Normalizing constants of one class's stations and think time, and what follows from them.
-
-    Parameters
-    ----------
-    D : ndarray, shape (K,)
-        Service demands; a station of demand 0 is one where nobody is.
-    speeds : list of K
-    delay : ndarray of bool, shape (K,)
-    Z : float
-        Think time outside all stations.
-    population : int
-    """
-
-    def __init__(
-        self, D: np.ndarray, speeds: Sequence[np.ndarray | None], delay: np.ndarray, Z: float, population: int
-    ) -> None:
-        N = population
-        self.D, self.speeds, self.delay, self.Z, self.population = D, speeds, delay, Z, N
-        self.dependent = {k: mu for k, mu in enumerate(speeds) if mu is not None and D[k] > 0}
-        _require_work(N, self.dependent)
-        queues, thinking = np.where(delay, 0.0, D)[None, :], np.array([Z + float(D[delay].sum())])
-        self.lattice = Lattice(queues, thinking, np.array([N], dtype=np.int64), speeds)
-        m, e = self.lattice.total
-        self.X = np.zeros(N)
-        if m[-1] > 0:
-            self.X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
-        if all(is_bounded(mu) and np.all(np.diff(mu) >= 0) for mu in self.dependent.values()):
-            self.X = np.maximum.accumulate(self.X)  # it grows with n; rounding must not make it look otherwise
-
-    @classmethod
-    def of(cls, network: Network, population: int) -> Constants:
-        """Those of a network, or a `ModelError` where it has no product form."""
-        N = require_count(population, "population", most=LARGEST_POPULATION)
-        if network.classes:
-            raise ModelError("convolution: the network has classes; use ExactMVA")
-        low = chains_of(network, N)
-        refuse_without_product_form(low, "convolution")
-        return cls(low.D[:, 0], low.speeds(N), low.delay, float(low.Z[0]), N)
-
-    def empty_probability(self, k: int) -> np.ndarray:
-        """p(0|n) of a load-dependent station for n = 0..N."""
-        (m, e), (rest, exponents) = self.lattice.total, self.lattice.without[k]
-        return _number(rest / m, exponents - e)
-
-    def residence_times(self) -> np.ndarray:
-        """R, shape (N, K)."""
-        from .kernels import convolution
-
-        R = np.zeros((len(self.D), self.population))
-        for k, d in enumerate(self.D.tolist()):
-            if self.delay[k]:
-                R[k] = d
-            elif k in self.dependent:
-                mu, bounded = self.dependent[k], is_bounded(self.dependent[k])
-                speeds = mu if bounded else extended(mu, self.population)
-                convolution.dependent_residence(d, speeds, bounded, self.X, self.empty_probability(k), R[k])
-            elif d > 0:
-                convolution.queue_residence(d, self.X, R[k])
-        return np.ascontiguousarray(R.T)
-
-    def busy(self, stations: Sequence[int]) -> np.ndarray:
-        """1 - p(0|n) at the stations named, NaN elsewhere; shape (N, K)."""
-        U = np.full((self.population, len(self.D)), np.nan)
-        for k in stations:
-            U[:, k] = 1.0 - self.empty_probability(k)[1:] if k in self.dependent else self.X * self.D[k]
-        return U
-
-    def marginal(self, k: int) -> np.ndarray:
-        """p(j|N) for j = 0..N customers at station k."""
-        if self.D[k] == 0:
-            return (np.arange(self.population + 1) == 0).astype(float)
-        rest = self.D * (np.arange(len(self.D)) != k)
-        left = (
-            self.lattice.without[k]
-            if k in self.dependent
-            else Constants(rest, self.speeds, self.delay, self.Z, self.population).lattice.total
-        )
-        mu = np.arange(1.0, self.population + 1) if self.delay[k] else self.dependent.get(k, np.ones(1))
-        return self.lattice.marginal(self.lattice.factor(self.D[[k]], mu), left)
-
-
 def extended(mu: np.ndarray, N: int) -> np.ndarray:
     """Speeds with 1 to N customers: the last one holds from there on."""
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
-
-
-def _require_work(N: int, dependent: dict[int, np.ndarray]) -> None:
-    rounds = 2 + np.ceil(np.log2(max(1, len(dependent))))
-    work = rounds * sum(N * (min(len(mu), N) if is_bounded(mu) else N / 2) for mu in dependent.values())
-    if work > MOST_WORK:
-        raise ModelError(
-            f"convolution: {work:.2g} multiplications are needed for {len(dependent)} load-dependent station(s) at "
-            f"population {N:,}, more than {MOST_WORK:.2g}; take a smaller population, or ApproximateMVA"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """Exact solution of a single-class product-form network by its normalizing constants (Buzen, 1973).
-
-    Multi-server and load-dependent stations keep all their digits at any population: every term of every sum is
-    positive, and constants carry exponents of their own. A station with m servers costs N m operations, one whose
-    rates never settle N**2. Exact (1e-9 at N = 10,000 against 50-digit arithmetic, tests/solvers).
-    """
-
-    def solve(self, network: Network, population: int) -> Solution:
-        """Measures for populations 1 to ``population``."""
-        work = Constants.of(network, population)
-        dependent = [k for k, s in enumerate(network.stations) if s.rates is not None]
-        return Solution(
-            network,
-            population,
-            work.X,
-            work.residence_times(),
-            solver="convolution",
-            exact=True,
-            reason="single class with product form: exact for load-dependent and multi-server stations",
-            busy=work.busy(dependent) if dependent else None,
-        )
 
 
 def marginal_distribution(network: Network, station: str | int, *, population: int) -> np.ndarray:
@@ -299,7 +180,19 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
     >>> marginal_distribution(network, "a", population=3)
     array([0.25, 0.25, 0.25, 0.25])
     """
-    return Constants.of(network, population).marginal(_station_index(network, station))
+    if network.classes:
+        raise ModelError("marginal distribution: the network has classes; it is of single-class networks")
+    N = require_count(population, "population", most=LARGEST_POPULATION)
+    low, k = lowered_product_form(network, N, "marginal distribution"), _station_index(network, station)
+    if low.D[k, 0] == 0:
+        return (np.arange(N + 1) == 0).astype(float)
+    others = replace(low, D=np.where(np.arange(len(low.D))[:, None] == k, 0.0, low.D))
+    merged, mu = merge(others), network.stations[k].speeds(N)
+    rest = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    f, m = rest.factor(low.D[k], mu), rest.total
+    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
+    weight = _number(weight, exponents - exponents[weight > 0].max())
+    return weight / weight.sum()
 
 
 def _station_index(network: Network, station: str | int) -> int:

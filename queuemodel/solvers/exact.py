@@ -1,4 +1,4 @@
-"""Exact mean-value analysis: recursions over populations, and which of the multi-class ones is cheapest."""
+"""Exact mean-value analysis: recursions over populations, and which of them is cheapest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from ..errors import ModelError
 from ..network import Network, Solution
-from .chains import MEMORY, Chains, Merged, chains_of, expand, merge, refuse_without_product_form
-from .convolution import Constants, Convolution, extended, lattice_cost, recursion, solve_lattice
+from ..network.lowered import Lowered
+from .chains import MEMORY, Merged, expand, lowered_product_form, merge
+from .convolution import constants_of_one_class, extended, lattice_cost, solve_lattice
 
 #: Station steps (about 2 ns each) beyond which a recursion is refused: minutes.
 MOST_WORK = 1e11
@@ -26,109 +27,95 @@ class ExactMVA:
     Exact (up to rounding) when the network has product form: processor sharing or last-come-first-served-preemptive
     queues with any service distribution, first-come-first-served queues with exponential service that is the same for
     all classes, and delays with any. Anything else is refused. Stations with several servers or load-dependent rates
-    go through normalizing constants, whose digits do not get lost as those of the textbook's recursion do.
+    go through normalizing constants (Buzen, 1973), whose digits do not get lost as those of the textbook's recursion
+    do: a station with m servers costs N m operations, one whose rates never settle N**2.
 
     Without classes, time is proportional to the population times the number of stations and all populations up to the
     one asked for are kept. With classes, the cheapest of several exact recursions is taken; its memory is at most the
     product of the populations (each plus one) of all classes but the largest, and classes that are alike count as one.
-
-    Parameters
-    ----------
-    memory : int, default 4 GiB
-        Bytes that a solution may need; more is refused before starting, with the numbers.
     """
-
-    memory: int = MEMORY
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures for populations 1 to ``population``, or at the classes' populations."""
-        if isinstance(population, int) == bool(network.classes):
-            wanted = "one number per class" if network.classes else "a whole number"
-            raise ModelError(f"exact MVA: population must be {wanted}, got {population!r}")
-        chains = chains_of(network, population)
-        refuse_without_product_form(chains, "exact MVA")
-        return self.solved(chains)
-
-    def solved(self, chains: Chains) -> Solution:
-        """The same of a network that is lowered already and has product form."""
-        if chains.network.classes:
-            return solve_classes(chains, self.memory)
-        return Convolution().solve(chains.network, int(chains.N[0])) if chains.why_not_plain() else self._single(chains)
-
-    def _single(self, chains: Chains) -> Solution:
-        K, N = len(chains.D), int(chains.N[0])
-        if self.memory < 8 * N * (K + 1):
-            raise ModelError(
-                f"exact MVA: populations 1 to {N:,} of {K} stations take {8 * N * (K + 1):,} bytes, "
-                f"more than {self.memory:,}; take a smaller population, or bounds"
-            )
-        D = chains.D[:, 0]
-        delays = D * chains.delay
-        X, R = recursion(D - delays, float(chains.Z[0] + delays.sum()), N)
-        R[:, chains.delay] = D[chains.delay]
-        return Solution(
-            chains.network,
-            N,
-            X,
-            R,
-            solver="exact MVA",
-            exact=True,
-            reason="single class with product form: the recursion is exact and cheap",
-        )
+        return solved_exactly(lowered_product_form(network, population, "exact MVA"))
 
 
-def solve_classes(chains: Chains, memory: int) -> Solution:
-    """Solve by the cheapest exact recursion, or refuse with the numbers."""
-    merged = merge(chains)
+def solved_exactly(low: Lowered) -> Solution:
+    """The solution of a network with product form by the cheapest exact recursion, or a refusal with the numbers."""
+    merged = merge(low)
+    name = _cheapest(merged)
     if len(merged.N) == 1:
-        return _single(chains, merged)
-    total, points = int(merged.N.sum()), math.prod(int(n) + 1 for n in merged.N)
-    C, K = merged.D.shape
-    plane = points // (int(merged.N[0]) + 1)
-    boxes = (total + 1) ** K
-    options = []
-    if all(mu is None for mu in merged.speeds):
-        options.append(("exact MVA", points * K * C * 1.0, plane * K * 8))
-    else:
-        options.append(("multi-class convolution", *lattice_cost(merged)))
-    if total <= MOST_CUSTOMERS and K > 0:
-        options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 3) * boxes * 8))
-    fitting = [o for o in options if o[1] <= MOST_WORK and o[2] <= memory]
-    if not fitting:
-        _refuse(options, memory, C, total)
-    name = min(fitting, key=lambda o: o[1])[0]
-    empty = None
+        return _one_class(low, merged, name)
+    busy = None
     if name == "exact MVA":
         X, Q = _over_lattice(merged)
     elif name == "exact recursion by customer":
-        X, Q, empty = _by_customer(merged)
+        X, Q, busy = _by_customer(merged)
     else:
-        X, Q, empty = solve_lattice(merged)
-    alike = "" if (chains.N > 0).sum() == C else f", merged into {C} that differ"
-    reason = f"{len(chains.N)} classes with product form{alike}: {name} is the cheapest exact recursion"
-    return expand(chains, merged, X, Q, empty, name, reason)
+        X, Q, busy = solve_lattice(merged)
+    C = len(merged.N)
+    alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
+    reason = f"{len(low.N)} classes with product form{alike}: {name} is the cheapest exact recursion"
+    return expand(low, merged, X, Q, busy, solver=name, reason=reason)
 
 
-def _refuse(options: list[tuple[str, float, float]], memory: int, C: int, total: int) -> None:
-    name, work, size = min(options, key=lambda o: max(o[1] / MOST_WORK, o[2] / memory))
+def _cheapest(merged: Merged) -> str:
+    """The recursion that needs the fewest station steps and fits; a `ModelError` when none does."""
+    total, (C, K) = int(merged.N.sum()), merged.D.shape
+    points = math.prod(int(n) + 1 for n in merged.N)
+    options = []
+    if all(mu is None for mu in merged.speeds):
+        memory = 8 * total * (K + 1) if C == 1 else points // (int(merged.N[0]) + 1) * K * 8
+        options.append(("exact MVA", points * K * C * 1.0, memory))
+    else:
+        options.append(("convolution" if C == 1 else "multi-class convolution", *lattice_cost(merged)))
+    if C > 1 and total <= MOST_CUSTOMERS and K > 0:
+        boxes = (total + 1) ** K
+        options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 5) * boxes * 8))
+    fitting = [option for option in options if option[1] <= MOST_WORK and option[2] <= MEMORY]
+    if fitting:
+        return min(fitting, key=lambda option: option[1])[0]
+    name, work, size = min(options, key=lambda option: max(option[1] / MOST_WORK, option[2] / MEMORY))
     raise ModelError(
-        f"{name}: {C} different classes with {total:,} customers need {size:.3g} bytes (limit {memory:.3g}) and "
-        f"{work:.3g} station steps (limit {MOST_WORK:.3g}); take an approximate solver: ApproximateMVA('linearizer')"
+        f"{name}: {f'{C} different classes with ' if C > 1 else ''}{total:,} customers need {size:.3g} bytes (limit "
+        f"{MEMORY:.3g}) and {work:.3g} station steps (limit {MOST_WORK:.3g}); take an approximate solver: "
+        "ApproximateMVA('linearizer')"
     )
 
 
-def _single(chains: Chains, merged: Merged) -> Solution:
-    """One kind of customer: the single-class solvers, and each chain its part."""
+def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
+    """X (N,) and R (N, K) of single-server queues D and think time Z, for every population."""
+    X, R = np.empty(population), np.empty((population, len(D)))
+    demands = D.tolist()
+    Q, x, most = [0.0] * len(demands), 0.0, 1.0 / max([*demands, 1e-300])
+    for n in range(1, population + 1):
+        r = [d * (1.0 + q) for d, q in zip(demands, Q, strict=True)]  # arrival theorem
+        x = max(x, min(n / (Z + sum(r)), most))  # rounding must not break the laws
+        Q = [x * t for t in r]  # Little's law
+        X[n - 1], R[n - 1] = x, r
+    return X, R
+
+
+def _one_class(low: Lowered, merged: Merged, name: str) -> Solution:
+    """One kind of customer at all populations; of several that are alike, each its part at the last one."""
     N, D, Z = int(merged.N[0]), merged.D[0], float(merged.Z[0])
-    empty = None
-    if all(mu is None for mu in merged.speeds):
+    plain, busy = name == "exact MVA", None
+    if plain:
         X, R = recursion(D, Z, N)
     else:
-        work = Constants(D, merged.speeds, np.zeros(len(D), dtype=bool), Z, N)
-        X, R = work.X, work.residence_times()
-        empty = 1.0 - work.busy(range(len(D)))[-1]
-    why = "all customers are alike: solved as a single class"
-    return expand(chains, merged, X[-1:], X[-1] * R[-1:], empty, "exact MVA", why)
+        X, R, busy = constants_of_one_class(merged)
+    if low.network.classes:
+        why = "all customers are alike: solved as a single class"
+        last = None if busy is None else busy[-1]
+        return expand(low, merged, X[-1:], X[-1] * R[-1:], last, solver="exact MVA", reason=why)
+    how = "the recursion is exact and cheap" if plain else "exact for load-dependent and multi-server stations"
+    times = np.zeros((N, len(low.D)))
+    times[:, merged.stations], times[:, low.delay] = R, low.D[low.delay, 0]
+    if busy is not None:
+        there, busy = busy, np.full(times.shape, np.nan)
+        busy[:, merged.stations] = there
+    why = f"single class with product form: {how}"
+    return Solution(low.network, N, X, times, solver=name, exact=True, reason=why, busy=busy)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:
@@ -141,21 +128,49 @@ def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Customers one by one on stations of any rates (the transpose of Conway and Georganas's RECAL, 1986)."""
-    from .kernels import multiclass
+    """X (C,), Q (C, K) and how often somebody is there (K,): customers are placed one by one on stations of any rates.
 
-    total = int(merged.N.sum())
-    K = len(merged.stations)
+    The transpose of Conway and Georganas's RECAL (1986). P holds the weights of all numbers of customers at stations,
+    with those placed so far, B what those to come and the stations' rates make of each; both only up to a factor.
+    """
+    (C, K), total = merged.D.shape, int(merged.N.sum())
     n = np.arange(1.0, total + 1)
     steps = np.array([n / (1.0 if mu is None else extended(mu, total)) for mu in merged.speeds])
     scale = np.exp(np.maximum(np.log(steps).mean(axis=1).max(), np.log(steps[:, 0]).max()))
-    weights = np.ones((K, total + 1))
-    weights[:, 1:] = np.cumprod(steps / scale, axis=1)
-    X, Q, empty = np.zeros(len(merged.N)), np.zeros(merged.D.shape), np.zeros(K)
+    weights = np.hstack([np.ones((K, 1)), np.cumprod(steps / scale, axis=1)])
     unit = float((merged.D.sum() + merged.Z.sum()) / merged.D.size)
-    least = multiclass.by_customer(merged.D * scale / unit, merged.Z / unit, merged.N, weights, X, Q, empty)
+    D, Z = merged.D * scale / unit, merged.Z / unit
+    one = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # somebody at station k
+    less = [np.s_[(slice(None),) * k + (slice(None, -1),)] for k in range(K)]
+
+    def with_another(A: np.ndarray, c: int, to: list, source: list) -> np.ndarray:
+        after = Z[c] * A
+        for k in range(K):
+            after[to[k]] += D[c, k] * A[source[k]]
+        return after / after.max()
+
+    P, before = np.zeros((total + 1,) * K), []
+    P[(0,) * K] = 1.0
+    for c in range(C):
+        for _ in range(merged.N[c]):
+            last, P = P, with_another(P, c, one, less)
+        before.append(last)
+    B = np.where(np.indices(P.shape).sum(axis=0) <= total, 1.0, 0.0)
+    for k in range(K):
+        B *= weights[k].reshape(-1, *[1] * (K - 1 - k))
+    weight = P * B
+    busy = np.array([1.0 - weight.take(0, axis=k).sum() / weight.sum() for k in range(K)])
+    X, Q, least = np.zeros(C), np.zeros((C, K)), 1.0
+    for c in reversed(range(C)):
+        out = (before[c] * B).sum()
+        there = np.array([D[c, k] * (before[c][less[k]] * B[one[k]]).sum() for k in range(K)])
+        whole = Z[c] * out + there.sum()
+        least = min(least, whole)
+        X[c], Q[c] = merged.N[c] * out / whole, merged.N[c] * there / whole
+        for _ in range(merged.N[c]):
+            B = with_another(B, c, less, one)
     if not least > 1e-200:
         raise ModelError(
             "exact recursion by customer: demands differ too much for its range; use ApproximateMVA('linearizer')"
         )
-    return X / unit, Q, empty
+    return X / unit, Q, busy

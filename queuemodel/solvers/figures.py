@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,8 +35,7 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax.set_xlim(0, 1.02 * solution.population + 0.5)
     ax.set_xlabel("population (customers)")
     ax.set_ylabel("throughput (cycles/s)")
-    endless = any(callable(s.rates) for s in network.stations)
-    knee = math.inf if endless else saturation_population(network)
+    knee = saturation_population(network)
     mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
     whole_numbers(ax)
     finish(ax)

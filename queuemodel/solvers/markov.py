@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,13 @@ import numpy as np
 from ..checks import require_count
 from ..errors import ModelError
 from ..network import Network, PhaseType, Solution
+from ..network.lowered import lower
 from .chains import solution_of
 from .routes import routes_of
 from .states import Counted, state_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
-    from scipy.sparse.linalg import LinearOperator
 
 #: Measures of two starts that differ by more are not rounding.
 SAME = 1e-6
@@ -70,8 +70,7 @@ class MarkovChain:
                 "time, or a station discipline='ps'"
             )
         return solution_of(
-            network,
-            population,
+            lower(network, population),
             X,
             Q,
             busy=busy,
@@ -114,13 +113,7 @@ class _Numbered:
 
 
 class _Transitions:
-    """The network's chain: `states`, shape (n, K+1), each place's state by number, and `rates`, sparse (n, n).
-
-    Raises
-    ------
-    ModelError
-        When there are more than ``most`` states.
-    """
+    """The network's chain: `states`, shape (n, K+1), each place's state by number, and `rates`, sparse (n, n)."""
 
     def __init__(self, network: Network, counts: tuple[int, ...], most: int) -> None:
         self.network, self.counts, self.most = network, counts, most
@@ -221,12 +214,7 @@ class _Transitions:
                     if c >= 0:
                         departures[c] += weight[i] * rate
             empty.append(weight[0])
-        visits = (self.routes.visits * (self.routes.P.sum(axis=(2, 3)).T > 0)).sum(axis=0)
-        X = np.zeros(C)
-        for chain in self.network.chains:
-            members = list(chain)
-            X[members] = departures[members].sum() / visits[members].sum()
-        return np.array(Q[:-1]), X, 1.0 - np.array(empty[:-1])
+        return np.array(Q[:-1]), self.routes.cycles(departures), 1.0 - np.array(empty[:-1])
 
 
 #: Up to so many states elimination is fast, whatever the network.
@@ -253,7 +241,7 @@ def _steady_state(rates: csr_matrix) -> np.ndarray:
     """Probabilities of the states of a closed class, from its rates.
 
     Iteration is fast where states have many neighbours, elimination where they have few and customers take long to
-    mix: cheap iteration is tried first, then costlier, and each is judged by how well its probabilities are in balance.
+    mix: iteration is tried first, and judged by how well its probabilities are in balance.
     """
     from scipy.sparse import diags_array
 
@@ -263,26 +251,23 @@ def _steady_state(rates: csr_matrix) -> np.ndarray:
     out = np.asarray(rates.sum(axis=1)).ravel()
     # jumps into a state less jumps out of it; unknown is how often it is left, so that the diagonal is 1
     balance = (diags_array(np.ones(n)) - (diags_array(1 / out) @ rates).T).tocsc()
-    jumps = None
-    if n > FEW:
-        jumps = _by_iteration(balance, _gauss_seidel)
-        jumps = _by_iteration(balance, _incomplete) if jumps is None else jumps
+    jumps = _by_iteration(balance) if n > FEW else None
     pi = (_by_elimination(balance) if jumps is None else jumps) / out
     return pi / pi.sum()
 
 
-def _by_iteration(balance: csc_matrix, precondition: Callable[[csc_matrix], LinearOperator]) -> np.ndarray | None:
+def _by_iteration(balance: csc_matrix) -> np.ndarray | None:
     """GMRES (Saad, 2003), as Stewart (1994) has it for Markov chains, or None when it is slow or does not get there."""
-    from scipy.sparse.linalg import gmres
+    from scipy.sparse import tril, triu
+    from scipy.sparse.linalg import LinearOperator, gmres, splu
 
-    try:
-        nearly = precondition(balance)
-    except RuntimeError:  # singular but for what was dropped
-        return None
+    as_it_stands = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    below, above = splu(tril(balance).tocsc(), **as_it_stands), splu(triu(balance).tocsc(), **as_it_stands)
+    gauss_seidel = LinearOperator(balance.shape, lambda v: above.solve(below.solve(v)))  # the diagonal between is 1
     n, left = balance.shape[0], 1.0
     x = np.full(n, 1.0 / n)
     for _ in range(RESTARTS):
-        step, _ = gmres(balance, -(balance @ x), rtol=1e-12, M=nearly, restart=KRYLOV, maxiter=1)
+        step, _ = gmres(balance, -(balance @ x), rtol=1e-12, M=gauss_seidel, restart=KRYLOV, maxiter=1)
         x = np.maximum(x + step, 0.0)
         if not 0 < x.sum() < np.inf:
             break
@@ -293,22 +278,6 @@ def _by_iteration(balance: csc_matrix, precondition: Callable[[csc_matrix], Line
         if not left <= SLOW * before:
             break
     return None
-
-
-def _gauss_seidel(balance: csc_matrix) -> LinearOperator:
-    from scipy.sparse import tril, triu
-    from scipy.sparse.linalg import LinearOperator, splu
-
-    as_it_stands = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-    below, above = splu(tril(balance).tocsc(), **as_it_stands), splu(triu(balance).tocsc(), **as_it_stands)
-    return LinearOperator(balance.shape, lambda v: above.solve(below.solve(v)))  # the diagonal between them is 1
-
-
-def _incomplete(balance: csc_matrix) -> LinearOperator:
-    from scipy.sparse.linalg import LinearOperator, spilu
-
-    factors = spilu(balance, drop_tol=1e-2, fill_factor=5, diag_pivot_thresh=0.0)
-    return LinearOperator(balance.shape, factors.solve)
 
 
 def _by_elimination(balance: csc_matrix) -> np.ndarray:

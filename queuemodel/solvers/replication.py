@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..errors import ModelError
-from ..network import Network, PhaseType
+from ..network import PhaseType
 from .kernels import simulate as kernel
 from .routes import Routes
 
@@ -23,18 +23,21 @@ class Replication:
     """Customers who begin all at one place, another one in each replication, so that agreement is not the start's."""
 
     def __init__(
-        self, network: Network, routes: Routes, model: kernel.Model, counts: tuple[int, ...], rng: np.random.Generator,
-        number: int, size: int,
-    ) -> None:  # fmt: skip
+        self,
+        routes: Routes,
+        model: kernel.Model,
+        counts: tuple[int, ...],
+        rng: np.random.Generator,
+        number: int,
+        size: int,
+    ) -> None:
         self.routes, self.model, self.rng, self.size = routes, model, rng, size
-        self.chains = [list(chain) for chain in network.chains]
-        self.stay = routes.P.sum(axis=(2, 3)).T > 0
-        starts = []
-        for chain in self.chains:
-            homes = [(k, c) for c in chain for k in range(len(self.stay)) if self.stay[k, c]]
+        starts, stay = [], routes.stay
+        for chain in routes.network.chains:
+            homes = [(k, c) for c in chain for k in range(len(stay)) if stay[k, c]]
             starts += [homes[number % len(homes)]] * sum(counts[c] for c in chain)
         place, klass = rng.permutation(np.array(starts, dtype=np.int64)).T
-        self.run = new_run(model, place, klass, BATCHES)
+        self.run = _new_run(model, place, klass)
 
     @property
     def departures(self) -> int:
@@ -59,7 +62,7 @@ class Replication:
         """X (C,), Q (K, C) and how often somebody was there (K,), after the warm-up."""
         kept = slice(int(WARM_UP * BATCHES), BATCHES)
         time = self.run.durations[kept].sum()
-        X = self._cycles(self.run.departures[kept].sum(axis=0)) / time
+        X = self.routes.cycles(self.run.departures[kept].sum(axis=0)) / time
         return X, self.run.areas[kept, :-1].sum(axis=0) / time, self.run.busy[kept, :-1].sum(axis=0) / time
 
     def series(self) -> np.ndarray:
@@ -67,19 +70,12 @@ class Replication:
         kept = slice(int(WARM_UP * BATCHES), BATCHES)
         time = self.run.durations[kept, None]
         queues = self.run.areas[kept].reshape(len(time), -1) / time
-        return np.hstack([queues, self._cycles(self.run.departures[kept]) / time])
-
-    def _cycles(self, departures: np.ndarray) -> np.ndarray:
-        """Cycles of each class's chain from departures (..., C)."""
-        visits = (self.routes.visits * self.stay).sum(axis=0)
-        cycles = np.zeros(departures.shape)
-        for chain in self.chains:
-            cycles[..., chain] = departures[..., chain].sum(axis=-1, keepdims=True) / visits[chain].sum()
-        return cycles
+        return np.hstack([queues, self.routes.cycles(self.run.departures[kept]) / time])
 
 
-def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
+def model_of(routes: Routes, population: int) -> kernel.Model:
     """What does not change while ``population`` customers are simulated."""
+    network = routes.network
     K, C = routes.visits.shape
     phases = max([1, *[len(d.alpha) for s in network.stations for c in network.labels if (d := s.distribution_of(c))]])
     model = kernel.Model(
@@ -94,7 +90,7 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
         go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
     )
     for k, station in enumerate(network.stations):
-        model.speed[k, 1:] = [1.0 if station.is_delay else station.rate(n) for n in range(1, population + 1)]
+        model.speed[k, 1:] = 1.0 if station.is_delay else station.speeds(population)
         if not station.is_delay and station.discipline == "ps":
             model.kind[k] = kernel.SHARING
         elif not station.is_delay and station.discipline == "fcfs":
@@ -116,23 +112,18 @@ def model_of(network: Network, routes: Routes, population: int) -> kernel.Model:
     return model
 
 
-def new_run(model: kernel.Model, place: np.ndarray, klass: np.ndarray, batches: int) -> kernel.Run:
-    """Customers about to come to their places, in that order; one row more than ``batches`` for what comes after."""
-    K, C = model.mean.shape
-    N = len(place)
-    servers = model.servers[model.kind == kernel.FCFS].max(initial=1)
+def _new_run(model: kernel.Model, place: np.ndarray, klass: np.ndarray) -> kernel.Run:
+    """Customers about to come to their places, in that order; one row more than batches for what comes after."""
+    (K, C), N, B = model.mean.shape, len(place), BATCHES
+    servers, many = model.servers[model.kind == kernel.FCFS].max(initial=1), np.int64
     return kernel.Run(
-        place=place.copy(), klass=klass.copy(), counters=_integers(4), clocks=np.zeros(2),
-        n=_integers(K), q=_integers(K, C), heap_time=np.empty(N + 1), heap_who=_integers(N + 1),
-        free=np.zeros((K, servers)), tag=np.empty((K, N + 1)), order=_integers(K, N + 1),
+        place=place.copy(), klass=klass.copy(), counters=np.zeros(4, many), clocks=np.zeros(2),
+        n=np.zeros(K, many), q=np.zeros((K, C), many), heap_time=np.empty(N + 1), heap_who=np.zeros(N + 1, many),
+        free=np.zeros((K, servers)), tag=np.empty((K, N + 1)), order=np.zeros((K, N + 1), many),
         clock=np.zeros(K), last=np.zeros(K), coming=np.full(K, np.inf), since=np.zeros((K, C)), occupied=np.zeros(K),
-        durations=np.zeros(batches), areas=np.zeros((batches + 1, K, C)), departures=np.zeros((batches + 1, C)),
-        busy=np.zeros((batches + 1, K)), visits=_integers(K, C),
+        durations=np.zeros(B), areas=np.zeros((B + 1, K, C)), departures=np.zeros((B + 1, C)),
+        busy=np.zeros((B + 1, K)), visits=np.zeros((K, C), many),
     )  # fmt: skip
-
-
-def _integers(*shape: int) -> np.ndarray:
-    return np.zeros(shape, dtype=np.int64)
 
 
 def _two_moments(scv: float) -> tuple[int, float]:

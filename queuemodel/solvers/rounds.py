@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -49,8 +50,7 @@ def barrier_time(network: Network, *, population: int) -> float:
         rates.append([n / network.think_time for n in range(N + 1)])
     for station, d in zip(network.stations, network.service_demand.tolist(), strict=True):
         if d > 0:
-            speed = [0.0, *[float(n) if station.is_delay else station.rate(n) for n in range(1, N + 1)]]
-            rates.append([s / d for s in speed])
+            rates.append([0.0, *(station.speeds(N) / d).tolist()])
     stages = len(rates)
     states = math.comb(N + stages, stages)
     if states > MOST_STATES:
@@ -67,24 +67,17 @@ def _mean_absorption(rates: np.ndarray, N: int) -> float:
     A state is how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere.
     """
     stages = len(rates)
-    times: dict[tuple[int, ...], float] = {(N,) * stages: 0.0}
-    layer = [(N,) * stages]
-    for _ in range(N * stages):
-        before = set()
-        for done in layer:
-            for k in range(stages):
-                if done[k] > 0 and (k == stages - 1 or done[k] > done[k + 1]):
-                    before.add((*done[:k], done[k] - 1, *done[k + 1 :]))
-        for done in before:
-            total, gain = 0.0, 1.0
-            for k in range(stages):
-                here = (N if k == 0 else done[k - 1]) - done[k]
-                if here > 0:
-                    rate = float(rates[k, here])
-                    total += rate
-                    gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
-            times[done] = gain / total
-        layer = list(before)
+    states = itertools.combinations_with_replacement(range(N, -1, -1), stages)
+    times = {next(states): 0.0}
+    for done in states:  # what may follow a state comes before it here
+        total, gain = 0.0, 1.0
+        for k in range(stages):
+            here = (N if k == 0 else done[k - 1]) - done[k]
+            if here > 0:
+                rate = float(rates[k, here])
+                total += rate
+                gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
+        times[done] = gain / total
     return times[(0,) * stages]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,18 +13,26 @@ from ..network import Network
 class Routes:
     """Moves between (class, place), where place K is outside all stations, for thinking.
 
-    Attributes
-    ----------
-    P : ndarray, shape (C, K+1, C, K+1)
-        Probabilities; places where a class spends no time, or never comes, are left out: rows and columns of zeros.
-    visits : ndarray, shape (K+1, C)
-        Visits per cycle, 1 of which (per chain) is to think.
-    service_times : ndarray, shape (K+1, C)
+    Places where a class spends no time, or never comes, are left out of P: rows and columns of zeros.
     """
 
-    P: np.ndarray
-    visits: np.ndarray
-    service_times: np.ndarray
+    network: Network
+    P: np.ndarray  # (C, K+1, C, K+1): probabilities
+    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think
+    service_times: np.ndarray  # (K+1, C)
+
+    @property
+    def stay(self) -> np.ndarray:
+        """Where each class spends time, shape (K+1, C)."""
+        return np.asarray(self.P.sum(axis=(2, 3)).T > 0)
+
+    def cycles(self, departures: np.ndarray) -> np.ndarray:
+        """Cycles of each class's chain from departures (..., C)."""
+        visits = (self.visits * self.stay).sum(axis=0)
+        cycles = np.zeros(departures.shape)
+        for chain in map(list, self.network.chains):
+            cycles[..., chain] = departures[..., chain].sum(axis=-1, keepdims=True) / visits[chain].sum()
+        return cycles
 
 
 def routes_of(network: Network) -> Routes:
@@ -48,13 +55,7 @@ def routes_of(network: Network) -> Routes:
             P[c, :, c, :] = _implied(V[:, c])
     else:
         at = network.reference_index
-        if isinstance(network.routing, Mapping):
-            index = {name: c for c, name in enumerate(network.class_names)}
-            for (start, end), matrix in network.routing.items():
-                P[index[start], :K, index[end], :K] = matrix
-        else:
-            for c in range(C):
-                P[c, :K, c, :K] = network.routing
+        P[:, :K, :, :K] = network.transitions
         for c in range(C):  # customers think on their way to the reference station
             P[:, :, c, K] += P[:, :, c, at]
             P[:, :, c, at] = 0.0
@@ -65,7 +66,7 @@ def routes_of(network: Network) -> Routes:
         for k in range(K + 1):
             if times[k, c] == 0 or visits[k, c] == 0:
                 _skip(flat, c * (K + 1) + k)
-    return Routes(P, visits, times)
+    return Routes(network, P, visits, times)
 
 
 def _implied(V: np.ndarray) -> np.ndarray:

@@ -10,9 +10,8 @@ import numpy as np
 from ..errors import ModelError
 from ..network import Network
 from ..results import Result
-from .chains import chains_of, refuse_without_product_form
-from .convolution import Constants
-from .exact import ExactMVA
+from .chains import lowered_product_form
+from .exact import solved_exactly
 from .solve import require_populations
 
 #: A demand of nothing is taken for this part of the cycle.
@@ -33,9 +32,6 @@ class Sensitivity(Result):
         By each service demand (at a station of a class), 1/s per second.
     dX_dZ : float, or ndarray of shape (C, C)
         By the think time (of a class).
-    dX_drate : dict from station name to ndarray
-        Without classes, by each rate, ``rates[n-1]`` with n customers, of load-dependent and multi-server stations (up
-        to the last that changes; the last entry is of all from there on).
     """
 
     network: Network
@@ -43,7 +39,6 @@ class Sensitivity(Result):
     throughput: Any
     dX_dD: np.ndarray
     dX_dZ: Any
-    dX_drate: dict[str, np.ndarray]
 
     @property
     def elasticity(self) -> np.ndarray:
@@ -77,7 +72,7 @@ class Sensitivity(Result):
 
 
 def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
-    """Derivatives of throughput by every demand, think time and rate at a population, as of `solve`; exact.
+    """Derivatives of throughput by every demand and think time at a population, as of `solve`; exact.
 
     By d log G / d log D_k = Q_k (de Souza e Silva and Muntz, 1988), d X_c(N) / d D_kd = X_c(N) (Q_kd(N - 1_c) -
     Q_kd(N)) / D_kd; think time is the demand of a delay.
@@ -95,39 +90,19 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     array([-400.])
     """
     counts = require_populations(network, population)
-    chains = chains_of(network, counts)
-    refuse_without_product_form(chains, "sensitivity")
+    low = lowered_product_form(network, counts, "sensitivity")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("sensitivity: customers switch classes; derivatives are of classes that nobody leaves")
-    cycle = chains.Z + chains.D.sum(axis=0)
-    chains = replace(chains, D=np.where(chains.D > 0, chains.D, NOTHING * cycle))
-    if isinstance(counts, int):
-        work = Constants(chains.D[:, 0], chains.speeds(counts), chains.delay, float(chains.Z[0]), counts)
-        two = np.append(0.0, work.X)[-2:]  # with one customer fewer, and with all
-        Q = two[:, None] * np.vstack([np.zeros(len(work.D)), work.residence_times()])[-2:]
-        rates = {network.names[k]: _rate_slopes(work, k, mu) for k, mu in work.dependent.items()}
-        less, x = two.tolist()
-        return Sensitivity(network, (counts,), x, x * (Q[0] - Q[1]) / work.D, x * (less - x), rates)
-    now, C = ExactMVA().solved(chains), len(counts)
-    X, dX_dD, dX_dZ = now.class_throughput, np.zeros((C, *chains.D.shape)), np.zeros((C, C))
-    for c in np.flatnonzero(chains.N):
-        fewer = chains.N - (np.arange(C) == c)
-        lengths, throughputs = np.zeros(chains.D.shape), np.zeros(C)
+    low = replace(low, D=np.where(low.D > 0, low.D, NOTHING * (low.Z + low.D.sum(axis=0))))
+    now, C = solved_exactly(low), len(low.N)
+    X, Q = now.class_throughput, now.class_queue_length
+    dX_dD, dX_dZ = np.zeros((C, *Q.shape)), np.zeros((C, C))
+    for c in np.flatnonzero(low.N):
+        fewer, less_X, less_Q = low.N - (np.arange(C) == c), np.zeros(C), np.zeros(Q.shape)
         if fewer.any():
-            before = ExactMVA().solved(replace(chains, N=fewer, populations=tuple(fewer.tolist())))
-            lengths, throughputs = before.class_queue_length, before.class_throughput
-        dX_dD[c] = X[c] * (lengths - now.class_queue_length) / chains.D
-        dX_dZ[c] = X[c] * (throughputs - X)
-    return Sensitivity(network, counts, X, dX_dD, dX_dZ, {})
-
-
-def _rate_slopes(work: Constants, k: int, mu: np.ndarray) -> np.ndarray:
-    """dX/dmu(n): d log G / d log mu(n) = -P(n_k >= n), so d log X is the difference of two such tails."""
-    now = work.marginal(k)[::-1].cumsum()[::-1]
-    before = np.zeros(work.population + 1)
-    if work.population > 1:
-        fewer = Constants(work.D, work.speeds, work.delay, work.Z, work.population - 1)
-        before[:-1] = fewer.marginal(k)[::-1].cumsum()[::-1]
-    change = now[1:] - before[1:]
-    last = len(mu) - 1
-    return float(work.X[-1]) * np.append(change[:last], change[last:].sum()) / mu
+            before = solved_exactly(replace(low, N=fewer))
+            less_X, less_Q = before.class_throughput, before.class_queue_length
+        dX_dD[c], dX_dZ[c] = X[c] * (less_Q - Q) / low.D, X[c] * (less_X - X)
+    if network.classes:
+        return Sensitivity(network, low.populations, X, dX_dD, dX_dZ)
+    return Sensitivity(network, (int(low.N[0]),), float(X[0]), dX_dD[0, :, 0], float(dX_dZ[0, 0]))

@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import require_count, require_seed, require_share
 from ..errors import QueueModelWarning
 from ..network import LARGEST_POPULATION, Network, Solution
+from ..network.lowered import lower
 from ..results import Result
 from .chains import solution_of
 from .routes import Routes, routes_of
@@ -38,7 +39,6 @@ class SimulationResult(Result):
         Part of each replication that was left out at its beginning.
     events : int
         Departures simulated in all.
-    replicated_throughputs : ndarray, shape (replications,)
     too_short : str
         What still depends on the start, and therefore has no interval; empty when nothing does.
     """
@@ -50,7 +50,6 @@ class SimulationResult(Result):
     replications: int
     warm_up: float
     events: int
-    replicated_throughputs: np.ndarray
     too_short: str = ""
 
     @property
@@ -148,13 +147,12 @@ class Simulation:
         counts = (population,) if isinstance(population, int) else tuple(population)
         total = require_count(sum(counts), "population", most=LARGEST_POPULATION)
         routes = routes_of(network)
-        model, size = model_of(network, routes, total), self.departures // BATCHES
+        model, size = model_of(routes, total), self.departures // BATCHES
         rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
         runs = [
-            Replication(network, routes, model, counts, child, r, size)
-            for r, child in enumerate(rng.spawn(self.replications))
+            Replication(routes, model, counts, child, r, size) for r, child in enumerate(rng.spawn(self.replications))
         ]
-        rare = _least_visits(network, routes, counts)
+        rare = _least_visits(routes, counts)
         while True:
             for run in runs:
                 run.fill()
@@ -173,8 +171,7 @@ class Simulation:
                 stacklevel=3,
             )
         solution = solution_of(
-            network,
-            population,
+            lower(network, population),
             X.mean(axis=0),
             Q.mean(axis=0),
             busy=busy.mean(axis=0),
@@ -191,7 +188,6 @@ class Simulation:
             self.replications,
             WARM_UP,
             self.replications * runs[0].departures,
-            every,
             why,
         )
 
@@ -204,15 +200,14 @@ class Simulation:
         return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
 
 
-def _least_visits(network: Network, routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
+def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
     """Visits that each class should have made to each place, shape (K+1, C), more where service varies much."""
-    least = np.zeros(routes.visits.shape)
-    stay = routes.P.sum(axis=(2, 3)).T > 0
+    network, least = routes.network, np.zeros(routes.visits.shape)
     for chain in network.chains:
         for c in chain if sum(counts[c] for c in chain) else ():
             label = network.labels[c]
             scv = [max(1.0, s.scv_of(label)) for s in network.stations]
-            least[:, c] = VISITS * stay[:, c] * [*scv, 1.0]
+            least[:, c] = VISITS * routes.stay[:, c] * [*scv, 1.0]
     return least
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from ..checks import require_count
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION, Network, Solution
+from ..network.lowered import lower
 from .approximate import solved_approximately
-from .chains import chains_of
-from .exact import ExactMVA
+from .exact import solved_exactly
 
 
 class Solver(Protocol):
@@ -61,14 +61,14 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         if isinstance(solver, type) or not hasattr(solver, "solve"):
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
-    chains = chains_of(network, N)
-    why = chains.why_not_product_form()
+    low = lower(network, N)
+    why = low.why_not_product_form()
     if why is None:
-        return ExactMVA().solved(chains)
-    return solved_approximately(network, N, "recursion", f"{why}: no product form, so approximate")
+        return solved_exactly(low)
+    return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
 
 
-def require_populations(network: Network, population: object) -> int | tuple[int, ...]:
+def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
     """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
     if not network.classes:
         if isinstance(population, Sequence | Mapping) and not isinstance(population, str):
@@ -84,18 +84,15 @@ def require_populations(network: Network, population: object) -> int | tuple[int
             raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
         if missing := [c for c in names if c not in population]:
             raise ModelError(f"population must name every class, {missing[0]!r} is missing")
-        counts = [_class_count(population[c], c) for c in names]
-    elif isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes):
-        if len(population) != len(names):
-            raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
-        counts = [_class_count(n, c) for c, n in zip(names, population, strict=True)]
-    elif len(names) == 1:
-        counts = [_class_count(population, names[0])]
+        counts = [population[c] for c in names]
     else:
-        raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
-    require_count(sum(counts), "population of all classes together", most=LARGEST_POPULATION)
+        several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
+        counts = list(population) if several else [population]
+        if len(counts) != len(names):
+            raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+    most = LARGEST_POPULATION
+    counts = [
+        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, counts, strict=True)
+    ]
+    require_count(sum(counts), "population of all classes together", most=most)
     return tuple(counts)
-
-
-def _class_count(population: Any, name: str) -> int:
-    return require_count(population, f"population of class {name!r}", least=0, most=LARGEST_POPULATION)

@@ -18,7 +18,7 @@ WAITING = -1
 def state_of(network: Network, k: int, active: list[int], total: int) -> Counted | Ordered:
     """The kind of state that station ``k`` needs when classes ``active`` have customers, ``total`` in all."""
     station = network.stations[k]
-    speeds = [0.0] + [float(n) if station.is_delay else station.rate(n) for n in range(1, total + 1)]
+    speeds = [0.0, *station.speeds(total).tolist()]
     shapes: list[PhaseType | None] = []
     for label in network.labels:
         shape, mean = station.distribution_of(label), station.time_of(label)

@@ -1,4 +1,4 @@
-"""Closed forms: throughput, response times and queue lengths of small networks in symbols."""
+"""Closed forms: throughputs and queue lengths of small networks in symbols."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from ..errors import ModelError
 from ..extras import extra
 from ..network import Network, Station
-from ..network.lowered import speeds_of
-from .chains import chains_of, refuse_without_product_form
+from .chains import lowered_product_form
 from .solve import require_populations
 
 #: Closed forms with more terms than this help nobody.
@@ -22,6 +21,8 @@ MOST_TERMS = 20_000
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SymbolicSolution:
     """Sympy expressions at one population; all symbols are positive.
+
+    Residence times are queue lengths over throughputs (Little's law), slopes ``throughput.diff(symbol)``.
 
     Attributes
     ----------
@@ -38,36 +39,6 @@ class SymbolicSolution:
     demands: Any
     think_times: Any
     population: Any
-
-    @property
-    def residence_time(self) -> Any:
-        """R_k = Q_k / X, per station or per station and class."""
-        import sympy
-
-        if isinstance(self.throughput, tuple):
-            return tuple(
-                tuple(sympy.cancel(q / x) for q, x in zip(row, self.throughput, strict=True))
-                for row in self.queue_length
-            )
-        return tuple(sympy.cancel(q / self.throughput) for q in self.queue_length)
-
-    @property
-    def response_time(self) -> Any:
-        """Sum of the residence times."""
-        import sympy
-
-        R = self.residence_time
-        if isinstance(self.throughput, tuple):
-            return tuple(sympy.cancel(sum(column)) for column in zip(*R, strict=True))
-        return sympy.cancel(sum(R))
-
-    def derivative(self, symbol: Any) -> Any:
-        """The throughput's derivative by a symbol."""
-        import sympy
-
-        if isinstance(self.throughput, tuple):
-            return tuple(sympy.cancel(sympy.diff(x, symbol)) for x in self.throughput)
-        return sympy.cancel(sympy.diff(self.throughput, symbol))
 
     def __repr__(self) -> str:
         return f"X({self.population}) = {self.throughput}"
@@ -105,8 +76,8 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     """
     sympy = extra("sympy", "symbolic", what="a symbolic solution")
     N = require_populations(network, population)
-    refuse_without_product_form(chains_of(network, N), "symbolic")
-    counts = (N,) if isinstance(N, int) else N
+    low = lowered_product_form(network, N, "symbolic")
+    counts = tuple(low.N.tolist())
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
     K, classes = len(network.stations), bool(network.classes)
@@ -122,14 +93,11 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     def own(c: int) -> list[int]:
         return [c + 1] if classes else []
 
-    D = tuple(
-        tuple(symbol(d, "D", k + 1, *own(c)) for c, d in enumerate(row))
-        for k, row in enumerate(network.class_service_demand)
-    )
-    Z = tuple(symbol(z, "Z", *own(c)) for c, z in enumerate(network.think_times))
+    D = tuple(tuple(symbol(d, "D", k + 1, *own(c)) for c, d in enumerate(row)) for k, row in enumerate(low.D))
+    Z = tuple(symbol(z, "Z", *own(c)) for c, z in enumerate(low.Z))
     G = {n: sympy.prod([z**i / sympy.factorial(i) for z, i in zip(Z, n, strict=True)]) for n in points}
     for station, d in zip(network.stations, D, strict=True):
-        factor = {n: _factor(sympy, station, d, n, sum(counts)) for n in points}
+        factor = {n: _factor(sympy, station, d, n) for n in points}
         G = {n: sympy.expand(sum(factor[i] * G[_less(n, i)] for i in np.ndindex(*[m + 1 for m in n]))) for n in points}
     top = G[counts]
     ones = np.eye(len(counts), dtype=int)
@@ -144,12 +112,9 @@ def _less(n: Sequence[int], i: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(a - b) for a, b in zip(n, i, strict=True))
 
 
-def _factor(sympy: Any, station: Station, D: Sequence[Any], n: tuple[int, ...], total: int) -> Any:
+def _factor(sympy: Any, station: Station, D: Sequence[Any], n: tuple[int, ...]) -> Any:
     """The weight of n customers at a station."""
     f = sympy.prod([d**i / sympy.factorial(i) for d, i in zip(D, n, strict=True)])
-    if station.is_delay:
-        return f
-    mu = speeds_of(station, total)
-    for i in range(1, sum(n) + 1):
-        f *= i / sympy.nsimplify(1.0 if mu is None else float(mu[min(i, len(mu)) - 1]))
+    for i, mu in enumerate(station.speeds(sum(n)).tolist(), start=1):
+        f *= i / sympy.nsimplify(mu)
     return f

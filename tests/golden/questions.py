@@ -259,9 +259,9 @@ def random_network(seed: int, *, classes: int = 0, multiserver: bool = False) ->
 
 
 SOLVERS: dict[str, Callable[[], Any]] = {
-    "chosen": lambda: None, "exact-mva": qm.ExactMVA, "convolution": qm.Convolution, "markov": qm.MarkovChain,
+    "chosen": lambda: None, "exact-mva": qm.ExactMVA, "markov": qm.MarkovChain,
     "approximate": qm.ApproximateMVA,
-    **{name: partial(qm.ApproximateMVA, name) for name in ("bard-schweitzer", "linearizer", "aql")},
+    **{name: partial(qm.ApproximateMVA, name) for name in ("bard-schweitzer", "linearizer")},
 }  # fmt: skip
 
 

@@ -74,7 +74,6 @@ def test_the_knee_is_near_simulated_networks(cv):
         qm.Station("work", service_time=R - D, servers=math.inf, scv=cv**2),
     ]
     for n in (4, 8, 16):
-        judge = qm.Simulation(departures=20_000, replications=3)
-        simulated = qm.solve(qm.Network(stations), population=n, solver=judge).throughput
+        simulated = qm.Simulation(departures=20_000, replications=3).run(qm.Network(stations), n).throughput
         X = float(qm.knee_throughput(n, cycle=R, demand=D, width=qm.knee_width(cv)))
         assert pytest.approx(simulated, rel=0.06) == X

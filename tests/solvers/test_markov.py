@@ -13,14 +13,9 @@ def chain(network, population=None, **options):
 @pytest.mark.parametrize("discipline", ["fcfs", "lifo-pr"])
 def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
     def network(think, second):
-        times = {"A": 0.1, "B": 0.3}, {"A": 0.2, "B": 0.5}
-        return qm.Network(
-            [
-                qm.Station("a", service_time=times[0], discipline=discipline),
-                qm.Station("b", service_time=times[1], discipline=second),
-            ],
-            classes=[qm.JobClass(c, population=2, think_time=think) for c in "AB"],
-        )
+        a = qm.Station("a", service_time={"A": 0.1, "B": 0.3}, discipline=discipline)
+        b = qm.Station("b", service_time={"A": 0.2, "B": 0.5}, discipline=second)
+        return qm.Network([a, b], classes=[qm.JobClass(c, population=2, think_time=think) for c in "AB"])
 
     with pytest.raises(qm.ModelError, match=r"depends on the order in which customers start \(throughput 2\.6.* to "):
         chain(network(0.0, discipline))
@@ -46,12 +41,8 @@ LARGE = {
 def test_large_chains_keep_nine_digits(case):
     demands, population, states = LARGE[case]
     visits = np.linspace(0.5, 2, len(demands))
-    network = qm.Network(
-        [
-            qm.Station(f"s{k}", service_time=d / v, visit_ratio=v)
-            for k, (d, v) in enumerate(zip(demands, visits, strict=True))
-        ]
-    )
+    pairs = enumerate(zip(demands, visits, strict=True))
+    network = qm.Network([qm.Station(f"s{k}", service_time=d / v, visit_ratio=v) for k, (d, v) in pairs])
     found = chain(network, population)
     assert found.solver == f"Markov chain, {states:,} states"
     exact = qm.solve(network, population=population)
@@ -62,5 +53,3 @@ def test_large_chains_keep_nine_digits(case):
 def test_too_many_states_are_refused_with_the_number():
     with pytest.raises(qm.ModelError, match="more than 100 states at population 20; take fewer customers"):
         chain(qm.Network.from_demands([1.0] * 5), 20, most_states=100)
-    with pytest.raises(qm.ModelError, match="most_states must be a whole number"):
-        qm.MarkovChain(most_states=0)

@@ -122,17 +122,8 @@ def convolve(points, offsets, fm, fe, N, m, e):
 
 
 @compiled()
-def queue_residence(D, X, R):
-    """R(n) = D (1 + Q(n-1)) of a queue of constant rate and one class, by the network's throughputs."""
-    Q = 0.0
-    for n in range(len(X)):
-        R[n] = D * (1.0 + Q)
-        Q = X[n] * R[n]
-
-
-@compiled()
-def dependent_residence(D, mu, bounded, X, p0, R):
-    """R(n) of a load-dependent station from p(0|n) and p(j|n) = X(n) D / mu(j) p(j-1|n-1).
+def residence(D, mu, bounded, X, p0, R):
+    """R(n) of a station and one class from p(0|n) and p(j|n) = X(n) D / mu(j) p(j-1|n-1).
 
     With ``bounded`` the rates grow to the last one, mu(m), and only p(j) for j < m are needed:
     R(n) = D ((1 + Q(n-1)) / mu(m) + sum over j < m of j (1/mu(j) - 1/mu(m)) p(j-1|n-1)); else mu has N values.
