@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Interval = tuple[int, int]
+Interval = tuple[float, float]
 
 #: A received tensor's name, as an operation's input.
 RECEIVED = re.compile(r"(?P<tensor>.+?)(_S\d+|/_\d+)$")
@@ -58,7 +58,7 @@ class TracedStep:
     workers: frozenset[str] = frozenset()
 
     @property
-    def span(self) -> Interval:
+    def span(self) -> tuple[int, int]:
         events: list[TracedOperation | Transfer] = [*self.operations, *self.transfers]
         return min(e.start for e in events), max(e.end for e in events)
 
@@ -91,6 +91,6 @@ def intersection(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]
     return both
 
 
-def length(intervals: Iterable[Interval]) -> int:
+def length(intervals: Iterable[Interval]) -> float:
     """Total length of a union."""
     return sum(end - start for start, end in intervals)

@@ -128,7 +128,7 @@ class _Group:
     bytes: int = 0
 
     @property
-    def work(self) -> int:
+    def work(self) -> float:
         return length(self.busy)
 
 
@@ -218,7 +218,7 @@ def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
     with contextlib.suppress(CycleError):  # from cut loops: what is in no cycle comes first
         sorter.prepare()
     order: list[int] = []
-    ready: list[tuple[int, int]] = []
+    ready: list[tuple[float, int]] = []
     while sorter.is_active():
         for g in sorter.get_ready():
             heapq.heappush(ready, (groups[g].busy[0][0], g))

@@ -28,9 +28,6 @@ CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
 ALIKE = 0.5  # share of a step's operations that it has in common with another of its job, at least
 OVERLAP = 0.5  # share of a step in which another one of the same worker may run, at most
 
-READS = ("ReadVariableOp", "Identity")
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
-
 
 @dataclass(frozen=True)
 class Derived:
@@ -84,7 +81,7 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     )
 
 
-def _taking_batches(traced: Sequence[TracedStep], worker: str) -> int:
+def _taking_batches(traced: Sequence[TracedStep], worker: str) -> float:
     return sum(
         length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
         for step in traced
@@ -211,7 +208,6 @@ def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
     for one, other in pairwise(traced):
         _require_one_graph(one, other)
     _require_one_after_the_other(traced, worker)
-    _require_constant_parameters(traced)
 
 
 def _require_one_graph(one: TracedStep, other: TracedStep) -> None:
@@ -238,26 +234,6 @@ def _require_one_after_the_other(traced: Sequence[TracedStep], worker: str) -> N
                 f"{other.where}: {worker} runs this step while it runs {one.where}: two jobs, or clocks that jumped; "
                 "give each job's traces a folder of their own"
             )
-
-
-def _require_constant_parameters(traced: Sequence[TracedStep]) -> None:
-    """Parameters keep their size; what is looked up in them need not."""
-    seen: dict[tuple[str, str], tuple[int, TracedStep]] = {}
-    for step in traced:
-        made = {(o.name, o.task): o for o in step.operations}
-        for t in step.transfers:
-            read = made.get((t.tensor, t.source))
-            if not t.bytes or read is None or read.op not in READS:
-                continue
-            variable = made.get((read.inputs[0], t.source)) if read.inputs else None
-            if read.op == "Identity" and (variable is None or variable.op not in VARIABLES):
-                continue
-            size, first = seen.setdefault((t.tensor, t.source), (t.bytes, step))
-            if size != t.bytes:
-                raise DataError(
-                    f"{step.where}: another job than {first.where}: parameter {t.tensor!r} has {t.bytes:,} bytes, "
-                    f"there {size:,}; give each job's traces a folder of their own"
-                )
 
 
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:

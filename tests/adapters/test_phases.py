@@ -294,8 +294,6 @@ def test_what_is_one_job():
     [
         ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
         ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
-        ([step("s0", 0), step("s1", 10_500, size=5_000)],
-         "s1: another job than s0: parameter 'w/read' has 5,000 bytes, there 4,000"),
         ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
          "s1: another job than s0: they have 3 operations in common"),
         ([two_layers(transfers=[])], "step: no RecvTensor"),

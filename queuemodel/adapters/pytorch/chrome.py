@@ -26,8 +26,9 @@ from msgspec import structs
 
 from ...errors import DataError
 from ...files import read_bytes
-from ...training.rounds import Bucket, Gradient, Round
-from ..runs import LEAST_WAIT, RankTrace
+from ...training import Bucket, Gradient, Round
+from ..events import intersection, union
+from ..runs import RankTrace, StepClock, by_step
 
 #: Bytes of an element, by its type's names in traces.
 ELEMENT_BYTES = {
@@ -111,13 +112,7 @@ class Trace(msgspec.Struct):
 
 
 def read_rank(path: Path) -> RankTrace:
-    """Read one rank's file.
-
-    Raises
-    ------
-    DataError
-        One line that says what the file lacks, or which event makes no sense.
-    """
+    """Read one rank's file (raises DataError: what it lacks, or which event makes no sense)."""
     trace = _decode(path)
     info = trace.distributedInfo
     rank, ranks = info.get("rank", 0), info.get("world_size", 1)
@@ -132,17 +127,13 @@ def read_rank(path: Path) -> RankTrace:
     steps = sorted(marks, key=lambda e: e.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
-    starts, work = [step.ts for step in steps], Work(events)
-    waits = [(work.finished(event.ts), event.end) for event in events if event.name == INPUT]
-    inside: list[list[Event]] = [[] for _ in steps]
-    for event in sorted(events, key=work.handed_over):
-        moment = work.handed_over(event)
-        index = bisect_right(starts, moment) - 1
-        if index >= 0 and moment < steps[index].end:
-            inside[index].append(event)
+    work = Work(events)
+    waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
+    handed = sorted(events, key=work.handed_over)
+    inside = by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
     try:
         rounds = [
-            _round(step, span, own, work, waits, place)
+            _round(step, StepClock(*span, intersection(waits, [span]), MICROSECOND), own, work, place)
             for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
         ]
     except DataError as error:
@@ -174,28 +165,8 @@ def _decode(path: Path) -> Trace:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
 
-def _round(
-    step: Event,
-    span: tuple[float, float],
-    events: list[Event],
-    work: Work,
-    waits: Sequence[tuple[float, float]],
-    place: Place,
-) -> Round:
-    start, end = span
-    where = f"{place.where}: {step.name}"
-
-    idle = [(max(first, start), min(last, end)) for first, last in waits if max(first, start) < min(last, end)]
-    if sum(last - first for first, last in idle) < LEAST_WAIT * (end - start):
-        idle = []
-
-    def waited(moment: float) -> float:
-        return sum(max(0.0, min(moment, last) - first) for first, last in idle)
-
-    def since(moment: float) -> float:
-        moment = min(moment, end)
-        return round(max(0.0, moment - start - waited(moment)) * MICROSECOND, 7)
-
+def _round(step: Event, clock: StepClock, events: list[Event], work: Work, place: Place) -> Round:
+    where, since = f"{place.where}: {step.name}", clock.since
     gradients = _gradients(events)
     buckets = _buckets(events, gradients, work, since, place, where) if place.ranks > 1 else []
     reduced = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
@@ -212,11 +183,10 @@ def _round(
         rank=place.rank,
         ranks=place.ranks,
         number=_number(step, place.where),
-        round_time=round((end - start) * MICROSECOND, 7),
-        waited=round(waited(end) * MICROSECOND, 7),
         computed=computed,
         gradients=sorted(sized, key=lambda one: one.ready),
         buckets=buckets,
+        **clock.times,
     )
 
 

@@ -20,7 +20,8 @@ from ...training.profile import Profile
 from ..live import Backend, RanksBackend, Run
 from ..live.machine import own_addresses, split_address
 from .children.models import BUILT_IN
-from .reading import read_mirrored, read_traces
+from .mirrored import read_mirrored
+from .traces import read_traces
 
 CHILDREN = f"{__package__}.children"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....errors import ProfilingError
 from ...live.child import as_told, cannot_write, stopping
-from ..reading.mirrored import beside
+from ..mirrored import beside
 from .models import TrainingTask, function_of, load
 
 FILE = "rank{}.xplane.pb"

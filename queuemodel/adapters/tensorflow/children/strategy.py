@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ....errors import ProfilingError
 from ...live.child import as_told, cannot_write, stopping
 from ...live.runner import READING_SPEED
-from ..reading.tensor_sizes import FILE
 from .models import TrainingTask, function_of, load
 
 AHEAD = 10  # steps scheduled at a time
@@ -22,7 +20,6 @@ SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an in
 PACE = 3.0  # seconds that a second of recording is expected to take with writing and reading it
 PROBE = 2**20  # bytes that must fit on a disk that is not full
 EDGES = 3  # steps of a recording that are cut off
-BODIES = ("then_branch", "else_branch", "body", "cond", "f")  # attributes that name a function
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
@@ -38,10 +35,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     with strategy.scope():
         task = load(settings["model"], batch_size=settings["batch_size"])
         task.model.optimizer.build(task.model.trainable_variables)
-    job = task.job(settings["model"])
-    say(job=job)
-    graphs: list[Any] = []
-    step = _step(strategy, task, graphs)
+    say(job=task.job(settings["model"]))
+    step = _step(strategy, task)
     try:
         batches = iter(coordinator.create_per_worker_dataset(task.dataset))
     except tf.errors.OpError as error:
@@ -61,22 +56,14 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         return seconds / count
 
     run(1, "warmup" if settings["warmup"] else "")  # takes seconds
-    facts = {"parameter_bytes": job["parameter_bytes"], **graph_sizes(graphs)}
-    folder = Path(settings["traces"])
-    try:
-        Path(folder, FILE).write_text(json.dumps(facts))
-    except OSError as error:
-        raise cannot_write(folder, error) from None
     _train(run, settings, say)
     return coordinator, batches, task
 
 
-def _step(strategy: Any, task: TrainingTask, graphs: list[Any]) -> Callable[[Any], Any]:
-    """The training step; each graph that TensorFlow makes of it is added to ``graphs``."""
+def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
     import tensorflow as tf
 
     def train(batch: Any) -> tf.Tensor:
-        graphs.append(tf.compat.v1.get_default_graph())
         loss, gradients = task.gradients(batch)
         task.model.optimizer.apply(gradients, task.model.trainable_variables)
         return loss
@@ -154,56 +141,6 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return max(steps, 1), size
-
-
-def graph_sizes(graphs: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """
-    What `reading.tensor_sizes` wants to know of the training step's graphs and of the functions in them.
-
-    Returns
-    -------
-    dict
-        ``outputs``: by operation, the bytes of each output that is used; ``arguments``: by operation, the bytes of
-        what it gets from outside its function. None where they are not known, or where two operations of one name
-        differ.
-    """
-    outputs: dict[str, Any] = {}
-    arguments: dict[str, Any] = {}
-    for graph in _with_bodies(graphs):
-        for operation in graph.get_operations():
-            used = [t for t in operation.outputs if t.consumers()] or operation.outputs
-            _note(outputs, operation.name, [_bytes(t) for t in used])
-            given = {_bytes(t) for t in operation.inputs if t.op.type == "Placeholder" and t.dtype.name != "resource"}
-            if given:
-                _note(arguments, operation.name, given.pop() if len(given) == 1 else None)
-    return {"outputs": outputs, "arguments": arguments}
-
-
-def _with_bodies(graphs: Sequence[Any]) -> Iterator[Any]:
-    rest, seen = list(graphs), set()
-    while rest:
-        graph = rest.pop()
-        yield graph
-        find = getattr(graph, "_get_function", lambda name: None)  # TensorFlow has no public way
-        for operation in graph.get_operations():
-            for attribute in BODIES:
-                try:
-                    name = operation.get_attr(attribute).name
-                except (ValueError, AttributeError):
-                    continue
-                body = getattr(find(name), "graph", None)
-                if body is not None and name not in seen:
-                    seen.add(name)
-                    rest.append(body)
-
-
-def _note(table: dict[str, Any], name: str, value: Any) -> None:
-    table[name] = value if table.get(name, value) == value else None
-
-
-def _bytes(tensor: Any) -> int | None:
-    known = tensor.shape.is_fully_defined() and tensor.dtype.name not in ("resource", "variant", "string")
-    return tensor.dtype.size * tensor.shape.num_elements() if known else None
 
 
 if __name__ == "__main__":
