@@ -42,27 +42,19 @@ class Derived:
 
 
 def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
-    """
-    Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
+    """Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
 
-    With ``progress`` a bar on standard error moves meanwhile.
-
-    Raises
-    ------
-    DataError
-        A step lacks a worker, a parameter server or transfers between them; clocks cannot be matched; the steps are
-        of several jobs or given twice.
+    Raises `DataError` for a step that lacks a worker, a parameter server or transfers between them, for clocks that
+    cannot be matched, and for steps of several jobs or given twice.
     """
     workers, servers = _roles(traced)
     worker = workers[0]
     traced = sorted(traced, key=lambda step: step.span[0])
     _require_one_job(traced, worker)
     traced = [_of_tasks(step, {worker, *servers}) for step in traced if not _of_others(step, worker, workers)]
-    offsets = [dict.fromkeys(servers, 0) for _ in traced]
-    for server in servers:
-        for offset, value in zip(offsets, _clock_offsets(traced, worker, server), strict=True):
-            offset[server] = value
-    traced = _restored([_on_one_clock(step, offset) for step, offset in zip(traced, offsets, strict=True)])
+    offsets = zip(*(_clock_offsets(traced, worker, server) for server in servers), strict=True)
+    clocks = [dict(zip(servers, offset, strict=True)) for offset in offsets]
+    traced = _restored([_on_one_clock(step, clock) for step, clock in zip(traced, clocks, strict=True)])
     sizes: dict[tuple[str, str], int] = {}
     steps = []
     timed = list(zip(traced, _step_times(traced), strict=True))
@@ -71,20 +63,17 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
         steps.append(_step(graph, step_time))
+    waiting = sum(
+        length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
+        for step in traced
+    )
     return Derived(
         steps=steps,
         workers=len({*workers, *(task for step in traced for task in step.workers)}),
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),
-        input=_taking_batches(traced, worker) / sum(step_time for _, step_time in timed),
-    )
-
-
-def _taking_batches(traced: Sequence[TracedStep], worker: str) -> float:
-    return sum(
-        length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
-        for step in traced
+        input=waiting / sum(step_time for _, step_time in timed),
     )
 
 
@@ -206,32 +195,21 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
 def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
     """Refuse steps of several jobs, and steps given twice; other workers' may run meanwhile, of the same job."""
     for one, other in pairwise(traced):
-        _require_one_graph(one, other)
-    _require_one_after_the_other(traced, worker)
-
-
-def _require_one_graph(one: TracedStep, other: TracedStep) -> None:
-    names, others = ({o.name for o in step.operations} for step in (one, other))
-    common = len(names & others)
-    if common < ALIKE * min(len(names), len(others)):
-        raise DataError(
-            f"{other.where}: another job than {one.where}: they have {common} operations in common, of {len(others)} "
-            f"and {len(names)}; give each job's traces a folder of their own"
-        )
-
-
-def _require_one_after_the_other(traced: Sequence[TracedStep], worker: str) -> None:
-    spans = []
-    for step in traced:
-        if own := [o for o in step.operations if o.task == worker]:
-            spans.append((min(o.start for o in own), max(o.end for o in own), step))
-    for (start, end, one), (begins, ends, other) in pairwise(sorted(spans, key=lambda span: span[:2])):
-        if (start, end) == (begins, ends):
-            raise DataError(f"{other.where}: the same step as {one.where}; remove the copy")
-        shorter = min(end - start, ends - begins)
-        if min(end, ends) - begins > OVERLAP * shorter:
+        names, others = ({o.name for o in step.operations} for step in (one, other))
+        common = len(names & others)
+        if common < ALIKE * min(len(names), len(others)):
             raise DataError(
-                f"{other.where}: {worker} runs this step while it runs {one.where}: two jobs, or clocks that jumped; "
+                f"{other.where}: another job than {one.where}: they have {common} operations in common, of "
+                f"{len(others)} and {len(names)}; give each job's traces a folder of their own"
+            )
+    own = [(step.where, [o for o in step.operations if o.task == worker]) for step in traced]
+    spans = sorted((min(o.start for o in some), max(o.end for o in some), where) for where, some in own if some)
+    for (start, end, where), (begins, ends, again) in pairwise(spans):
+        if (start, end) == (begins, ends):
+            raise DataError(f"{again}: the same step as {where}; remove the copy")
+        if min(end, ends) - begins > OVERLAP * min(end - start, ends - begins):
+            raise DataError(
+                f"{again}: {worker} runs this step while it runs {where}: two jobs, or clocks that jumped; "
                 "give each job's traces a folder of their own"
             )
 

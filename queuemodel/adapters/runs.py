@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar
 
 from ..errors import DataError
 from ..training import Cluster, Job, Profile, Round, Source
@@ -30,21 +30,13 @@ class Told(TypedDict, total=False):
     dataset_size: int | None
 
 
-def described(
-    cluster: dict[str, Any],
-    job: dict[str, Any],
-    *,
-    name: str = "",
-    bandwidth: float | None = None,
-    congestion_control: CongestionControl | None = None,
-    buffer: float | None = None,
-    dataset_size: int | None = None,
-) -> dict[str, Any]:
+def described(cluster: dict[str, Any], job: dict[str, Any], told: Told) -> dict[str, Any]:
     """A profile's job and cluster: what was read of them, and what is told."""
-    network = given(congestion_control=congestion_control, buffer=buffer)
+    rest: dict[str, Any] = dict(told)
+    network = given(congestion_control=rest.pop("congestion_control", None), buffer=rest.pop("buffer", None))
     return {
-        "cluster": Cluster(bandwidth=bandwidth, **cluster, **network),
-        "job": Job(name=name, dataset_size=dataset_size, **job),
+        "cluster": Cluster(bandwidth=rest.pop("bandwidth", None), **cluster, **network),
+        "job": Job(**job, **rest),
     }
 
 
@@ -111,10 +103,8 @@ def ranks_of(folders: Sequence[object], runs: Sequence[Sequence[RankTrace]]) -> 
     return max(ranks)
 
 
-def profile_of_rounds(
-    source: Source, runs: Sequence[Sequence[RankTrace]], job: dict[str, Any], **told: Unpack[Told]
-) -> Profile:
+def profile_of_rounds(source: Source, runs: Sequence[Sequence[RankTrace]], job: dict[str, Any], told: Told) -> Profile:
     """A data-parallel job's profile."""
     rounds = [one for run in runs for trace in run for one in trace.rounds]
-    workers = max(one.ranks for one in rounds)
-    return Profile(source=source, rounds=rounds, **described({"workers": workers}, job, **told))
+    cluster = {"workers": max(one.ranks for one in rounds)}
+    return Profile(source=source, rounds=rounds, **described(cluster, job, told))

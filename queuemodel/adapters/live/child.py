@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -11,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,15 +32,29 @@ WRAPPED = (
 stopping = threading.Event()
 
 
-def as_told(main: Callable[[dict[str, Any], Callable[..., None]], Any]) -> None:
-    """Be a child that runs ``main(settings, say)``, settings being the JSON in its argument."""
+def be() -> None:
+    """
+    Be the child that runs ``main(settings, say)`` of a module: its name and the settings, in JSON, are the arguments.
 
-    def run(say: Callable[..., None]) -> Any:
-        settings = json.loads(sys.argv[1])
+    A user's own function is imported first, before a framework takes its seconds. What went wrong is reported in one
+    line. What ``main`` returns lives until the end: TensorFlow's destructors may wait for ever for a server.
+    """
+    say, status = _attach(), 0
+    try:
+        module, settings = sys.argv[1], json.loads(sys.argv[2])
         sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
-        return main(settings, say)
-
-    as_child(run)
+        if ":" in settings["model"]:
+            imported(settings["model"])
+        kept = importlib.import_module(module).main(settings, say)  # noqa: F841
+    except QueueModelError as error:
+        say(failed=str(error))
+        status = 1
+    except BaseException as error:  # SystemExit in a user's module too
+        traceback.print_exc()
+        say(failed=cause(error))
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _attach() -> Callable[..., None]:
@@ -70,26 +85,6 @@ def _listen(stdin: TextIO) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def as_child(run: Callable[[Callable[..., None]], Any]) -> None:
-    """
-    Follow the parent, run with what sends it messages, report what went wrong in one line, and exit.
-
-    What ``run`` returns lives until then: TensorFlow's destructors may wait for ever for a server.
-    """
-    say, status = _attach(), 0
-    try:
-        kept = run(say)  # noqa: F841
-    except QueueModelError as error:
-        say(failed=str(error))
-        status = 1
-    except BaseException as error:  # SystemExit in a user's module too
-        traceback.print_exc()
-        say(failed=cause(error))
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
-
-
 def cannot_write(folder: Path, error: OSError) -> ProfilingError:
     """Why recording ends: most often the disk is full."""
     return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
@@ -106,15 +101,22 @@ def cause(error: BaseException) -> str:
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text
 
 
-def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
-    """
-    The name under which a child process finds ``model``.
+@contextlib.contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """What fails in a user's own function fails in the model's name."""
+    try:
+        yield
+    except ProfilingError:
+        raise
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        grouped = "; leave the module as it is: step is given it inside DistributedDataParallel"
+        said = f"model {name!r}: {cause(error)}" + (grouped if "process group" in str(error) else "")
+        raise ProfilingError(said) from None
 
-    Raises
-    ------
-    DataError
-        Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
-    """
+
+def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
+    """The name under which a child process finds ``model``, a built-in or another's (raises DataError)."""
     if callable(model):
         module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
         if module in (None, "__main__") or not function.isidentifier():

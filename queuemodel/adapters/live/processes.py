@@ -10,47 +10,42 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from .child import SCRATCH
+from .child import SCRATCH, be
 
 GRACE = 5.0  # seconds for an orderly end
 NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
 
 
 class Child:
-    """A module in a process, session and log of its own; its messages arrive in ``inbox``.
+    """A process that runs a module's ``main`` with these settings, in a session and with a log of its own.
 
-    Its temporary files go to ``scratch``, which ends with the run; ``environment`` is added to our own.
-
-    The last entry of a child that has ended is ``(child, None)``.
+    Its messages arrive in ``inbox``, at last ``(child, None)`` when it has ended. Its temporary files go to
+    ``scratch``, which ends with the run; ``environment`` is added to our own.
     """
 
     def __init__(
         self,
         name: str,
         module: str,
-        arguments: Sequence[str],
+        settings: Mapping[str, Any],
         *,
         scratch: Path,
         inbox: queue.SimpleQueue,
         environment: Mapping[str, str],
     ) -> None:
         self.name, self.log = name, scratch / f"{name.replace(' ', '-')}.log"
+        own = {"PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch), SCRATCH: str(scratch)}
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [sys.executable, "-c", f"from {be.__module__} import be; be()", module, json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={
-                    **os.environ,
-                    "PYTHONUNBUFFERED": "1",
-                    "TMPDIR": str(scratch),
-                    SCRATCH: str(scratch),
-                    **environment,
-                },
+                env={**os.environ, **own, **environment},
                 start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
             )
         self.listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
@@ -99,27 +94,16 @@ class Child:
         return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
 
 
-class Interrupts:
+@contextlib.contextmanager
+def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
     """Within its block Ctrl-C, SIGTERM and SIGHUP are noted and nothing more: what is recorded must be saved first."""
-
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self, wake: Callable[[], object]) -> None:
-        self.received: list[int] = []
-        self.wake = wake
-        self.previous: dict[int, object] = {}
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
-            for number in self.SIGNALS:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # nohup stays nohup
-                    self.previous[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _note(self, number: int, _: object) -> None:
-        self.received.append(number)
-        self.wake()
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
+        for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(caught) not in (signal.SIG_IGN, None):  # nohup stays nohup
+                previous[caught] = signal.signal(caught, lambda number, _: note(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -12,11 +12,10 @@ since its stream waits for that.
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +29,13 @@ from ...training import Bucket, Gradient, Round
 from ..events import intersection, union
 from ..runs import RankTrace, StepClock, by_step
 
-#: Bytes of an element, by its type's names in traces.
+#: Bytes of an element, by its type's names in traces, without ``c10::``.
 ELEMENT_BYTES = {
-    "float": 4, "double": 8, "c10::half": 2, "half": 2, "c10::bfloat16": 2, "bfloat16": 2, "int": 4, "long int": 8,
-    "long": 8, "short": 2, "char": 1, "byte": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
-    "c10::float8_e4m3fn": 1, "float8_e4m3fn": 1, "c10::float8_e5m2": 1, "float8_e5m2": 1,
+    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "int": 4, "long int": 8, "long": 8, "short": 2, "char": 1,
+    "byte": 1, "unsigned char": 1, "signed char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
+
+STEP = re.compile(r"ProfilerStep#\d{1,12}", re.ASCII)
 
 #: What NCCL's process group records while it is handed an all-reduce, within `c10d::allreduce_`.
 RECORDED = ("record_param_comms", "nccl:all_reduce")
@@ -123,7 +123,7 @@ def read_rank(path: Path) -> RankTrace:
     divided = any(isinstance(part, dict) and part.get("pg_size", ranks) != ranks for part in parts)
     place = Place(str(path), rank, ranks, divided)
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
-    marks = (e for e in events if e.name.startswith("ProfilerStep#") and e.cat != "gpu_user_annotation")
+    marks = (e for e in events if STEP.fullmatch(e.name) and e.cat != "gpu_user_annotation")
     steps = sorted(marks, key=lambda e: e.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
@@ -153,14 +153,9 @@ def read_rank(path: Path) -> RankTrace:
 
 
 def _decode(path: Path) -> Trace:
-    content = read_bytes(path)
+    content = read_bytes(path).replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        content = content.replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
         return msgspec.json.decode(content, type=Trace)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
@@ -182,19 +177,12 @@ def _round(step: Event, clock: StepClock, events: list[Event], work: Work, place
     return Round(
         rank=place.rank,
         ranks=place.ranks,
-        number=_number(step, place.where),
+        number=int(step.name.removeprefix("ProfilerStep#")),
         computed=computed,
         gradients=sorted(sized, key=lambda one: one.ready),
         buckets=buckets,
         **clock.times,
     )
-
-
-def _number(step: Event, where: str) -> int:
-    digits = step.name.removeprefix("ProfilerStep#")
-    if not digits.isdecimal() or len(digits) > 12:
-        raise DataError(f"{where}: step {step.name[:40]!r} must be ProfilerStep# and a number")
-    return int(digits)
 
 
 def _last_forward(events: Sequence[Event]) -> float:
@@ -294,9 +282,10 @@ def _bytes(event: Event, where: str) -> int:
         raise DataError(f"{where}: {event.name!r}: elements must be a whole number >= 0, got {elements!r}")
     if not elements or kinds in ("TensorList", "", None):
         return 0
-    if not isinstance(kinds, str) or kinds.lower() not in ELEMENT_BYTES:
+    size = ELEMENT_BYTES.get(str(kinds).lower().removeprefix("c10::"))
+    if size is None:
         raise DataError(f"{where}: {event.name!r}: the type {kinds!r} of its elements is not known")
-    return elements * ELEMENT_BYTES[kinds.lower()]
+    return elements * size
 
 
 def _elements(event: Event) -> int:
@@ -305,16 +294,8 @@ def _elements(event: Event) -> int:
     first = shapes[0] if isinstance(shapes, list) and shapes else None
     if not isinstance(first, list):
         return 0
-    return sum(map(_product, first if first and isinstance(first[0], list) else [first]))
-
-
-def _product(shape: Iterable[Any]) -> int:
-    count = 1
-    for length in shape:
-        if type(length) is not int or length < 0:
-            return 0
-        count *= length
-    return count
+    several = first if first and isinstance(first[0], list) else [first]
+    return sum(math.prod(shape) for shape in several if all(type(n) is int and n >= 0 for n in shape))
 
 
 class Work:

@@ -56,7 +56,7 @@ def read_traces(
     backends = {trace.backend for run in runs for trace in run if trace.backend}
     source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(gradients[0])}
-    return profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, **told)
+    return profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, told)
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:

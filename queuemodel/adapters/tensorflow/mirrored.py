@@ -92,7 +92,7 @@ def read_mirrored(
     size = parameter_bytes or sum(pack.bytes for pack in packs)
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs)}  # what is not recorded: more
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
-    return profile_of_rounds(source, runs, job, **told)
+    return profile_of_rounds(source, runs, job, told)
 
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:

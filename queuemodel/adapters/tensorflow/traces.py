@@ -75,7 +75,7 @@ def read_traces(
         "shard_bytes": derived.shard_bytes,
     }
     source = Source(framework="tensorflow", method=method, style=style)
-    return Profile(source=source, steps=derived.steps, **described(cluster, job, **told))
+    return Profile(source=source, steps=derived.steps, **described(cluster, job, told))
 
 
 def require_parameter_bytes(size: int | None) -> None:

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
 
 from ....errors import ProfilingError
-from ...live.child import cause, imported
+from ...live.child import blaming, imported
 
-if TYPE_CHECKING:
-    import keras
-    import tensorflow as tf
-
-Built = tuple["keras.Model", "tf.data.Dataset"]
+Built = tuple[keras.Model, tf.data.Dataset]
 EXAMPLES = 2048
 
 
 def mlp() -> Built:
     """Images of 28 x 28, three dense layers: 5.3 MB of parameters, little computation."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
-        [
-            keras.Input((784,)),
-            layers.Dense(1024, activation="relu"),
-            layers.Dropout(0.2),
-            layers.Dense(512, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-    return _classifier(model, "sgd"), _synthetic((784,), batch_size=64)
+    dense = [layers.Dense(1024, activation="relu"), layers.Dropout(0.2), layers.Dense(512, activation="relu")]
+    return _classifier((784,), dense, optimizer="sgd", batch_size=64)
 
 
 def cnn() -> Built:
     """Images of 32 x 32 in colour, three convolutions: 1.2 MB of parameters, much computation."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
+    return _classifier(
+        (32, 32, 3),
         [
-            keras.Input((32, 32, 3)),
             layers.Conv2D(32, 3, activation="relu"),
             layers.MaxPooling2D(),
             layers.Conv2D(64, 3),
@@ -53,88 +38,57 @@ def cnn() -> Built:
             layers.Conv2D(64, 3, activation="relu"),
             layers.Flatten(),
             layers.Dense(256, activation="relu"),
-            layers.Dense(10),
-        ]
+        ],
+        optimizer="adam",
+        batch_size=32,
     )
-    return _classifier(model, "adam"), _synthetic((32, 32, 3), batch_size=32)
 
 
 def embedding() -> Built:
     """Bags of 32 words out of 20,000: 5 MB of parameters fetched, few of them updated."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
-        [
-            keras.Input((32,), dtype="int32"),
-            layers.Embedding(20_000, 64),
-            layers.GlobalAveragePooling1D(),
-            layers.Dense(64, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-    return _classifier(model, "adagrad"), _synthetic((32,), batch_size=128, words=20_000)
+    bag = [layers.Embedding(20_000, 64), layers.GlobalAveragePooling1D(), layers.Dense(64, activation="relu")]
+    return _classifier((32,), bag, optimizer="adagrad", batch_size=128, words=20_000)
 
 
 def transformer() -> Built:
     """Two small transformer blocks on sequences of 32 words: 3.6 MB of parameters in many tensors."""
-    import keras
-    from keras import layers
 
-    words = keras.Input((32,), dtype="int32")
-    x = layers.Embedding(4000, 128)(words)
-    for _ in range(2):
-        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32)(x, x))
-        x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
-    model = keras.Model(words, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
-    return _classifier(model, "adam"), _synthetic((32,), batch_size=32, words=4000)
+    def blocks(words: Any) -> Any:
+        x = layers.Embedding(4000, 128)(words)
+        for _ in range(2):
+            x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32)(x, x))
+            x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
+        return layers.GlobalAveragePooling1D()(x)
+
+    return _classifier((32,), [blocks], optimizer="adam", batch_size=32, words=4000)
+
+
+def _classifier(
+    shape: tuple[int, ...], parts: Sequence[Any], *, optimizer: str, batch_size: int, words: int | None = None
+) -> Built:
+    """A model of these layers that tells ten classes apart, and random examples: numbers, or ``words``."""
+    inputs = x = keras.Input(shape, dtype="float32" if words is None else "int32")
+    for part in [*parts, layers.Dense(10)]:
+        x = part(x)
+    model = keras.Model(inputs, x)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
+    rng = np.random.default_rng(1)
+    x = rng.random((EXAMPLES, *shape), np.float32) if words is None else rng.integers(words, size=(EXAMPLES, *shape))
+    return model, tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
 
 
 BUILT_IN: dict[str, Callable[[], Built]] = {f.__name__: f for f in (mlp, cnn, embedding, transformer)}
 
 
-def _classifier(model: keras.Model, optimizer: str) -> keras.Model:
-    import keras
-
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
-    return model
-
-
-def _synthetic(shape: Sequence[int], *, batch_size: int, words: int | None = None) -> tf.data.Dataset:
-    import numpy as np
-    import tensorflow as tf
-
-    rng = np.random.default_rng(1)
-    x = rng.random((EXAMPLES, *shape), np.float32) if words is None else rng.integers(words, size=(EXAMPLES, *shape))
-    return tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
-
-
-def function_of(name: str) -> Callable[[], Any]:
-    """The built-in or the user's own function of that name (raises ProfilingError)."""
-    return BUILT_IN[name] if name in BUILT_IN else imported(name)
-
-
 @dataclass(frozen=True)
 class TrainingTask:
-    """A built, compiled model and its batches.
-
-    Attributes
-    ----------
-    model : keras.Model
-    dataset : tf.data.Dataset
-        Repeated, prefetched, all batches of one size.
-    batch : nested tf.Tensor
-        The first.
-    batch_size : int
-    dataset_size : int or None
-        Examples (in whole batches) of one epoch.
-    """
+    """A built, compiled model and its batches."""
 
     model: Any
-    dataset: Any
-    batch: Any
+    dataset: Any  # repeated, prefetched, all batches of one size
+    batch: Any  # the first
     batch_size: int
-    dataset_size: int | None
+    dataset_size: int | None  # examples (in whole batches) of one epoch
 
     def job(self, name: str) -> dict[str, Any]:
         """What the profile records of it."""
@@ -170,20 +124,10 @@ class TrainingTask:
 
 
 def load(name: str, *, batch_size: int | None) -> TrainingTask:
-    """
-    Call the function and check what it returns.
-
-    Raises
-    ------
-    ProfilingError
-        One line that says what is wrong with it.
-    """
-    import keras
-    import tensorflow as tf
-
+    """Call the function and check what it returns (raises ProfilingError)."""
     keras.utils.set_random_seed(1)
-    with _blaming(name):
-        result = function_of(name)()
+    with blaming(name):
+        result = (imported(name) if ":" in name else BUILT_IN[name])()
     if not isinstance(result, tuple) or len(result) != 2:
         raise _wrong(name, f"a pair (model, data set), got {type(result).__name__}")
     model, dataset = result
@@ -196,14 +140,12 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
     dataset, batch, dataset_size = _batches(name, dataset, batch_size)
     task = TrainingTask(model, dataset, batch, int(tf.nest.flatten(batch)[0].shape[0]), dataset_size)
     # creates what is created on first use, and lets a wrong shape fail where its message is clearest
-    with _blaming(name):
+    with blaming(name):
         task.loss(batch)
     return task
 
 
 def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any, int | None]:
-    import tensorflow as tf
-
     specs = tf.nest.flatten(dataset.element_spec)
     if not isinstance(dataset.element_spec, tuple) or len(dataset.element_spec) not in (2, 3):
         raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches, got {dataset.element_spec}")
@@ -229,18 +171,6 @@ def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any,
             f"model {name!r}: batch size {size} is more than its data set holds; ask for less"
         ) from None
     return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
-
-
-@contextlib.contextmanager
-def _blaming(name: str) -> Iterator[None]:
-    """What fails in a user's own code fails in the model's name."""
-    try:
-        yield
-    except ProfilingError:
-        raise
-    except (Exception, SystemExit) as error:
-        traceback.print_exc()
-        raise ProfilingError(f"model {name!r}: {cause(error)}") from None
 
 
 def _wrong(name: str, expected: str) -> ProfilingError:

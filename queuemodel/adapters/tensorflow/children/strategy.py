@@ -10,22 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from ....errors import ProfilingError
-from ...live.child import as_told, cannot_write, stopping
-from ...live.runner import READING_SPEED
-from .models import TrainingTask, function_of, load
+from ...live.child import cannot_write, stopping
+from .models import load
 
 AHEAD = 10  # steps scheduled at a time
 SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an interruption may lose
-PACE = 3.0  # seconds that a second of recording is expected to take with writing and reading it
 PROBE = 2**20  # bytes that must fit on a disk that is not full
 EDGES = 3  # steps of a recording that are cut off
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    function_of(settings["model"])  # before TensorFlow takes its seconds
-    import tensorflow as tf
-
     say(doing="connecting")
     cluster = tf.train.ClusterSpec({"ps": [settings["ps"]], "worker": [settings["worker"]]})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
@@ -36,7 +33,6 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
         task = load(settings["model"], batch_size=settings["batch_size"])
         task.model.optimizer.build(task.model.trainable_variables)
     say(job=task.job(settings["model"]))
-    step = _step(strategy, task)
     try:
         batches = iter(coordinator.create_per_worker_dataset(task.dataset))
     except tf.errors.OpError as error:
@@ -45,53 +41,36 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
             f"({str(error).splitlines()[0][:200]}); make it of tensors or files instead of Python functions"
         ) from None
 
-    def run(count: int, kind: str) -> float:
-        start = time.perf_counter()
-        for _ in range(count):
-            coordinator.schedule(step, args=(batches,))
-        coordinator.join()
-        seconds = time.perf_counter() - start
-        for _ in range(count if kind else 0):
-            say(step=kind, **({"seconds": seconds / count} if kind == "untraced" else {}))
-        return seconds / count
-
-    run(1, "warmup" if settings["warmup"] else "")  # takes seconds
-    _train(run, settings, say)
-    return coordinator, batches, task
-
-
-def _step(strategy: Any, task: TrainingTask) -> Callable[[Any], Any]:
-    import tensorflow as tf
-
     def train(batch: Any) -> tf.Tensor:
         loss, gradients = task.gradients(batch)
         task.model.optimizer.apply(gradients, task.model.trainable_variables)
         return loss
 
-    return tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)
+    step = tf.function(lambda batches: strategy.run(train, args=(next(batches),)), autograph=False, jit_compile=False)
 
+    def run(count: int, kind: str) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            coordinator.schedule(step, args=(batches,))
+        coordinator.join()
+        seconds = (time.perf_counter() - start) / count
+        for _ in range(count if kind else 0):
+            say(step=kind, **({"seconds": seconds} if kind == "untraced" else {}))
+        return seconds
 
-def _train(run: Callable[[int, str], float], settings: dict[str, Any], say: Callable[..., None]) -> None:
-    """Warm up, then trace, then time untraced steps."""
+    run(1, "warmup" if settings["warmup"] else "")  # takes seconds
     seconds = _run_all(run, settings["warmup"] - 1, "warmup") or run(1, "")
-    missing, recorded, pace = settings["steps"], 0, PACE
+    missing = settings["steps"]
     while missing > 0 and not stopping.is_set():
-        began = time.monotonic()
-        left = settings["until"] - began - recorded / READING_SPEED
-        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds), left / pace)
-        if length < SHORTEST_TRACE:
-            stopping.wait(SHORTEST_TRACE)  # the parent will ask for an end
-            continue
-        traced, size = _trace(run, settings, length)
-        recorded += size
-        pace = (time.monotonic() - began + size / READING_SPEED) / length
+        length = min(LONGEST_TRACE, max(SHORTEST_TRACE, (missing + EDGES) * seconds))
+        traced = _trace(run, settings, length)
         seconds = length / traced
         whole = min(max(traced - EDGES, 1), missing)
         missing -= whole
-        say(traced_bytes=size)
         for _ in range(whole):
             say(step="traced")
     _run_all(run, settings["untraced_steps"], "untraced")
+    return coordinator, batches, task
 
 
 def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
@@ -103,10 +82,8 @@ def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
     return seconds
 
 
-def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> tuple[int, int]:
-    """Train while both servers record themselves; return the steps done meanwhile and the bytes of the recording."""
-    import tensorflow as tf
-
+def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> int:
+    """Train while both servers record themselves; return the steps done meanwhile."""
     servers = ",".join(f"grpc://{settings[job]}" for job in ("worker", "ps"))
     folder = Path(settings["traces"])
     partial = folder / ".partial"  # moved when whole
@@ -125,14 +102,12 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
     while tracer.is_alive():
         run(1, "")
         steps += time.perf_counter() < start + seconds
-    files = [path for path in partial.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
     try:
         partial.mkdir(exist_ok=True)
         (partial / "probe").write_bytes(bytes(PROBE))  # of a full disk TensorFlow says nothing
         if failed:
             raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
-        for path in files:
+        for path in partial.rglob("*.pb"):
             target = folder / path.relative_to(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
@@ -140,8 +115,4 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
         raise cannot_write(folder, error) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return max(steps, 1), size
-
-
-if __name__ == "__main__":
-    as_told(main)
+    return max(steps, 1)

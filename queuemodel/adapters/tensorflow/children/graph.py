@@ -1,13 +1,21 @@
-"""A Keras model's training step as a TensorFlow 1 graph: parameters and updates on the server, the rest on the worker.
+"""The worker's process in graph style: a session trains on the server that `live` started or was given.
 
-Keras 3 has no sessions. Its step is therefore traced twice, as functions: forward and backward as a function of the
-parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's update as a function
-of the gradients. The two bodies are imported into one graph, on the worker's and on the server's device.
+Keras 3 has no sessions. A model's training step is therefore traced twice, as functions: forward and backward as a
+function of the parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's
+update as a function of the gradients. The two bodies are imported into one TensorFlow 1 graph, on the worker's and on
+the server's device.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,36 +23,102 @@ import numpy as np
 import tensorflow as tf
 
 from ....errors import ProfilingError
+from ...live.child import cannot_write, stopping
+from .models import TrainingTask, load
 
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
 SERVER = "/job:ps/task:0/device:CPU:0"
 
 
+def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
+    server, target = None, f"grpc://{settings['worker']}"
+    if settings["own_server"]:
+        cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
+        server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
+        target = server.target
+    say(doing="building the model")
+    task = load(settings["model"], batch_size=settings["batch_size"])
+    say(job=task.job(settings["model"]))
+    step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
+    config = tf1.ConfigProto(
+        device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
+        allow_soft_placement=True,
+    )
+    say(doing="connecting")
+    session = tf1.Session(target, graph=step.graph, config=config)
+    step.initialize(session)
+    try:
+        _train(session, step, _feeds(task, step), settings, say)
+    finally:
+        with contextlib.suppress(tf.errors.OpError):  # the server may be what failed
+            session.run(step.release)
+    return session, server
+
+
+def _feeds(task: TrainingTask, step: StepGraph) -> Iterator[dict]:
+    for batch in task.dataset:
+        yield {place: part.numpy() for place, part in zip(step.placeholders, tf.nest.flatten(batch), strict=True)}
+
+
+def _train(
+    session: Any, step: StepGraph, feeds: Iterator[dict], settings: dict[str, Any], say: Callable[..., None]
+) -> None:
+    """Warm up, then trace steps one after the other, then time untraced ones."""
+    options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
+    fetches = [step.loss, step.step]
+
+    def timed(kind: str, **arguments: Any) -> None:
+        start = time.perf_counter()
+        session.run(fetches, next(feeds), **arguments)
+        if kind == "untraced":
+            say(step=kind, seconds=time.perf_counter() - start)
+        elif kind == "warmup":
+            say(step=kind)
+
+    for _ in _until_stopped(settings["warmup"]):
+        timed("warmup")
+    writes: list[Future] = []
+    with ThreadPoolExecutor(1) as background:
+        for number in _until_stopped(settings["steps"]):
+            metadata = tf1.RunMetadata()
+            timed("traced", options=options, run_metadata=metadata)
+            path = Path(settings["traces"], f"step_{number:05d}.pb")
+            writes.append(background.submit(_write, path, metadata, say))
+            while writes and writes[0].done():
+                writes.pop(0).result()  # raises what kept it from being written
+        for write in writes:
+            write.result()
+    for _ in _until_stopped(settings["untraced_steps"]):
+        timed("untraced")
+
+
+def _until_stopped(count: int) -> Iterator[int]:
+    return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
+
+
+def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
+    """Write a trace, whole or not at all, and tell when it is there."""
+    content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise cannot_write(path.parent, error) from None
+    say(step="traced")
+
+
 @dataclass(frozen=True)
 class StepGraph:
-    """One training step in a graph.
-
-    Attributes
-    ----------
-    graph : tf.Graph
-    placeholders : list of tf.Tensor
-        One per component of a batch.
-    loss : tf.Tensor
-    step : tf.Operation
-        A whole step, until the server has applied the updates.
-    initializers : list of (operation, placeholder, value)
-        Gives the variables on the server their first values.
-    release : tf.Operation
-        Frees the variables on the server.
-    """
+    """One training step in a graph; ``step`` ends when the server has applied the updates."""
 
     graph: tf.Graph
-    placeholders: list[tf.Tensor]
+    placeholders: list[tf.Tensor]  # one per component of a batch
     loss: tf.Tensor
     step: tf.Operation
-    initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]
-    release: tf.Operation
+    initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]  # give the variables their first values
+    release: tf.Operation  # frees the variables on the server
 
     def initialize(self, session: Any) -> None:
         """Send every variable's first value to the server, one at a time (a message holds at most 2 GB)."""
@@ -53,16 +127,9 @@ class StepGraph:
 
 
 def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
-    """Put the training step of a compiled model into a graph.
+    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
 
-    Parameters
-    ----------
-    model : keras.Model
-        Built and compiled.
-    batch_spec : nested tf.TensorSpec
-        Of ``(x, y)`` or ``(x, y, sample_weight)``.
-    container : str
-        Names the variables' place on the server, so that no other job shares them.
+    ``container`` names the variables' place on the server, so that no other job shares them.
     """
     model.optimizer.build(model.trainable_variables)
     variables = list(model.variables)
