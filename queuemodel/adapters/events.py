@@ -26,12 +26,10 @@ class TracedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """
-    A tensor sent from one task to another.
+    """A tensor sent from one task to another; ``start`` is by the sender's clock, all else by the receiver's.
 
-    ``start`` is by the sender's clock, ``end`` and ``requested`` (when the receiver asked for it) by the receiver's.
-    Without ``requested``, start is as TensorFlow's RecvTensor has it: max(request, start of sending) of the two
-    clocks, but at most 1 us before the end.
+    Without ``requested`` (when the receiver asked for it), start is as TensorFlow's RecvTensor has it: max(request,
+    start of sending) of the two clocks, but at most 1 us before the end.
     """
 
     tensor: str
@@ -45,17 +43,13 @@ class Transfer:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What was recorded of one step; ``where`` names the file in messages.
-
-    ``collection`` is how long the recorder may have held up the next step (us). ``workers`` are tasks known to have
-    trained meanwhile, whether or not their steps were recorded.
-    """
+    """What was recorded of one step; ``where`` names the file in messages."""
 
     where: str
     operations: list[TracedOperation]
     transfers: list[Transfer]
-    collection: float = 0
-    workers: frozenset[str] = frozenset()
+    collection: float = 0  # how long the recorder may have held up the next step (us)
+    workers: frozenset[str] = frozenset()  # that trained meanwhile, whether or not their steps were recorded
 
     @property
     def span(self) -> tuple[int, int]:

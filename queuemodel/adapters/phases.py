@@ -146,8 +146,7 @@ def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:
 
 
 def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
-    """
-    Put back transfers that the recorder lost (it does, now and then).
+    """Put back transfers that the recorder lost (it does, now and then).
 
     Somebody used the tensor, so it was sent: no earlier than it was made, and it was there when its first user started.
     """
@@ -173,8 +172,7 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
 
 
 def _step_times(traced: Sequence[TracedStep]) -> list[float]:
-    """
-    The step's span and the pause after it, less what collecting the trace took of the pause (us).
+    """The step's span and the pause after it, less what collecting the trace took of the pause (us).
 
     A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
     What even the shortest pause within one recording takes is the job's own, however long.
@@ -215,8 +213,7 @@ def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
 
 
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
-    """
-    The server's clock less the worker's, for each step (us).
+    """The server's clock less the worker's, for each step (us).
 
     No tensor arrives before it was made: every fetch bounds the offset from below, every push from above. Where 0 lies
     within the bounds the clocks are taken for one; else the middle of the narrowest bounds is taken (as NTP does).

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import recording
 
-from queuemodel import Cluster, DataError, MissingDependencyError, Profile, QueueModelWarning
+from queuemodel import Cluster, DataError, Profile, QueueModelWarning
 from queuemodel.adapters import tensorflow
 from queuemodel.cli import main
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
-from tensorflow_protos import config_pb2, xplane_pb2
+from tensorflow_protos import config_pb2, edited, xplane_pb2
 
 DATA = Path(__file__).parent.parent / "data"
 ALEXNET, XPLANE = DATA / "alexnet-60" / "trace", DATA / "xplane-1ps"
@@ -32,9 +33,7 @@ def read(folder, *, batch_size=1, **known):
 
 
 def refused(folder, said, error=DataError, **known):
-    with pytest.raises(error, match=said) as caught:
-        read(folder, **known)
-    assert "\n" not in str(caught.value)
+    recording.refused(read, folder, said=said, error=error, **known)
 
 
 @pytest.fixture(scope="module", params=["alexnet-60", "resnet50-60"])
@@ -69,7 +68,6 @@ def test_the_operations_keep_the_computation_and_their_order(series):
         kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
         assert kept == pytest.approx(step.compute, rel=0.006)
         assert len({(o.kind, o.name) for o in step.operations}) == len(step.operations) < 150
-        assert sum(o.bytes for o in step.operations if o.kind == "fetch") == step.fetched_bytes
         assert all(o.start >= step.operations[a].end - 1e-4 for o in step.operations for a in o.after)
 
 
@@ -141,20 +139,17 @@ def test_a_recorded_xplane(servers, shards):
 
 def altered(tmp_path, alter):
     """The recorded xplane, stats of events as ``alter(kind, stats, texts)`` leaves them; again so much (ps) later."""
-    for path in XPLANE.iterdir():
-        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
-        for plane in space.planes:
-            names = {key: value.name for key, value in plane.stat_metadata.items()}
-            kinds = {key: value.name for key, value in plane.event_metadata.items()}
-            for own, event in [(line, event) for line in plane.lines for event in line.events]:
-                stats = {names[stat.metadata_id]: stat for stat in event.stats}
-                texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
-                if later := alter(kinds[event.metadata_id], stats, texts):
-                    again = own.events.add()
-                    again.CopyFrom(event)
-                    again.offset_ps += later
-        (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
-    return tmp_path
+
+    def edit(plane, kinds, names):
+        for own, event in [(line, event) for line in plane.lines for event in line.events]:
+            stats = {names[stat.metadata_id]: stat for stat in event.stats}
+            texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
+            if later := alter(kinds[event.metadata_id], stats, texts):
+                again = own.events.add()
+                again.CopyFrom(event)
+                again.offset_ps += later
+
+    return edited(XPLANE, tmp_path, edit)
 
 
 def arriving_as(kernel_type):
@@ -228,8 +223,7 @@ def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(t
                 stats["key"].str_value = texts["key"].replace("/job:worker/replica:0/task:0", "/job:worker/task:1")
 
     profile = read(altered(tmp_path, alter))
-    assert profile.cluster.workers == 2
-    assert len(profile.steps) < 7
+    assert (profile.cluster.workers, len(profile.steps) < 7) == (2, True)
 
 
 def test_several_training_steps_in_a_loop_are_refused(tmp_path):
@@ -262,6 +256,7 @@ def test_what_a_coordinator_recorded_of_itself_is_passed_over(tmp_path):
     (tmp_path / "chief" / "plugins" / "vm.xplane.pb").write_bytes(own)
     assert read(tmp_path) == read(XPLANE)
     refused(tmp_path / "chief", r"chief: no tensor sent to another task .* a coordinator records of itself")
+    refused(tmp_path / "nowhere", "nowhere: not a folder")
 
 
 # each step once, and of one job
@@ -346,15 +341,6 @@ def test_bytes_come_from_the_allocation_or_from_the_label(tmp_path, how, within)
     assert [o.after for o in step.operations] == [[], [0]]
 
 
-def test_rate_and_duration_recover_recorded_sizes(tmp_path):
-    for path in ALEXNET.iterdir():
-        metadata = config_pb2.RunMetadata.FromString(gzip.decompress(path.read_bytes()))
-        for node in (node for device in metadata.step_stats.dev_stats for node in device.node_stats):
-            node.ClearField("output")
-        (tmp_path / path.name.removesuffix(".gz")).write_bytes(metadata.SerializeToString())
-    assert {s.fetched_bytes for s in read(tmp_path).steps} == {3047988}
-
-
 EMPTY = config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).SerializeToString()
 
 
@@ -385,13 +371,6 @@ def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, 
         (tmp_path / name).unlink()
         (tmp_path / "1.pb").write_bytes(hand_made())
         refused(tmp_path, said.replace(r"0\.pb", r"2\.pb"))
-
-
-def test_absent_folders_and_packages(tmp_path, monkeypatch):
-    refused(tmp_path / "nowhere", "nowhere: not a folder")
-    (tmp_path / "0.pb").write_bytes(hand_made())
-    monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
-    refused(tmp_path, r"0\.pb: .* pip install 'queuemodel\[traces\]'", error=MissingDependencyError)
 
 
 def test_reading_needs_no_tensorflow_and_says_nothing():

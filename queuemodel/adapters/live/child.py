@@ -1,4 +1,4 @@
-"""A child process of a live run: it listens to its parent, imports a user's function, and says what went wrong."""
+"""Both ends of a live run's child processes, which cannot outlive their parent."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import contextlib
 import importlib
 import json
 import os
+import queue
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,16 +30,18 @@ WRAPPED = (
     re.compile(r"^Graph execution error:.*\n(.+)\n\s*\[\[\{\{node", re.DOTALL),
 )
 
+GRACE = 5.0  # seconds for an orderly end
+NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
+
 #: Set once the parent asks for an orderly end.
 stopping = threading.Event()
 
 
 def be() -> None:
-    """
-    Be the child that runs ``main(settings, say)`` of a module: its name and the settings, in JSON, are the arguments.
+    """Be the child that runs ``main(settings, say)`` of a module; its name and the settings in JSON are the arguments.
 
-    A user's own function is imported first, before a framework takes its seconds. What went wrong is reported in one
-    line. What ``main`` returns lives until the end: TensorFlow's destructors may wait for ever for a server.
+    A user's own function is imported first, before a framework takes its seconds. What ``main`` returns lives until the
+    end: TensorFlow's destructors may wait for ever for a server.
     """
     say, status = _attach(), 0
     try:
@@ -58,8 +62,7 @@ def be() -> None:
 
 
 def _attach() -> Callable[..., None]:
-    """
-    Follow the parent, and return a function that sends it a message.
+    """Follow the parent, and return a function that sends it a message.
 
     Messages are lines of JSON on the original standard output; whatever else prints goes to standard error. Standard
     input is a pipe from the parent: a line asks for an orderly end, and when it closes, the parent is gone however it
@@ -153,3 +156,92 @@ def imported(name: str) -> Callable[[], Any]:
             f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
         )
     return function
+
+
+class Child:
+    """A process that runs a module's ``main`` with these settings, in a session and with a log of its own.
+
+    Its messages arrive in ``inbox``, at last ``(child, None)`` when it has ended. Its temporary files go to
+    ``scratch``, which ends with the run; ``environment`` is added to our own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Mapping[str, Any],
+        *,
+        scratch: Path,
+        inbox: queue.SimpleQueue,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name, self.log = name, scratch / f"{name.replace(' ', '-')}.log"
+        own = {"PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch), SCRATCH: str(scratch)}
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import be; be()", module, json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **own, **environment},
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
+            )
+        self.listener = threading.Thread(target=self._hear, args=(inbox,), daemon=True)
+        self.listener.start()
+
+    def _hear(self, inbox: queue.SimpleQueue) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as messages:
+            for line in messages:
+                with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed process
+                    inbox.put((self, json.loads(line)))
+        self.process.wait()
+        inbox.put((self, None))
+
+    def ask_to_stop(self) -> None:
+        """Ask for an orderly end after the current step."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(b"stop\n")
+            self.process.stdin.flush()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended within ``seconds``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill it and every process that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.listener.join(1.0)
+        with contextlib.suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+
+    def epitaph(self) -> str:
+        """Why it ended: the signal or exit status, and its own last line."""
+        code = self.process.wait()
+        if code == -signal.SIGKILL:
+            return f"the {self.name} was killed by SIGKILL (was memory short?)"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(NOISE)]
+        return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
+
+
+@contextlib.contextmanager
+def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
+    """Within its block Ctrl-C, SIGTERM and SIGHUP are noted and nothing more: what is recorded must be saved first."""
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
+        for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(caught) not in (signal.SIG_IGN, None):  # nohup stays nohup
+                previous[caught] = signal.signal(caught, lambda number, _: note(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

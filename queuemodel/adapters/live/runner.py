@@ -28,9 +28,8 @@ from ...errors import DataError, MissingDependencyError, ProfilingError, QueueMo
 from ...training.gradient_norms import GradientNorms
 from ...training.job import Throughput
 from ...training.profile import Profile
-from .child import function_name
+from .child import GRACE, Child, function_name, signals_noted
 from .machine import recorded_network
-from .processes import GRACE, Child, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
@@ -170,8 +169,7 @@ def profile_live(
     progress: bool | None = None,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> Profile | None:
-    """
-    Train a model for a short while, and record where its time goes.
+    """Train a model for a short while, and record where its time goes.
 
     ``backend`` is a `tensorflow.ParameterServer`, a `tensorflow.Mirrored` or a `pytorch.DataParallel`. It may take
     ``time_limit`` seconds for everything; on a parameter server what is recorded by then is the profile. It is saved to
@@ -200,10 +198,7 @@ def profile_live(
         run.say("reading the traces")
         profile = None if ended is not None and not backend.partial else _profile(run, failed=ended is not None)
         if profile is not None and output is not None:
-            try:
-                profile.save(output)
-            except DataError as error:
-                raise EndedEarlyError(str(error), profile) from None
+            profile.save(output)
     return _outcome(run, ended, profile, output)
 
 

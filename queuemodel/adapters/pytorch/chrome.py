@@ -37,33 +37,22 @@ ELEMENT_BYTES = {
 
 STEP = re.compile(r"ProfilerStep#\d{1,12}", re.ASCII)
 
-#: What NCCL's process group records while it is handed an all-reduce, within `c10d::allreduce_`.
-RECORDED = ("record_param_comms", "nccl:all_reduce")
-
-#: A gradient is there; what hangs on it runs within the second, DistributedDataParallel's handing over of buckets too.
-GRADIENT = "torch::autograd::AccumulateGrad"
+RECORDED = ("record_param_comms", "nccl:all_reduce")  # by NCCL's process group, within `c10d::allreduce_`
+GRADIENT = "torch::autograd::AccumulateGrad"  # is there; what hangs on it runs within the next
 EVALUATED = "autograd::engine::evaluate_function"
 HOOKS = f"{EVALUATED}: {GRADIENT}"
-
-#: How DistributedDataParallel puts a gradient into its bucket, and takes it out, when it has waited for the reduction.
+# DistributedDataParallel puts a gradient into its bucket, and takes it out when it has waited for the reduction
 INTO_BUCKET = "torch::distributed::reducer::"
 OUT_OF_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-
-#: How DistributedDataParallel marks a pass through the module.
-FORWARD = "DistributedDataParallel.forward"
-
-#: How a DataLoader whose processes load ahead marks that the program waits for them.
-INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+FORWARD = "DistributedDataParallel.forward"  # a pass through the module
+INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"  # waits for processes that load ahead
+NO_DESCRIPTION = b'"Process Group Description": ,'  # what PyTorch writes where nobody gave one; it is no JSON
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 #: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
 #: losses and the buffers of batch normalization, not parameters or activations.
 BESIDES = 0.1
-
-#: What PyTorch writes of a process group that nobody described; it is no JSON.
-NO_DESCRIPTION = b'"Process Group Description": ,'
-
-LAUNCHES = ("cuda_runtime", "cuda_driver")
-DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 MICROSECOND = 1e-6
 

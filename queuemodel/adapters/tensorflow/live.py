@@ -90,11 +90,9 @@ class ParameterServer(Backend):
     def read(self, run: Run) -> Profile:
         if not run.job or not any(run.traces.rglob("*.pb")):
             raise DataError("no step was recorded")
-        job = run.job
-        known = {key: job[key] for key in ("name", "batch_size", "dataset_size", "parameter_bytes")}
-        profile = read_traces(run.traces, **known)
-        told = replace(profile.job, tensors=job["tensors"], shard_bytes=[job["parameter_bytes"]])
-        return replace(profile, job=told, steps=profile.steps[: self.steps])
+        profile = read_traces(run.traces, **run.job["known"])
+        job = replace(profile.job, tensors=run.job["tensors"], shard_bytes=[profile.job.parameter_bytes])
+        return replace(profile, job=job, steps=profile.steps[: self.steps])
 
     def hosts(self) -> dict[str, str]:
         return {f"{job}:0": self.elsewhere.get(job, socket.gethostname()) for job in JOBS}
@@ -136,8 +134,8 @@ class Mirrored(RanksBackend):
                 run.kill()
 
     def read(self, run: Run) -> Profile:
-        known = {key: run.job[key] for key in ("name", "batch_size", "parameter_bytes", "dataset_size")}
-        profile = read_mirrored([run.traces / f"trace_n{n}" for n in range(1, self.ranks + 1)], **known)
+        folders = [run.traces / f"trace_n{n}" for n in range(1, self.ranks + 1)]
+        profile = read_mirrored(folders, **run.job["known"])
         return replace(profile, job=replace(profile.job, tensors=run.job["tensors"]))
 
 

@@ -1,19 +1,13 @@
 """Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job.
 
-Found by experiment with TensorFlow 2.21 on CPUs, `MultiWorkerMirroredStrategy` with the ring:
-
-- a step is an event with ``step_num``, as `tf.profiler.experimental.Trace` and Keras' TensorBoard callback mark it;
-- a pack of gradients is one asynchronous ``CollectiveReduceV2``: ``ExecutorState::ProcessAsync::Start`` once its input
-  is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, ``::Done``;
-- packs go one after the other: where the Start of one follows the Done of another at once, it had to wait, and when it
-  was ready is not recorded: when the last operation of the backward pass had ended before that Done, at the latest;
-- that has an ``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order;
-- ``CollectiveExecutor::CompleteParams`` has the ``group_size``, on one rank;
-- ``MemoryAllocation`` on the ring's thread: buffers for what is received and added, a chunk of the pack each (for
-  chunks of 256 KiB and more). Over all ranks they make the pack ``group_size - 1`` times;
-- operations of the backward pass are named ``gradient_tape/...``;
-- ``IteratorGetNextOp::DoCompute`` takes a batch; within it, on its thread, ``Iterator::Root::...`` is the time in the
-  data set's last transformation, and in those before it: where it is one that works ahead, it was waited for.
+Found by experiment with TensorFlow 2.21 on CPUs, with the ring: a step is an event with ``step_num``, as
+`tf.profiler.experimental.Trace` marks it. A pack of gradients is one asynchronous ``CollectiveReduceV2``: `START` once
+its input is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, `DONE`. That has an
+``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order. Packs go one
+after the other: where the Start of one follows the Done of another at once, it had to wait, and when it was ready is
+not recorded: when the last operation of the backward pass had ended before that Done, at the latest. `ALLOCATION` on
+the ring's thread is a buffer for a chunk (of 256 KiB and more): over all ranks they make the pack ``group_size - 1``
+times. `TAKEN` takes a batch; what is `AHEAD` within it, on its thread, was waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Unpack
+from typing import Annotated, NamedTuple, Unpack
 
 import msgspec
 from tqdm import tqdm
@@ -175,14 +169,10 @@ def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> R
     )
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it.
+class Reduction(NamedTuple):
+    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it."""
 
-    ``key`` counts the step's reductions, the same on all ranks and in all steps.
-    """
-
-    key: int
+    key: int  # counts the step's reductions, the same on all ranks and in all steps
     ready: int
     begin: int
     end: int
@@ -202,8 +192,7 @@ class RankStep:
     waits: list[Interval] = field(default_factory=list)  # for input that is loaded ahead
 
 
-@dataclass(frozen=True)
-class RankRecording:
+class RankRecording(NamedTuple):
     """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
 
     path: Path

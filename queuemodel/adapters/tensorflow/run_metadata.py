@@ -73,8 +73,7 @@ def _traced(path: Path) -> TracedStep:
 
 
 def _bytes(node: Any, received: re.Match[str]) -> int:
-    """
-    Payload of a RecvTensor event.
+    """Payload of a RecvTensor event.
 
     The allocation that TensorFlow notes with it is exact; so are sizes below 0.1 MB in the label. Above, the label is
     rounded; up to 1 Gb/s its rate, 8 bytes over the duration, is printed with six decimals: as good as exact.

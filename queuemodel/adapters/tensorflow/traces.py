@@ -32,8 +32,7 @@ def read_traces(
     progress: bool = False,
     **told: Unpack[Told],
 ) -> Profile:
-    """
-    Read recorded traces of one worker and its parameter servers, all of one job (raises DataError).
+    """Read recorded traces of one worker and its parameter servers, all of one job (raises DataError).
 
     The folder holds `RunMetadata` protos (``*.pb`` or ``*.pb.gz``, one per step), or is the log directory of
     `tf.profiler` (``*.xplane.pb``, one per task, in it or below it). These lack the sizes of small tensors and need

@@ -1,17 +1,8 @@
 """Reading ``*.xplane.pb``: what `tf.profiler` recorded of a worker and of its servers while they ran steps.
 
-Found by experiment with TensorFlow 2.21 (host_tracer_level 2, the default), on workers and servers:
-
-- ``NAME:TYPE`` on a thread: a kernel ran; it lies within an ``ExecutorState::Process`` whose ``id`` is the step's, the
-  same number on every task;
-- ``ExecutorState::ProcessAsync::Start`` and ``::Done`` with ``name``, ``kernel_type`` and ``step_id``: an asynchronous
-  kernel; a ``_Recv`` (or ``_HostRecv``, for what is used in the host's memory) asks for its tensor at Start and has it
-  at Done;
-- ``NAME:_Send`` with ``key`` (source device; incarnation; destination device; edge; frame) and ``to``, one consumer;
-- ``MemoryAllocation`` without ``tf_op`` just before a Done on the same thread: the received tensor's buffer, with its
-  exact size; only for large ones (256 KiB and more).
-
-What a kernel waits for on its own task is not recorded.
+What is recorded how (docs/explanation/phases, xplane) was found by experiment with TensorFlow 2.21. Besides: what runs
+on a thread lies within an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op``
+just before a Done on the same thread is the received tensor's buffer, of its exact size.
 """
 
 from __future__ import annotations
@@ -138,12 +129,10 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
 
 
 def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
-    """
-    Bytes of every tensor sent, as the receiver allocated them.
+    """Bytes of every tensor sent, as the receiver allocated them, and of small ones, of which that is not recorded.
 
-    Of small ones that is not recorded: fetched parameters share what is left of the parameters' bytes equally; a pushed
-    tensor, or rows that a server looks up, are as large as the small fetched ones are on average, a gradient being as
-    large as its parameter.
+    Fetched parameters share what is left of the parameters' bytes equally; a pushed tensor, or rows that a server looks
+    up, are as large as the small fetched ones are on average, a gradient being as large as its parameter.
     """
     sizes: dict[Key, int | None] = {}
     sent: set[Key] = set()
@@ -215,8 +204,7 @@ def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
 def _in_order(
     operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
 ) -> list[TracedOperation]:
-    """
-    Operations with inputs: the tensors that they are recorded to consume, and, for what is not recorded, their order.
+    """Operations with inputs: the tensors that they are recorded to consume, and their order for what is not recorded.
 
     A worker's operation waits for those that had ended when it started; a server's for those that had ended since the
     first gradient arrived, and for that gradient: what runs before serves parameters.

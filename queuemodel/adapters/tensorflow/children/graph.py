@@ -47,30 +47,27 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
     )
     say(doing="connecting")
     session = tf1.Session(target, graph=step.graph, config=config)
-    step.initialize(session)
+    for operation, placeholder, value in step.initializers:  # one at a time: a message holds at most 2 GB
+        session.run(operation, {placeholder: value})
     try:
-        _train(session, step, _feeds(task, step), settings, say)
+        _train(session, step, task, settings, say)
     finally:
         with contextlib.suppress(tf.errors.OpError):  # the server may be what failed
             session.run(step.release)
     return session, server
 
 
-def _feeds(task: TrainingTask, step: StepGraph) -> Iterator[dict]:
-    for batch in task.dataset:
-        yield {place: part.numpy() for place, part in zip(step.placeholders, tf.nest.flatten(batch), strict=True)}
-
-
 def _train(
-    session: Any, step: StepGraph, feeds: Iterator[dict], settings: dict[str, Any], say: Callable[..., None]
+    session: Any, step: StepGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
 ) -> None:
     """Warm up, then trace steps one after the other, then time untraced ones."""
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
-    fetches = [step.loss, step.step]
+    batches = iter(task.dataset)
 
     def timed(kind: str, **arguments: Any) -> None:
         start = time.perf_counter()
-        session.run(fetches, next(feeds), **arguments)
+        feeds = zip(step.placeholders, tf.nest.flatten(next(batches)), strict=True)
+        session.run([step.loss, step.step], {place: part.numpy() for place, part in feeds}, **arguments)
         if kind == "untraced":
             say(step=kind, seconds=time.perf_counter() - start)
         elif kind == "warmup":
@@ -120,11 +117,6 @@ class StepGraph:
     initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]  # give the variables their first values
     release: tf.Operation  # frees the variables on the server
 
-    def initialize(self, session: Any) -> None:
-        """Send every variable's first value to the server, one at a time (a message holds at most 2 GB)."""
-        for operation, placeholder, value in self.initializers:
-            session.run(operation, {placeholder: value})
-
 
 def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
     """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
@@ -141,11 +133,13 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
     with graph.as_default(), graph.container(container):
         handles = {}
         initializers = []
-        for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
-            handle, assign, first = _server_variable(variable, i)
-            handles[id(variable.value.handle)] = handle
-            initializers.append((assign, first, value))
         with tf.device(SERVER):
+            for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
+                dtype, name = variable.value.dtype, _name(variable, i)
+                handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=variable.shape, shared_name=name, name=name)
+                first = tf1.placeholder(dtype, variable.shape)
+                initializers.append((tf.raw_ops.AssignVariableOp(resource=handle, value=first), first, value))
+                handles[id(variable.value.handle)] = handle
             values = [
                 tf.raw_ops.ReadVariableOp(
                     resource=handles[id(v.value.handle)], dtype=v.value.dtype, name="read/" + _name(v, i)
@@ -226,15 +220,6 @@ def _components(gradient: Any) -> tuple[tf.Tensor, ...]:
 
 def _name(variable: Any, index: int) -> str:
     return f"{index}_{variable.path}".replace("/", "_")
-
-
-def _server_variable(variable: Any, index: int) -> tuple[tf.Tensor, tf.Operation, tf.Tensor]:
-    dtype, name = variable.value.dtype, _name(variable, index)
-    with tf.device(SERVER):
-        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=variable.shape, shared_name=name, name=name)
-        first = tf1.placeholder(dtype, variable.shape)
-        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=first)
-    return handle, assign, first
 
 
 def _imported(

@@ -95,14 +95,9 @@ class TrainingTask:
         import tensorflow as tf
 
         sizes = [int(w.value.dtype.size) * int(w.shape.num_elements()) for w in self.model.weights]
-        return {
-            "name": name,
-            "framework_version": tf.__version__,
-            "batch_size": self.batch_size,
-            "parameter_bytes": sum(sizes),
-            "tensors": len(sizes),
-            "dataset_size": self.dataset_size,
-        }
+        known = {"name": name, "batch_size": self.batch_size, "parameter_bytes": sum(sizes)}
+        known["dataset_size"] = self.dataset_size
+        return {"framework_version": tf.__version__, "tensors": len(sizes), "known": known}
 
     def loss(self, batch: Any) -> Any:
         """A batch's loss, in training."""
@@ -128,13 +123,11 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
     keras.utils.set_random_seed(1)
     with blaming(name):
         result = (imported(name) if ":" in name else BUILT_IN[name])()
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise _wrong(name, f"a pair (model, data set), got {type(result).__name__}")
-    model, dataset = result
-    if not isinstance(model, keras.Model):
-        raise _wrong(name, f"a Keras model first, got {type(model).__name__}")
-    if not isinstance(dataset, tf.data.Dataset):
-        raise _wrong(name, f"a tf.data.Dataset second, got {type(dataset).__name__}")
+    parts = result if isinstance(result, tuple) else (result,)
+    if not (len(parts) == 2 and isinstance(parts[0], keras.Model) and isinstance(parts[1], tf.data.Dataset)):
+        got = ", ".join(type(part).__name__ for part in parts)
+        raise _wrong(name, f"a pair, of a Keras model and a tf.data.Dataset, got {got}")
+    model, dataset = parts
     if not model.compiled or model.optimizer is None:
         raise _wrong(name, "a compiled model, got one without optimizer and loss; call model.compile(...)")
     dataset, batch, dataset_size = _batches(name, dataset, batch_size)
@@ -146,30 +139,22 @@ def load(name: str, *, batch_size: int | None) -> TrainingTask:
 
 
 def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any, int | None]:
-    specs = tf.nest.flatten(dataset.element_spec)
-    if not isinstance(dataset.element_spec, tuple) or len(dataset.element_spec) not in (2, 3):
-        raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches, got {dataset.element_spec}")
-    if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
-        raise _wrong(name, "a data set of dense tensors; make ragged and sparse ones dense with .map(...)")
-    if any(spec.shape.rank == 0 for spec in specs):
-        raise _wrong(name, "a data set of batches, got single examples; call .batch(...)")
+    spec = dataset.element_spec
+    dense = all(isinstance(part, tf.TensorSpec) and part.shape.rank != 0 for part in tf.nest.flatten(spec))
+    if not (isinstance(spec, tuple) and len(spec) in (2, 3) and dense):
+        how = "put single examples together with .batch(...), make ragged and sparse tensors dense with .map(...)"
+        raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches; {how}, got {spec}")
     batches = int(dataset.cardinality())
-    try:
-        first = int(next(tf.shape(tf.nest.flatten(batch)[0])[0] for batch in dataset.take(1)))
-    except StopIteration:
-        raise _wrong(name, "a data set with at least one batch, got an empty one") from None
+    first = next((int(tf.shape(tf.nest.flatten(batch)[0])[0]) for batch in dataset.take(1)), 0)
+    if not first:
+        raise _wrong(name, "a data set with at least one batch of examples, got an empty one")
     if batch_size is not None:
         dataset = dataset.rebatch(batch_size, drop_remainder=False)
     size = batch_size or first
-    if size == 0:
-        raise _wrong(name, "batches of at least one example, got an empty batch")
     whole = dataset.filter(lambda *batch: tf.equal(tf.shape(tf.nest.flatten(batch)[0])[0], size))
-    try:
-        batch = next(iter(whole.take(1)))
-    except StopIteration:
-        raise ProfilingError(
-            f"model {name!r}: batch size {size} is more than its data set holds; ask for less"
-        ) from None
+    batch = next(iter(whole.take(1)), None)
+    if batch is None:
+        raise ProfilingError(f"model {name!r}: batch size {size} is more than its data set holds; ask for less")
     return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
 
 

@@ -41,8 +41,7 @@ def serve(job: str, task: int, ps: str, worker: str) -> None:
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
     """Serve as a child of a live run."""
-    cluster = {job: [settings[job]] for job in ("ps", "worker")}
-    _serve(settings["job"], 0, cluster, say)
+    _serve(settings["job"], 0, {job: [settings[job]] for job in ("ps", "worker")}, say)
 
 
 def _serve(job, task, cluster, ready) -> None:
