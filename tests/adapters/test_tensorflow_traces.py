@@ -152,24 +152,19 @@ def altered(tmp_path, alter):
     return edited(XPLANE, tmp_path, edit)
 
 
-def arriving_as(kernel_type):
-    """Every arrival of one gradient, as another kernel's."""
+def test_arrivals_are_of_any_kernel_that_receives_and_steps_without_them_are_refused(tmp_path):
+    """Every arrival of one gradient, as in the host's memory, or not recorded."""
 
-    def alter(kind, stats, texts):
-        arrives = {"kernel_type": "_Recv", "name": "mul/_14"}.items() <= texts.items()
-        if arrives and kind.startswith("ExecutorState::ProcessAsync"):
-            stats["kernel_type"].str_value = kernel_type
+    def arriving_as(kernel_type):
+        def alter(kind, stats, texts):
+            arrives = {"kernel_type": "_Recv", "name": "mul/_14"}.items() <= texts.items()
+            if arrives and kind.startswith("ExecutorState::ProcessAsync"):
+                stats["kernel_type"].str_value = kernel_type
 
-    return alter
+        return altered(tmp_path / kernel_type, alter)
 
-
-def test_a_tensor_for_the_hosts_memory_is_received_as_any(tmp_path):
-    assert read(altered(tmp_path, arriving_as("_HostRecv"))) == read(XPLANE)
-
-
-def test_steps_of_which_only_parts_are_recorded_are_refused(tmp_path):
-    said = r"no step is recorded whole on all tasks \(ps:0, worker:0\): of 12 only parts are"
-    refused(altered(tmp_path, arriving_as("_Else")), said)
+    assert read(arriving_as("_HostRecv")) == read(XPLANE)
+    refused(arriving_as("_Else"), r"no step is recorded whole on all tasks \(ps:0, worker:0\): of 12 only parts are")
 
 
 @pytest.mark.parametrize(
@@ -251,9 +246,9 @@ def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
 
 def test_what_a_coordinator_recorded_of_itself_is_passed_over(tmp_path):
     shutil.copytree(XPLANE, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "chief" / "plugins").mkdir(parents=True)
+    (tmp_path / "chief").mkdir()
     own = xplane_pb2.XSpace(planes=[{"name": "/host:CPU"}]).SerializeToString()
-    (tmp_path / "chief" / "plugins" / "vm.xplane.pb").write_bytes(own)
+    (tmp_path / "chief" / "vm.xplane.pb").write_bytes(own)
     assert read(tmp_path) == read(XPLANE)
     refused(tmp_path / "chief", r"chief: no tensor sent to another task .* a coordinator records of itself")
     refused(tmp_path / "nowhere", "nowhere: not a folder")
@@ -289,16 +284,13 @@ def test_copies_and_mixtures_are_refused_by_name(folder):
 
 
 def test_recordings_of_tasks_are_there_once_and_all(tmp_path):
-    shutil.copytree(XPLANE, tmp_path / "a")
-    shutil.copy(XPLANE / "ps0.xplane.pb.gz", tmp_path / "a" / "ps0 (copy).xplane.pb.gz")
-    refused(tmp_path, r"ps0.xplane.pb.gz: a recording of ps:0, as ps0 \(copy\)\.xplane\.pb\.gz is")
-    (tmp_path / "a" / "ps0 (copy).xplane.pb.gz").unlink()
-    shutil.copytree(XPLANE, tmp_path / "b")
+    for folder in ("a", "b"):
+        shutil.copytree(XPLANE, tmp_path / folder)
     refused(tmp_path, r"/[ab]: the same step as .*/[ab]; remove the copy")
-    for task in ("worker0", "ps0"):
-        (tmp_path / task).mkdir()
-        shutil.copy(XPLANE / f"{task}.xplane.pb.gz", tmp_path / task)
-        refused(tmp_path / task, "only one task")
+    (tmp_path / "b" / "worker0.xplane.pb.gz").unlink()
+    refused(tmp_path / "b", "only one task")
+    shutil.copy(XPLANE / "ps0.xplane.pb.gz", tmp_path / "a" / "ps0 (copy).xplane.pb.gz")
+    refused(tmp_path / "a", r"ps0.xplane.pb.gz: a recording of ps:0, as ps0 \(copy\)\.xplane\.pb\.gz is")
 
 
 # hand-made protos
