@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Interval = tuple[int, int]
+Interval = tuple[float, float]
 
 #: A received tensor's name, as an operation's input.
 RECEIVED = re.compile(r"(?P<tensor>.+?)(_S\d+|/_\d+)$")
@@ -26,12 +26,10 @@ class TracedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """
-    A tensor sent from one task to another.
+    """A tensor sent from one task to another; ``start`` is by the sender's clock, all else by the receiver's.
 
-    ``start`` is by the sender's clock, ``end`` and ``requested`` (when the receiver asked for it) by the receiver's.
-    Without ``requested``, start is as TensorFlow's RecvTensor has it: max(request, start of sending) of the two
-    clocks, but at most 1 us before the end.
+    Without ``requested`` (when the receiver asked for it), start is as TensorFlow's RecvTensor has it: max(request,
+    start of sending) of the two clocks, but at most 1 us before the end.
     """
 
     tensor: str
@@ -45,20 +43,16 @@ class Transfer:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What was recorded of one step; ``where`` names the file in messages.
-
-    ``collection`` is how long the recorder may have held up the next step (us). ``workers`` are tasks known to have
-    trained meanwhile, whether or not their steps were recorded.
-    """
+    """What was recorded of one step; ``where`` names the file in messages."""
 
     where: str
     operations: list[TracedOperation]
     transfers: list[Transfer]
-    collection: float = 0
-    workers: frozenset[str] = frozenset()
+    collection: float = 0  # how long the recorder may have held up the next step (us)
+    workers: frozenset[str] = frozenset()  # that trained meanwhile, whether or not their steps were recorded
 
     @property
-    def span(self) -> Interval:
+    def span(self) -> tuple[int, int]:
         events: list[TracedOperation | Transfer] = [*self.operations, *self.transfers]
         return min(e.start for e in events), max(e.end for e in events)
 
@@ -91,6 +85,6 @@ def intersection(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]
     return both
 
 
-def length(intervals: Iterable[Interval]) -> int:
+def length(intervals: Iterable[Interval]) -> float:
     """Total length of a union."""
     return sum(end - start for start, end in intervals)

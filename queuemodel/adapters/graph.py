@@ -3,11 +3,9 @@ them apart (docs/explanation/phases)."""
 
 from __future__ import annotations
 
-import contextlib
-import heapq
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -127,10 +125,6 @@ class _Group:
     busy: list[Interval]
     bytes: int = 0
 
-    @property
-    def work(self) -> int:
-        return length(self.busy)
-
 
 def contract(graph: StepGraph) -> list[Operation]:
     """The transfers, and the computations and updates between them, each after those that it waited for."""
@@ -140,9 +134,8 @@ def contract(graph: StepGraph) -> list[Operation]:
     waits: list[set[int]] = [set() for _ in graph.nodes]
     before: list[set[int]] = [set() for _ in groups]
     for n in graph.order:
-        above = set().union(*(waits[p] for p in graph.parents[n])) if graph.parents[n] else set()
-        g = group_of.get(n)
-        if g is None:
+        above = set[int]().union(*(waits[p] for p in graph.parents[n]))
+        if (g := group_of.get(n)) is None:
             waits[n] = above
         else:
             before[g] |= above - {g}
@@ -150,7 +143,7 @@ def contract(graph: StepGraph) -> list[Operation]:
     order = _ordered(groups, before)
     index = {g: i for i, g in enumerate(order)}
     after = _reduced([sorted(index[b] for b in before[g] if index[b] < index[g]) for g in order])
-    names: dict[tuple[str, str], int] = defaultdict(int)
+    names: Counter[tuple[str, str]] = Counter()
     operations = []
     for g, earlier in zip(order, after, strict=True):
         group = groups[g]
@@ -185,10 +178,10 @@ def _groups(graph: StepGraph) -> list[_Group]:
                 computes.append(_Group("compute", name, 0, part, busy))
             else:
                 others.append(_Group("update", name, graph.servers[task], part, busy))
-    spare = NEGLIGIBLE * sum(group.work for group in computes)
-    computes.sort(key=lambda group: group.work)
-    while computes and (computes[0].work <= spare or len(computes) > MOST_COMPUTATIONS):
-        spare -= computes.pop(0).work
+    spare = NEGLIGIBLE * sum(length(group.busy) for group in computes)
+    computes.sort(key=lambda group: length(group.busy))
+    while computes and (length(computes[0].busy) <= spare or len(computes) > MOST_COMPUTATIONS):
+        spare -= length(computes.pop(0).busy)
     for i, t in enumerate(graph.transfers, len(graph.operations)):
         if (kind := graph.kind(t)) is None:
             continue
@@ -213,18 +206,14 @@ def _parts(graph: StepGraph, members: list[int]) -> list[list[int]]:
 
 
 def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
-    """By start, but never before what a group waits for."""
-    sorter = TopologicalSorter(dict(enumerate(before)))
-    with contextlib.suppress(CycleError):  # from cut loops: what is in no cycle comes first
-        sorter.prepare()
-    order: list[int] = []
-    ready: list[tuple[int, int]] = []
-    while sorter.is_active():
-        for g in sorter.get_ready():
-            heapq.heappush(ready, (groups[g].busy[0][0], g))
-        order.append(heapq.heappop(ready)[1])
-        sorter.done(order[-1])
-    return order + sorted(set(range(len(groups))) - set(order), key=lambda g: groups[g].busy[0][0])
+    """By start, but never before what a group waits for; of cut loops, what begins first."""
+    left = sorted(range(len(groups)), key=lambda g: groups[g].busy[0][0])
+    order: dict[int, None] = {}
+    while left:
+        ready = next((g for g in left if before[g] <= order.keys()), left[0])
+        left.remove(ready)
+        order[ready] = None
+    return list(order)
 
 
 def _reduced(after: list[list[int]]) -> list[list[int]]:

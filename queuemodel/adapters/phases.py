@@ -28,9 +28,6 @@ CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
 ALIKE = 0.5  # share of a step's operations that it has in common with another of its job, at least
 OVERLAP = 0.5  # share of a step in which another one of the same worker may run, at most
 
-READS = ("ReadVariableOp", "Identity")
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
-
 
 @dataclass(frozen=True)
 class Derived:
@@ -45,27 +42,19 @@ class Derived:
 
 
 def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
-    """
-    Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
+    """Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
 
-    With ``progress`` a bar on standard error moves meanwhile.
-
-    Raises
-    ------
-    DataError
-        A step lacks a worker, a parameter server or transfers between them; clocks cannot be matched; the steps are
-        of several jobs or given twice.
+    Raises `DataError` for a step that lacks a worker, a parameter server or transfers between them, for clocks that
+    cannot be matched, and for steps of several jobs or given twice.
     """
     workers, servers = _roles(traced)
     worker = workers[0]
     traced = sorted(traced, key=lambda step: step.span[0])
     _require_one_job(traced, worker)
     traced = [_of_tasks(step, {worker, *servers}) for step in traced if not _of_others(step, worker, workers)]
-    offsets = [dict.fromkeys(servers, 0) for _ in traced]
-    for server in servers:
-        for offset, value in zip(offsets, _clock_offsets(traced, worker, server), strict=True):
-            offset[server] = value
-    traced = _restored([_on_one_clock(step, offset) for step, offset in zip(traced, offsets, strict=True)])
+    offsets = zip(*(_clock_offsets(traced, worker, server) for server in servers), strict=True)
+    clocks = [dict(zip(servers, offset, strict=True)) for offset in offsets]
+    traced = _restored([_on_one_clock(step, clock) for step, clock in zip(traced, clocks, strict=True)])
     sizes: dict[tuple[str, str], int] = {}
     steps = []
     timed = list(zip(traced, _step_times(traced), strict=True))
@@ -74,20 +63,17 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
         steps.append(_step(graph, step_time))
+    waiting = sum(
+        length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
+        for step in traced
+    )
     return Derived(
         steps=steps,
         workers=len({*workers, *(task for step in traced for task in step.workers)}),
         servers=servers,
         shard_bytes=[sum(size for (server, _), size in sizes.items() if server == s) for s in servers],
         tensors=len(sizes),
-        input=_taking_batches(traced, worker) / sum(step_time for _, step_time in timed),
-    )
-
-
-def _taking_batches(traced: Sequence[TracedStep], worker: str) -> int:
-    return sum(
-        length(union((o.start, o.end) for o in step.operations if o.task == worker and o.op.startswith(TAKES_BATCH)))
-        for step in traced
+        input=waiting / sum(step_time for _, step_time in timed),
     )
 
 
@@ -160,8 +146,7 @@ def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:
 
 
 def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
-    """
-    Put back transfers that the recorder lost (it does, now and then).
+    """Put back transfers that the recorder lost (it does, now and then).
 
     Somebody used the tensor, so it was sent: no earlier than it was made, and it was there when its first user started.
     """
@@ -187,8 +172,7 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
 
 
 def _step_times(traced: Sequence[TracedStep]) -> list[float]:
-    """
-    The step's span and the pause after it, less what collecting the trace took of the pause (us).
+    """The step's span and the pause after it, less what collecting the trace took of the pause (us).
 
     A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
     What even the shortest pause within one recording takes is the job's own, however long.
@@ -209,60 +193,27 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
 def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
     """Refuse steps of several jobs, and steps given twice; other workers' may run meanwhile, of the same job."""
     for one, other in pairwise(traced):
-        _require_one_graph(one, other)
-    _require_one_after_the_other(traced, worker)
-    _require_constant_parameters(traced)
-
-
-def _require_one_graph(one: TracedStep, other: TracedStep) -> None:
-    names, others = ({o.name for o in step.operations} for step in (one, other))
-    common = len(names & others)
-    if common < ALIKE * min(len(names), len(others)):
-        raise DataError(
-            f"{other.where}: another job than {one.where}: they have {common} operations in common, of {len(others)} "
-            f"and {len(names)}; give each job's traces a folder of their own"
-        )
-
-
-def _require_one_after_the_other(traced: Sequence[TracedStep], worker: str) -> None:
-    spans = []
-    for step in traced:
-        if own := [o for o in step.operations if o.task == worker]:
-            spans.append((min(o.start for o in own), max(o.end for o in own), step))
-    for (start, end, one), (begins, ends, other) in pairwise(sorted(spans, key=lambda span: span[:2])):
-        if (start, end) == (begins, ends):
-            raise DataError(f"{other.where}: the same step as {one.where}; remove the copy")
-        shorter = min(end - start, ends - begins)
-        if min(end, ends) - begins > OVERLAP * shorter:
+        names, others = ({o.name for o in step.operations} for step in (one, other))
+        common = len(names & others)
+        if common < ALIKE * min(len(names), len(others)):
             raise DataError(
-                f"{other.where}: {worker} runs this step while it runs {one.where}: two jobs, or clocks that jumped; "
+                f"{other.where}: another job than {one.where}: they have {common} operations in common, of "
+                f"{len(others)} and {len(names)}; give each job's traces a folder of their own"
+            )
+    own = [(step.where, [o for o in step.operations if o.task == worker]) for step in traced]
+    spans = sorted((min(o.start for o in some), max(o.end for o in some), where) for where, some in own if some)
+    for (start, end, where), (begins, ends, again) in pairwise(spans):
+        if (start, end) == (begins, ends):
+            raise DataError(f"{again}: the same step as {where}; remove the copy")
+        if min(end, ends) - begins > OVERLAP * min(end - start, ends - begins):
+            raise DataError(
+                f"{again}: {worker} runs this step while it runs {where}: two jobs, or clocks that jumped; "
                 "give each job's traces a folder of their own"
             )
 
 
-def _require_constant_parameters(traced: Sequence[TracedStep]) -> None:
-    """Parameters keep their size; what is looked up in them need not."""
-    seen: dict[tuple[str, str], tuple[int, TracedStep]] = {}
-    for step in traced:
-        made = {(o.name, o.task): o for o in step.operations}
-        for t in step.transfers:
-            read = made.get((t.tensor, t.source))
-            if not t.bytes or read is None or read.op not in READS:
-                continue
-            variable = made.get((read.inputs[0], t.source)) if read.inputs else None
-            if read.op == "Identity" and (variable is None or variable.op not in VARIABLES):
-                continue
-            size, first = seen.setdefault((t.tensor, t.source), (t.bytes, step))
-            if size != t.bytes:
-                raise DataError(
-                    f"{step.where}: another job than {first.where}: parameter {t.tensor!r} has {t.bytes:,} bytes, "
-                    f"there {size:,}; give each job's traces a folder of their own"
-                )
-
-
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
-    """
-    The server's clock less the worker's, for each step (us).
+    """The server's clock less the worker's, for each step (us).
 
     No tensor arrives before it was made: every fetch bounds the offset from below, every push from above. Where 0 lies
     within the bounds the clocks are taken for one; else the middle of the narrowest bounds is taken (as NTP does).

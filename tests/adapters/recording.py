@@ -1,5 +1,8 @@
-"""Live runs as tests ask for them: options of the framework and of the runner together."""
+"""Live runs as tests ask for them: options of the framework and of the runner together; and what is refused."""
 
+import pytest
+
+from queuemodel import DataError
 from queuemodel.adapters.live import profile_live
 
 RUNNER = {"time_limit", "output", "traces", "progress", "on_step"}
@@ -8,3 +11,10 @@ RUNNER = {"time_limit", "output", "traces", "progress", "on_step"}
 def recorded(backend, *model, **settings):
     own = {name: settings.pop(name) for name in RUNNER & settings.keys()}
     return profile_live(backend(*model, **settings), **own)
+
+
+def refused(function, *arguments, said, error=DataError, **known):
+    """In one line."""
+    with pytest.raises(error, match=said) as caught:
+        function(*arguments, **known)
+    assert "\n" not in str(caught.value)

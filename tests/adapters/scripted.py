@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from queuemodel.adapters.live.child import as_told, stopping
+from queuemodel.adapters.live.child import stopping
 
 TRACES = Path(__file__).parent.parent / "data" / "alexnet-60" / "trace"
 
@@ -37,7 +37,3 @@ def main(settings, say):
             raise ValueError(act.removeprefix("raise "))
         else:
             raise SystemExit(act)
-
-
-if __name__ == "__main__":
-    as_told(main)

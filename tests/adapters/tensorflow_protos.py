@@ -1,6 +1,7 @@
 """TensorFlow's own classes of the messages that it records, without the seconds that importing TensorFlow takes."""
 
 import contextlib
+import gzip
 import importlib
 import importlib.util
 import sys
@@ -27,3 +28,15 @@ def tensorflow_classes(*names):
 
 config_pb2 = tensorflow_classes("tensorflow.core.protobuf.config_pb2")
 xplane_pb2 = tensorflow_classes("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tsl.profiler.protobuf.xplane_pb2")
+
+
+def edited(source, target, edit):
+    """A run's recordings, each as ``edit`` leaves its planes: one by one, with the names of events and stats."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
+        for plane in space.planes:
+            kinds = {key: value.name for key, value in plane.event_metadata.items()}
+            edit(plane, kinds, {key: value.name for key, value in plane.stat_metadata.items()})
+        (target / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
+    return target

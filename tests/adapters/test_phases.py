@@ -192,18 +192,15 @@ def shifted(step, by, task=None):
     return replace(step, operations=operations, transfers=transfers)
 
 
-@pytest.mark.parametrize("offset", [-3_600_000_000, -50_000, 50_000, 3_600_000_000])
+@pytest.mark.parametrize("offset", [-3_600_000_000, -50_000, 150, 50_000, 3_600_000_000])
 def test_clocks_that_differ_are_brought_together(offset):
     """From below by the fetch that took 10 ms from being made, from above by a push of 20 ms: halfway."""
     true, got = only(two_layers()), only(shifted(two_layers(), offset, SERVER))
     assert got.compute == true.compute
     for name in ("fetch", "push", "overlap", "step_time"):
         assert getattr(got, name) == pytest.approx(getattr(true, name), abs=0.012)
-
-
-def test_clocks_within_the_bounds_are_left_alone():
-    true, got = (only(shifted(two_layers(), by, SERVER)) for by in (0, 150))
-    assert (got.fetch, got.push) == pytest.approx((true.fetch - 150e-6, true.push + 150e-6), rel=1e-9)
+    if offset == 150:
+        assert (got.fetch, got.push) == pytest.approx((true.fetch - 150e-6, true.push + 150e-6), rel=1e-9)
 
 
 def test_clocks_that_drift_are_matched_step_by_step():
@@ -238,21 +235,17 @@ def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
 
 
 def test_a_graph_of_thousands_of_operations_stays_compact():
-    layers, small = 150, 10
-    operations, transfers, time, last = [], [], 1_000, None
-    for layer in range(layers):
-        operations.append(op(f"w{layer}", [], 0, 1, task=SERVER, kind="ReadVariableOp"))
-        transfers.append(fetch(f"w{layer}", 2, 1_000, 4_000))
-        for i in range(small):
-            inputs = [f"w{layer}_S1"] if i == 0 else []
-            operations.append(op(f"l{layer}_{i}", [*inputs, *([last] if last else [])], time, time + 20))
-            time, last = time + 20, f"l{layer}_{i}"
-    for layer in reversed(range(layers)):
-        for i in range(small):
-            operations.append(op(f"g{layer}_{i}", [last], time, time + 20))
-            time, last = time + 20, f"g{layer}_{i}"
-        transfers.append(push(last, time, time + 500, 4_000))
-        operations.append(op(f"u{layer}", [f"{last}_S2"], time + 500, time + 510, task=SERVER, kind="ApplyAdam"))
+    layers, last = 150, "w0_S1"
+    operations = [op(f"w{k}", [], 0, 1, task=SERVER, kind="ReadVariableOp") for k in range(layers)]
+    transfers = [fetch(f"w{k}", 2, 1_000, 4_000) for k in range(layers)]
+    chain = [f"{way}{k}_{i}" for way in "lg" for k in range(layers)[:: 1 if way == "l" else -1] for i in range(10)]
+    for number, name in enumerate(chain):
+        begin, layer = 1_000 + 20 * number, name[1:].partition("_")[0]
+        operations.append(op(name, [last, *[f"w{layer}_S1"] * name.startswith("l")], begin, begin + 20))
+        last = name
+        if name.startswith("g") and name.endswith("_9"):
+            transfers.append(push(name, begin + 20, begin + 520, 4_000))
+            operations.append(op(f"u{layer}", [f"{name}_S2"], begin + 520, begin + 530, task=SERVER, kind="ApplyAdam"))
     step = only(TracedStep("big", operations, transfers))
     kinds = [o.kind for o in step.operations]
     assert [kinds.count(k) for k in ("fetch", "compute", "push", "update")] == [layers, 2 * layers - 2, layers, layers]
@@ -294,8 +287,6 @@ def test_what_is_one_job():
     [
         ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
         ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
-        ([step("s0", 0), step("s1", 10_500, size=5_000)],
-         "s1: another job than s0: parameter 'w/read' has 5,000 bytes, there 4,000"),
         ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
          "s1: another job than s0: they have 3 operations in common"),
         ([two_layers(transfers=[])], "step: no RecvTensor"),

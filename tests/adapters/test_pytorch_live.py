@@ -3,13 +3,12 @@
 import importlib.util
 import subprocess
 import sys
-import tempfile
 
 import pytest
 import torch_jobs
 from recording import recorded
 
-from queuemodel import MissingDependencyError, Profile, ProfilingError
+from queuemodel import Profile, ProfilingError
 from queuemodel.adapters.pytorch import DataParallel, read_traces
 from queuemodel.cli import main
 from queuemodel.prediction import predict
@@ -114,11 +113,3 @@ def test_a_users_mistakes_are_one_line(family, addresses, model, said):
     with pytest.raises(ProfilingError, match=said) as caught:
         recorded(DataParallel, model, master=addresses[0], rank=0)  # without rank 1: it does not come so far
     assert "\n" not in str(caught.value)
-
-
-def test_no_torch_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(MissingDependencyError, match=r"pip install 'queuemodel\[torch\]'"):
-        recorded(DataParallel, "torch_jobs:small")
-    assert list(tmp_path.iterdir()) == []

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import recording
 
 import queuemodel as qm
 from queuemodel.adapters.pytorch import read_traces
-from queuemodel.strategies import simulate_rounds
 
 DATA = Path(__file__).parent.parent / "data"
 JOB = DATA / "ddp" / "ddp-alexnet-40"
@@ -53,9 +53,7 @@ def read(*folders):
 
 
 def refused(*folders, said):
-    with pytest.raises(qm.DataError, match=said) as caught:
-        read(*folders)
-    assert "\n" not in str(caught.value)
+    recording.refused(read, *folders, said=said)
 
 
 def buckets(profile):
@@ -195,7 +193,6 @@ SCATTER = "c10d::_reduce_scatter_base_"
         (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
         (without("c10d", "gloo"), "2 ranks, but no all-reduce in any step; train by the DistributedDataParallel"),
         (changed("ProfilerStep#4", dur=1e13), "rank0.*round_time"),
-        (changed("ProfilerStep#4", name="ProfilerStep#x"), "must be ProfilerStep# and a number"),
         (changed("gloo:all_reduce", args={"Input type": ["quaternion"]}), "quaternion"),
         (lambda trace: passes(trace, reduced_each=True), r"#\d+: gradients are reduced more than once; call profiler"),
         (changed("c10d::allreduce_", name=SCATTER), f"{SCATTER} and the like move 761,997 elements beside the 0 of"),
@@ -323,22 +320,13 @@ def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load(
     profile = read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())
 
-    def predicted(**changes):
-        return qm.predict(profile, workers=[1, 2, 3], **changes)
-
-    curve = predicted()
+    curve = qm.predict(profile, workers=[1, 2, 3])
     assert curve.rounds_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that
     assert measured[2] > 1.1 * measured[1]  # what two ranks wait, three need for the network
     loaded = curve.rounds_per_second[0]
-    assert curve.rounds_per_second[1] == pytest.approx(loaded, rel=0.01)
-    assert all(predicted(bandwidth=12.5e8).rounds_per_second <= loaded * 1.01)
-    fast = predicted(bandwidth=12.5e8, accelerator_speed=100)
+    fast = qm.predict(profile, workers=[1, 2, 3], bandwidth=12.5e8, accelerator_speed=100)
     assert fast.rounds_per_second == pytest.approx([loaded] * 3, rel=0.01)
     assert fast.bottleneck == "input"
     assert "waited for their input, which takes 0.41" in fast.note
-    double = predicted(batch_size=64, bandwidth=12.5e8)
-    assert double.rounds_per_second[2] == pytest.approx(loaded / 2, rel=0.01)
-    rounds = simulate_rounds(double.model, ranks=3, rounds=200)
-    assert rounds.times.mean() == pytest.approx(2 / loaded, rel=0.02)
-    (row,) = rounds.to_rows()
-    assert row["input"] > 0.4 > 0.1 > row["communication"]
+    double = qm.predict(profile, workers=[3], batch_size=64, bandwidth=12.5e8)
+    assert double.rounds_per_second == pytest.approx(loaded / 2, rel=0.01)

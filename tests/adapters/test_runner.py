@@ -1,6 +1,5 @@
 """The runner of live profiling, on processes that follow a script: how a run is followed, and how it ends."""
 
-import json
 import os
 import signal
 import subprocess
@@ -27,8 +26,7 @@ THREE = [JOB, WARMUP, *["record", STEP] * 3]
 
 def started(backend, run):
     """Each of its children, named and in order."""
-    told = run.settings
-    return [run.start(name, "scripted", [json.dumps(told | {"acts": acts})], {}) for name, acts in backend.children]
+    return [run.start(name, "scripted", {}, acts=acts, model="") for name, acts in backend.children]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,36 +117,25 @@ def test_what_the_leading_process_says_is_recorded(tmp_path):
 
 
 def test_of_ranks_the_first_speaks_and_all_are_awaited():
-    norms = [{"workers": [2.0, 3.0], "mean": 1.0}, {"workers": [2.0, float("inf")], "mean": 1.0}]
+    norms = [{"workers": [2.0, other], "mean": 1.0} for other in (3.0, float("inf"))]
     timed = [{"seconds": 0.2, "ranks": 2}, {"seconds": 0.1, "ranks": 1}]
     leading = [JOB, *["record"] * 3, STEP, *timed, {"gradient_norms": norms}, {"done": True}, "hang"]
     profile = ranks(leading, [STEP, {"seconds": 9.0, "ranks": 2}, {"step": "noise"}])
     assert [(one.workers, one.steps_per_second) for one in profile.throughputs] == [(1, 10.0), (2, 10.0)]
     assert [one.workers for one in profile.gradient_norms] == [[2.0, 3.0]]  # those that are numbers
     assert set(profile.source.hosts) == {"rank:0", "rank:1"}
-
-
-def test_gradients_of_the_same_examples_tell_nothing():
-    norms = {"gradient_norms": [{"workers": [2.0, 2.0], "mean": 2.0}]}
-    assert ranks([JOB, *["record"] * 3, norms], []).gradient_norms == []
+    alike = {"gradient_norms": [{"workers": [2.0, 2.0], "mean": 2.0}]}
+    assert ranks([JOB, *["record"] * 3, alike], []).gradient_norms == []
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGTERM, 143)])
 def test_a_signal_lets_the_step_in_progress_end_and_saves_what_is_recorded(tmp_path, number, status):
-    seen = []
-
-    def on_step(kind, done, total):
-        seen.append(kind)
-        if done == 6:
-            os.kill(os.getpid(), number)
-
     with pytest.raises(Interrupted, match=r"interrupted; saved 3 steps to .*p.json$") as caught:
-        server(*THREE, "train on", untraced_steps=10**6, output=tmp_path / "p.json", on_step=on_step)
+        server(*THREE, "train on", untraced_steps=10**6, output=tmp_path / "p.json", on_step=at(6, kill(number)))
     assert caught.value.status == status
     saved = Profile.load(tmp_path / "p.json")
     assert saved == caught.value.profile
     assert 1 / saved.throughputs[0].steps_per_second > 0.01  # with the last step, which took twice as long
-    assert seen.count("traced") == 3
 
 
 @pytest.mark.parametrize(("signals", "waits"), [(1, True), (2, False)])
@@ -167,17 +154,11 @@ def test_only_a_second_signal_ends_the_step_in_progress(monkeypatch, signals, wa
 
 
 def test_a_signal_while_traces_are_read_loses_nothing(tmp_path, monkeypatch):
-    def read(backend, run):
-        kill(signal.SIGTERM)()
-        kill(signal.SIGTERM)()
-        return whole(backend, run)
-
     whole = Server.read
-    monkeypatch.setattr(Server, "read", read)
+    monkeypatch.setattr(Server, "read", lambda *asked: [kill(signal.SIGTERM)() for _ in range(2)] and whole(*asked))
     with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
         server(*THREE, output=tmp_path / "p.json")
-    assert caught.value.status == 143
-    assert len(Profile.load(tmp_path / "p.json").steps) == 3
+    assert (caught.value.status, len(Profile.load(tmp_path / "p.json").steps)) == (143, 3)
 
 
 def test_an_interrupt_before_the_first_step_saves_nothing(tmp_path):
@@ -240,9 +221,8 @@ def test_what_the_callers_own_function_raises_is_theirs(style, error):
     def failing(*_):
         raise error
 
-    acts = ([WARMUP, "hang"],) if style is ranks else (WARMUP, "hang")
     with pytest.raises(type(error)) as caught:
-        style(*acts, on_step=failing)
+        style(*([[WARMUP, "hang"]] if style is ranks else [WARMUP, "hang"]), on_step=failing)
     assert caught.value is error
 
 
@@ -253,19 +233,15 @@ def clock(monkeypatch, ahead):
 
 
 def test_a_time_limit_keeps_what_there_is(monkeypatch):
-    """An hour, of which two minutes are needed to read what is recorded, so that it is over 125 s sooner."""
-    for late, over in ((3600.0 - 150.0, False), (3600.0 - 110.0, True)):
-        ahead = [0.0]
-        clock(monkeypatch, ahead)
-        read = {"traced_bytes": 240_000_000}
-        settings = {"time_limit": 3600, "on_step": at(4, lambda: ahead.append(late)), "untraced_steps": 1}  # noqa: B023
-        if over:
-            message = "time_limit of 3600 s reached after 3 of 3 steps, 0 of 1 untraced; recorded 3 steps"
-            with pytest.warns(QueueModelWarning, match=message):
-                profile = server(read, *THREE, "hang", **settings)
-        else:
-            profile = server(read, *THREE, **settings)
-        assert len(profile.steps) == 3
+    """A tenth of an hour is for reading what is recorded."""
+    settings, ahead = {"time_limit": 3600, "untraced_steps": 1}, [0.0]
+    clock(monkeypatch, ahead)
+    assert len(server(*THREE, on_step=at(4, lambda: ahead.append(3230.0)), **settings).steps) == 3
+    ahead.append(0.0)
+    message = "time_limit of 3600 s reached after 3 of 3 steps, 0 of 1 untraced; recorded 3 steps"
+    with pytest.warns(QueueModelWarning, match=message):
+        profile = server(*THREE, "hang", on_step=at(4, lambda: ahead.append(3250.0)), **settings)
+    assert len(profile.steps) == 3
 
 
 def test_a_time_limit_before_the_first_step_is_an_error(monkeypatch):

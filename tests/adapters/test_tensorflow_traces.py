@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import recording
 
-from queuemodel import Cluster, DataError, MissingDependencyError, Profile, QueueModelWarning
+from queuemodel import Cluster, DataError, Profile, QueueModelWarning
 from queuemodel.adapters import tensorflow
 from queuemodel.cli import main
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
-from tensorflow_protos import config_pb2, xplane_pb2
+from tensorflow_protos import config_pb2, edited, xplane_pb2
 
 DATA = Path(__file__).parent.parent / "data"
 ALEXNET, XPLANE = DATA / "alexnet-60" / "trace", DATA / "xplane-1ps"
@@ -32,9 +33,7 @@ def read(folder, *, batch_size=1, **known):
 
 
 def refused(folder, said, error=DataError, **known):
-    with pytest.raises(error, match=said) as caught:
-        read(folder, **known)
-    assert "\n" not in str(caught.value)
+    recording.refused(read, folder, said=said, error=error, **known)
 
 
 @pytest.fixture(scope="module", params=["alexnet-60", "resnet50-60"])
@@ -69,7 +68,6 @@ def test_the_operations_keep_the_computation_and_their_order(series):
         kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
         assert kept == pytest.approx(step.compute, rel=0.006)
         assert len({(o.kind, o.name) for o in step.operations}) == len(step.operations) < 150
-        assert sum(o.bytes for o in step.operations if o.kind == "fetch") == step.fetched_bytes
         assert all(o.start >= step.operations[a].end - 1e-4 for o in step.operations for a in o.after)
 
 
@@ -141,40 +139,55 @@ def test_a_recorded_xplane(servers, shards):
 
 def altered(tmp_path, alter):
     """The recorded xplane, stats of events as ``alter(kind, stats, texts)`` leaves them; again so much (ps) later."""
-    for path in XPLANE.iterdir():
-        space = xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes()))
-        for plane in space.planes:
-            names = {key: value.name for key, value in plane.stat_metadata.items()}
-            kinds = {key: value.name for key, value in plane.event_metadata.items()}
-            for own, event in [(line, event) for line in plane.lines for event in line.events]:
-                stats = {names[stat.metadata_id]: stat for stat in event.stats}
-                texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
-                if later := alter(kinds[event.metadata_id], stats, texts):
-                    again = own.events.add()
-                    again.CopyFrom(event)
-                    again.offset_ps += later
-        (tmp_path / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
-    return tmp_path
+
+    def edit(plane, kinds, names):
+        for own, event in [(line, event) for line in plane.lines for event in line.events]:
+            stats = {names[stat.metadata_id]: stat for stat in event.stats}
+            texts = {name: names.get(stat.ref_value) or stat.str_value for name, stat in stats.items()}
+            if later := alter(kinds[event.metadata_id], stats, texts):
+                again = own.events.add()
+                again.CopyFrom(event)
+                again.offset_ps += later
+
+    return edited(XPLANE, tmp_path, edit)
 
 
-def arriving_as(kernel_type):
-    """Every arrival of one gradient, as another kernel's."""
+def test_arrivals_are_of_any_kernel_that_receives_and_steps_without_them_are_refused(tmp_path):
+    """Every arrival of one gradient, as in the host's memory, or not recorded."""
+
+    def arriving_as(kernel_type):
+        def alter(kind, stats, texts):
+            arrives = {"kernel_type": "_Recv", "name": "mul/_14"}.items() <= texts.items()
+            if arrives and kind.startswith("ExecutorState::ProcessAsync"):
+                stats["kernel_type"].str_value = kernel_type
+
+        return altered(tmp_path / kernel_type, alter)
+
+    assert read(arriving_as("_HostRecv")) == read(XPLANE)
+    refused(arriving_as("_Else"), r"no step is recorded whole on all tasks \(ps:0, worker:0\): of 12 only parts are")
+
+
+@pytest.mark.parametrize(
+    ("edge", "consumer", "less"),
+    [
+        ("GroupCrossDeviceControlEdges_1/Identity", "Identity", 1280),  # only says "done", ...
+        ("cond/pivot_t/_4", "x", 1280), ("lstm/while/LoopCond/_45", "x", 1280),
+        ("mul_3", "ConstantFolding/x", 1280),  # ... or waits without using the values, which another operation does
+        ("mul_3", "x", 0), ("Func/x/input/_1", "x", 0),
+    ],
+)  # fmt: skip
+def test_small_tensors_share_what_is_left_and_messages_carry_nothing(tmp_path, edge, consumer, less):
+    """Biases of 2,048 and 512 bytes, whose sizes are not recorded; one gradient's send is made another."""
 
     def alter(kind, stats, texts):
-        arrives = {"kernel_type": "_Recv", "name": "mul/_14"}.items() <= texts.items()
-        if arrives and kind.startswith("ExecutorState::ProcessAsync"):
-            stats["kernel_type"].str_value = kernel_type
+        if kind == "mul_1/_15:_Send":
+            key = texts["key"].split(";")
+            stats["key"].str_value = ";".join([*key[:3], f"edge_7_{edge}", *key[4:]])
+            stats["to"].str_value = consumer
 
-    return alter
-
-
-def test_a_tensor_for_the_hosts_memory_is_received_as_any(tmp_path):
-    assert read(altered(tmp_path, arriving_as("_HostRecv"))) == read(XPLANE)
-
-
-def test_an_arrival_that_is_never_recorded_is_named_and_longer_traces_are_no_advice(tmp_path):
-    said = r"in 11 of 12 the arrival of 'mul/_14' at ps:0 is not recorded, so a longer"
-    refused(altered(tmp_path, arriving_as("_Else")), said)
+    profile = read(altered(tmp_path, alter))
+    assert {step.pushed_bytes for step in profile.steps} == {XPLANE_BYTES - less}
+    assert {o.bytes for o in profile.steps[0].operations if o.kind == "fetch"} >= {1280}
 
 
 def test_a_tensor_that_a_loop_fetches_again_arrives_again(tmp_path):
@@ -205,8 +218,7 @@ def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(t
                 stats["key"].str_value = texts["key"].replace("/job:worker/replica:0/task:0", "/job:worker/task:1")
 
     profile = read(altered(tmp_path, alter))
-    assert profile.cluster.workers == 2
-    assert len(profile.steps) < 7
+    assert (profile.cluster.workers, len(profile.steps) < 7) == (2, True)
 
 
 def test_several_training_steps_in_a_loop_are_refused(tmp_path):
@@ -234,11 +246,12 @@ def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
 
 def test_what_a_coordinator_recorded_of_itself_is_passed_over(tmp_path):
     shutil.copytree(XPLANE, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "chief" / "plugins").mkdir(parents=True)
+    (tmp_path / "chief").mkdir()
     own = xplane_pb2.XSpace(planes=[{"name": "/host:CPU"}]).SerializeToString()
-    (tmp_path / "chief" / "plugins" / "vm.xplane.pb").write_bytes(own)
+    (tmp_path / "chief" / "vm.xplane.pb").write_bytes(own)
     assert read(tmp_path) == read(XPLANE)
     refused(tmp_path / "chief", r"chief: no tensor sent to another task .* a coordinator records of itself")
+    refused(tmp_path / "nowhere", "nowhere: not a folder")
 
 
 # each step once, and of one job
@@ -271,16 +284,13 @@ def test_copies_and_mixtures_are_refused_by_name(folder):
 
 
 def test_recordings_of_tasks_are_there_once_and_all(tmp_path):
-    shutil.copytree(XPLANE, tmp_path / "a")
-    shutil.copy(XPLANE / "ps0.xplane.pb.gz", tmp_path / "a" / "ps0 (copy).xplane.pb.gz")
-    refused(tmp_path, r"ps0.xplane.pb.gz: a recording of ps:0, as ps0 \(copy\)\.xplane\.pb\.gz is")
-    (tmp_path / "a" / "ps0 (copy).xplane.pb.gz").unlink()
-    shutil.copytree(XPLANE, tmp_path / "b")
+    for folder in ("a", "b"):
+        shutil.copytree(XPLANE, tmp_path / folder)
     refused(tmp_path, r"/[ab]: the same step as .*/[ab]; remove the copy")
-    for task in ("worker0", "ps0"):
-        (tmp_path / task).mkdir()
-        shutil.copy(XPLANE / f"{task}.xplane.pb.gz", tmp_path / task)
-        refused(tmp_path / task, "only one task")
+    (tmp_path / "b" / "worker0.xplane.pb.gz").unlink()
+    refused(tmp_path / "b", "only one task")
+    shutil.copy(XPLANE / "ps0.xplane.pb.gz", tmp_path / "a" / "ps0 (copy).xplane.pb.gz")
+    refused(tmp_path / "a", r"ps0.xplane.pb.gz: a recording of ps:0, as ps0 \(copy\)\.xplane\.pb\.gz is")
 
 
 # hand-made protos
@@ -323,15 +333,6 @@ def test_bytes_come_from_the_allocation_or_from_the_label(tmp_path, how, within)
     assert [o.after for o in step.operations] == [[], [0]]
 
 
-def test_rate_and_duration_recover_recorded_sizes(tmp_path):
-    for path in ALEXNET.iterdir():
-        metadata = config_pb2.RunMetadata.FromString(gzip.decompress(path.read_bytes()))
-        for node in (node for device in metadata.step_stats.dev_stats for node in device.node_stats):
-            node.ClearField("output")
-        (tmp_path / path.name.removesuffix(".gz")).write_bytes(metadata.SerializeToString())
-    assert {s.fetched_bytes for s in read(tmp_path).steps} == {3047988}
-
-
 EMPTY = config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).SerializeToString()
 
 
@@ -362,40 +363,6 @@ def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, 
         (tmp_path / name).unlink()
         (tmp_path / "1.pb").write_bytes(hand_made())
         refused(tmp_path, said.replace(r"0\.pb", r"2\.pb"))
-
-
-def test_absent_folders_and_packages(tmp_path, monkeypatch):
-    refused(tmp_path / "nowhere", "nowhere: not a folder")
-    (tmp_path / "0.pb").write_bytes(hand_made())
-    monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
-    refused(tmp_path, r"0\.pb: .* pip install 'queuemodel\[traces\]'", error=MissingDependencyError)
-
-
-@pytest.mark.parametrize("kept", ["alexnet-60/trace", "xplane-1ps", "mirrored/tiny/trace_n2"])
-def test_messages_are_as_tensorflow_reads_them(kept):
-    """Every field that is read here, in every message of these files; internal, so that no field is passed over."""
-    from queuemodel.adapters.tensorflow.reading.messages import decode
-
-    def compare(ours, theirs):
-        for field in ours.DESCRIPTOR.fields:
-            mine, own = getattr(ours, field.name), getattr(theirs, field.name)
-            if field.name in ("event_metadata", "stat_metadata"):
-                assert {entry.key: entry.value.name for entry in mine} == {key: own[key].name for key in own}
-            elif field.message_type is None:
-                assert mine == own
-                seen.add(field.name)
-            elif hasattr(mine, "DESCRIPTOR"):
-                compare(mine, own)
-            else:
-                for pair in zip(mine, own, strict=True):
-                    compare(*pair)
-
-    seen = set()
-    for path in sorted((DATA / kept).glob("*.pb.gz"))[:2]:
-        theirs = xplane_pb2.XSpace if "xplane" in path.name else config_pb2.RunMetadata
-        name, content = theirs.DESCRIPTOR.name, gzip.decompress(path.read_bytes())
-        compare(decode(name, content, where=path.name), theirs.FromString(content))
-    assert seen >= ({"offset_ps", "str_value", "ref_value"} if name == "XSpace" else {"all_end_rel_micros", "device"})
 
 
 def test_reading_needs_no_tensorflow_and_says_nothing():

@@ -71,8 +71,7 @@ def same_examples():
     """Every rank has the same ones; one parameter is of no use to the loss."""
     import torch
 
-    examples = torch.rand(30, 300)
-    module, _ = small()
+    examples, (module, _) = torch.rand(30, 300), small()
     module.register_parameter("unused", torch.nn.Parameter(torch.rand(5)))
 
     def train(module):

@@ -30,4 +30,4 @@ def test_without_pytorch_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
     found = CliRunner().invoke(cli, ["demo", "--framework", "torch", "-o", str(tmp_path / "demo")])
     assert isinstance(found.exception, qm.MissingDependencyError)
-    assert str(found.exception) == "PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'"
+    assert str(found.exception) == "a live run needs torch: pip install 'queuemodel[torch]'"

@@ -1,17 +1,20 @@
-"""A child process of a live run: it listens to its parent, imports a user's function, and says what went wrong."""
+"""Both ends of a live run's child processes, which cannot outlive their parent."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import queue
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,24 +30,39 @@ WRAPPED = (
     re.compile(r"^Graph execution error:.*\n(.+)\n\s*\[\[\{\{node", re.DOTALL),
 )
 
+GRACE = 5.0  # seconds for an orderly end
+NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
+
 #: Set once the parent asks for an orderly end.
 stopping = threading.Event()
 
 
-def as_told(main: Callable[[dict[str, Any], Callable[..., None]], Any]) -> None:
-    """Be a child that runs ``main(settings, say)``, settings being the JSON in its argument."""
+def be() -> None:
+    """Be the child that runs ``main(settings, say)`` of a module; its name and the settings in JSON are the arguments.
 
-    def run(say: Callable[..., None]) -> Any:
-        settings = json.loads(sys.argv[1])
+    A user's own function is imported first, before a framework takes its seconds. What ``main`` returns lives until the
+    end: TensorFlow's destructors may wait for ever for a server.
+    """
+    say, status = _attach(), 0
+    try:
+        module, settings = sys.argv[1], json.loads(sys.argv[2])
         sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
-        return main(settings, say)
-
-    as_child(run)
+        if ":" in settings["model"]:
+            imported(settings["model"])
+        kept = importlib.import_module(module).main(settings, say)  # noqa: F841
+    except QueueModelError as error:
+        say(failed=str(error))
+        status = 1
+    except BaseException as error:  # SystemExit in a user's module too
+        traceback.print_exc()
+        say(failed=cause(error))
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _attach() -> Callable[..., None]:
-    """
-    Follow the parent, and return a function that sends it a message.
+    """Follow the parent, and return a function that sends it a message.
 
     Messages are lines of JSON on the original standard output; whatever else prints goes to standard error. Standard
     input is a pipe from the parent: a line asks for an orderly end, and when it closes, the parent is gone however it
@@ -70,26 +88,6 @@ def _listen(stdin: TextIO) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def as_child(run: Callable[[Callable[..., None]], Any]) -> None:
-    """
-    Follow the parent, run with what sends it messages, report what went wrong in one line, and exit.
-
-    What ``run`` returns lives until then: TensorFlow's destructors may wait for ever for a server.
-    """
-    say, status = _attach(), 0
-    try:
-        kept = run(say)  # noqa: F841
-    except QueueModelError as error:
-        say(failed=str(error))
-        status = 1
-    except BaseException as error:  # SystemExit in a user's module too
-        traceback.print_exc()
-        say(failed=cause(error))
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
-
-
 def cannot_write(folder: Path, error: OSError) -> ProfilingError:
     """Why recording ends: most often the disk is full."""
     return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
@@ -106,15 +104,22 @@ def cause(error: BaseException) -> str:
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text
 
 
-def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
-    """
-    The name under which a child process finds ``model``.
+@contextlib.contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """What fails in a user's own function fails in the model's name."""
+    try:
+        yield
+    except ProfilingError:
+        raise
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        grouped = "; leave the module as it is: step is given it inside DistributedDataParallel"
+        said = f"model {name!r}: {cause(error)}" + (grouped if "process group" in str(error) else "")
+        raise ProfilingError(said) from None
 
-    Raises
-    ------
-    DataError
-        Neither a built-in nor the form ``package.module:function``, or a function that no other process can import.
-    """
+
+def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
+    """The name under which a child process finds ``model``, a built-in or another's (raises DataError)."""
     if callable(model):
         module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
         if module in (None, "__main__") or not function.isidentifier():
@@ -151,3 +156,92 @@ def imported(name: str) -> Callable[[], Any]:
             f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
         )
     return function
+
+
+class Child:
+    """A process that runs a module's ``main`` with these settings, in a session and with a log of its own.
+
+    Its messages arrive in ``inbox``, at last ``(child, None)`` when it has ended. Its temporary files go to
+    ``scratch``, which ends with the run; ``environment`` is added to our own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Mapping[str, Any],
+        *,
+        scratch: Path,
+        inbox: queue.SimpleQueue,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name, self.log = name, scratch / f"{name.replace(' ', '-')}.log"
+        own = {"PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch), SCRATCH: str(scratch)}
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import be; be()", module, json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **own, **environment},
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
+            )
+        self.listener = threading.Thread(target=self._hear, args=(inbox,), daemon=True)
+        self.listener.start()
+
+    def _hear(self, inbox: queue.SimpleQueue) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as messages:
+            for line in messages:
+                with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed process
+                    inbox.put((self, json.loads(line)))
+        self.process.wait()
+        inbox.put((self, None))
+
+    def ask_to_stop(self) -> None:
+        """Ask for an orderly end after the current step."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(b"stop\n")
+            self.process.stdin.flush()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended within ``seconds``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill it and every process that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.listener.join(1.0)
+        with contextlib.suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+
+    def epitaph(self) -> str:
+        """Why it ended: the signal or exit status, and its own last line."""
+        code = self.process.wait()
+        if code == -signal.SIGKILL:
+            return f"the {self.name} was killed by SIGKILL (was memory short?)"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(NOISE)]
+        return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
+
+
+@contextlib.contextmanager
+def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
+    """Within its block Ctrl-C, SIGTERM and SIGHUP are noted and nothing more: what is recorded must be saved first."""
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
+        for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(caught) not in (signal.SIG_IGN, None):  # nohup stays nohup
+                previous[caught] = signal.signal(caught, lambda number, _: note(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import re
 import socket
 import struct
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 from ...errors import DataError
 from ...training.job import CONGESTION_CONTROLS, LONGEST_BUFFER
 
+ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 #: Queueing disciplines that give each connection a queue of its own.
@@ -23,19 +25,12 @@ FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}
 
 def split_address(address: str, *, where: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
-    host, colon, port = address.strip().rpartition(":") if isinstance(address, str) else ("", "", "")
-    if (
-        not colon
-        or not host
-        or host.endswith(":")
-        or any(c in host for c in " /,")
-        or not port.isascii()
-        or not port.isdigit()
-    ):
+    match = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
+    if not match:
         raise DataError(f"{where}: must be HOST:PORT, such as 10.0.0.5:2222, got {address!r}")
-    if not 1 <= int(port) <= 65535:
-        raise DataError(f"{where}: the port must be 1 to 65535, got {port}")
-    return host, int(port)
+    if not 1 <= int(match["port"]) <= 65535:
+        raise DataError(f"{where}: the port must be 1 to 65535, got {match['port']}")
+    return match["host"], int(match["port"])
 
 
 @contextlib.contextmanager

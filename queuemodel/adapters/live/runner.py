@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib.util
 import math
 import os
 import queue
@@ -15,52 +16,40 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
+from msgspec.structs import replace
 from tqdm import tqdm
 
 from ...checks import JSON, require_count, require_number, require_writable
-from ...errors import DataError, ProfilingError, QueueModelWarning
+from ...errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
 from ...training.gradient_norms import GradientNorms
 from ...training.job import Throughput
 from ...training.profile import Profile
-from .child import function_name
+from .child import GRACE, Child, function_name, signals_noted
 from .machine import recorded_network
-from .processes import GRACE, Child, Interrupts
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
-ENDING = 0.1  # share of the time limit in which nothing new is begun, at most
+ENDING = 0.1  # share of the time limit that is left for reading what was recorded
 WATCH = 2.0  # seconds without news after which the backend looks for processes that are not ours
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
-READING_SPEED = 2e6  # bytes of traces that are surely read in a second
 KINDS = {
     "warmup": "warming up",
     "traced": "tracing",
     "untraced": "timing without traces",
     "noise": "measuring gradients",
 }
+LEAST = {"ranks": 2, "steps": 1, "untraced_steps": 0, "noise_steps": 0, "batch_size": 1}  # of options that count
 
 
 @dataclass(frozen=True)
 class Backend(ABC):
-    """What a framework adds to a live run; the fields are its options.
+    """What a framework (the name of its package and of our extra) adds to a live run; the fields are its options.
 
-    Attributes
-    ----------
-    model : str or function
-        ``"package.module:function"``, or the function itself, where a child process can import it.
-    steps, warmup, untraced_steps
-        Steps to trace, those before, and those that are timed without tracing.
-    built_in : sequence of str
-        Names of models that are no function's.
-    least_warmup : int
-    partial : bool
-        Whether what was recorded before an early end makes a profile.
-    longest_ending : float
-        Seconds that an end may take.
+    ``model`` is ``"package.module:function"``, or the function itself, where a child process can import it. ``steps``
+    are traced, after ``warmup`` ones and before ``untraced_steps`` that are only timed (as many unless given).
     """
 
     model: Any
@@ -69,39 +58,37 @@ class Backend(ABC):
     warmup: int
     untraced_steps: int | None = None
 
-    built_in: ClassVar[Sequence[str]] = ()
+    framework: ClassVar[str]
+    built_in: ClassVar[Sequence[str]] = ()  # names of models that are no function's
     least_warmup: ClassVar[int] = 0
-    partial: ClassVar[bool] = False
-    longest_ending: ClassVar[float] = math.inf
+    partial: ClassVar[bool] = False  # whether what was recorded before an early end makes a profile
 
     def __post_init__(self) -> None:
         """Check what every framework is told (raises DataError)."""
-        steps = require_count(self.steps, "steps", error=DataError)
-        untraced = steps if self.untraced_steps is None else self.untraced_steps
-        self._set(
-            model=function_name(self.model, self.built_in),
-            steps=steps,
-            warmup=require_count(self.warmup, "warmup", least=self.least_warmup, error=DataError),
-            untraced_steps=require_count(untraced, "untraced_steps", least=0, error=DataError),
-        )
+        self._set(model=function_name(self.model, self.built_in))
+        for field in fields(self):
+            least = self.least_warmup if field.name == "warmup" else LEAST.get(field.name)
+            value = getattr(self, field.name)
+            if least is not None and (value is not None or field.default is not None):
+                require_count(value, field.name, least=least, error=DataError)
+        if self.untraced_steps is None:
+            self._set(untraced_steps=self.steps)
 
     def _set(self, **checked: Any) -> None:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @property
-    def each(self) -> int:
-        """Steps of one recording, those before and after it included."""
-        return self.warmup + self.steps + (self.untraced_steps or 0)
-
-    @property
     def total(self) -> int:
         """Steps of all kinds."""
-        return self.each
+        return self.warmup + self.steps + (self.untraced_steps or 0)
 
-    @abstractmethod
     def require(self, time_limit: float) -> None:
-        """Raise what keeps a run from starting: MissingDependencyError without the framework."""
+        """Raise what keeps a run from starting, without the seconds that importing the framework takes."""
+        if importlib.util.find_spec(self.framework) is None:
+            raise MissingDependencyError(
+                f"a live run needs {self.framework}: pip install 'queuemodel[{self.framework}]'"
+            )
 
     @abstractmethod
     def train(self, run: Run) -> None:
@@ -125,14 +112,9 @@ class Backend(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RanksBackend(Backend):
-    """Data-parallel ranks: one alone, then two together and more.
+    """Data-parallel ranks: one alone, then two together and more, up to ``ranks``.
 
-    Attributes
-    ----------
-    ranks : int
-        Most to train together.
-    noise_steps : int
-        Steps of all ranks in which each rank's gradient and their mean are measured.
+    In ``noise_steps`` of all ranks each rank's gradient and their mean are measured, for the gradient noise scale.
     """
 
     ranks: int = 2
@@ -142,11 +124,6 @@ class RanksBackend(Backend):
 
     least_warmup = 2
 
-    def __post_init__(self) -> None:
-        self._set(ranks=require_count(self.ranks, "ranks", least=2, error=DataError))
-        super().__post_init__()
-        self._set(noise_steps=require_count(self.noise_steps, "noise_steps", least=0, error=DataError))
-
     @property
     def here(self) -> Sequence[int]:
         """Ranks on this machine."""
@@ -154,7 +131,7 @@ class RanksBackend(Backend):
 
     @property
     def total(self) -> int:
-        return self.each * (self.ranks - self.here[0]) + self.noise_steps
+        return super().total * (self.ranks - self.here[0]) + self.noise_steps
 
     def hosts(self) -> dict[str, str]:
         return {f"rank:{rank}": socket.gethostname() for rank in self.here}
@@ -192,40 +169,18 @@ def profile_live(
     progress: bool | None = None,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> Profile | None:
-    """
-    Train a model for a short while, and record where its time goes.
+    """Train a model for a short while, and record where its time goes.
 
-    Parameters
-    ----------
-    backend : Backend
-        What trains: `tensorflow.ParameterServer`, `tensorflow.Mirrored` or `pytorch.DataParallel`, with its options.
-    time_limit : float
-        Seconds for everything. On a parameter server what is recorded by then is the profile.
-    output : path, optional
-        Where to save the profile; on a parameter server also when the run fails or is interrupted.
-    traces : path, optional
-        A folder, new or empty, that keeps the recorded traces.
-    progress : bool, optional
-        A progress bar on standard error; where that is a terminal unless given.
-    on_step : function, optional
-        Called with what is going on, the steps done and all steps; what it raises ends the run.
+    ``backend`` is a `tensorflow.ParameterServer`, a `tensorflow.Mirrored` or a `pytorch.DataParallel`. It may take
+    ``time_limit`` seconds for everything; on a parameter server what is recorded by then is the profile. It is saved to
+    ``output``, on a parameter server also when the run fails or is interrupted. ``traces``, a folder, new or empty,
+    keeps the recorded traces. ``progress`` shows a bar on standard error; where that is a terminal unless given.
+    ``on_step`` is called with what is going on, the steps done and all steps; what it raises ends the run. Ranks that
+    send what they recorded to another machine return None.
 
-    Returns
-    -------
-    Profile or None
-        None on ranks that send what they recorded to another machine.
-
-    Raises
-    ------
-    DataError
-        An argument that cannot be used, or an output that cannot be written (before anything starts).
-    MissingDependencyError
-        Without the framework.
-    ProfilingError
-        The model, a server or a rank fails, the disk is full, or the time is over; as `EndedEarlyError` with the steps
-        recorded so far.
-    Interrupted
-        Ctrl-C, SIGTERM or SIGHUP; likewise, and only after the steps are saved.
+    Raises `DataError` or `MissingDependencyError` before anything starts, `ProfilingError` when the model, a server or
+    a rank fails, the disk is full or the time is over (as `EndedEarlyError` with the steps recorded so far), and
+    likewise `Interrupted` at Ctrl-C, SIGTERM or SIGHUP, only after the steps are saved.
 
     Examples
     --------
@@ -243,10 +198,7 @@ def profile_live(
         run.say("reading the traces")
         profile = None if ended is not None and not backend.partial else _profile(run, failed=ended is not None)
         if profile is not None and output is not None:
-            try:
-                profile.save(output)
-            except DataError as error:
-                raise EndedEarlyError(str(error), profile) from None
+            profile.save(output)
     return _outcome(run, ended, profile, output)
 
 
@@ -261,7 +213,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         raise
     if profile is None:
         return None
-    replace = msgspec.structs.replace
+    norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
     return replace(
         profile,
         source=replace(
@@ -275,21 +227,17 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
             Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
             for workers, seconds in sorted(run.untraced.items())
         ],
-        gradient_norms=_recorded(run.gradient_norms),
+        gradient_norms=[]
+        if all(one.alike for one in norms)
+        else norms,  # ranks that had the same examples tell nothing
     )
-
-
-def _recorded(steps: Sequence[dict[str, Any]]) -> list[GradientNorms]:
-    """Norms of the steps whose gradients were numbers, unless the ranks had the same examples in each."""
-    numbers = [GradientNorms(**step) for step in steps if math.isfinite(sum(step["workers"]) + step["mean"])]
-    return [] if all(one.alike for one in numbers) else numbers
 
 
 def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile | None:
     """Return the profile, or raise what ended the run early with the profile attached."""
     backend, recorded = run.backend, len(profile.steps or profile.rounds) if profile is not None else 0
     kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
-    signals = run.interrupts.received
+    signals = run.signals
     if signals or isinstance(ended, KeyboardInterrupt):
         kept = kept if recorded or backend.partial else "nothing is saved"
         raise Interrupted(f"interrupted; {kept}", profile, status=128 + signals[0] if signals else 130) from None
@@ -319,17 +267,7 @@ def _empty_folder(folder: Path) -> Path:
 
 
 class Run:
-    """Child processes of one run, and what the one that leads has told so far.
-
-    Attributes
-    ----------
-    job : dict
-        What it said of the job; empty until it has.
-    untraced : dict
-        Seconds of steps without tracing, by the number of workers.
-    gradient_norms : list of dict
-        Of all ranks' gradients and their mean, by step.
-    """
+    """Child processes of one run, and what the one that leads has told so far."""
 
     def __init__(
         self,
@@ -341,18 +279,17 @@ class Run:
     ) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
         self.deadline = time.monotonic() + limit
-        self.until = self.deadline - min(backend.longest_ending, ENDING * limit)  # when training must be over
+        self.until = self.deadline - ENDING * limit  # when training must be over
         self.inbox: queue.SimpleQueue = queue.SimpleQueue()
-        self.interrupts = Interrupts(wake=lambda: self.inbox.put((None, {})))
+        self.signals: list[int] = []  # received
         show = sys.stderr.isatty() if progress is None else progress
         self.bar = tqdm(total=backend.total, unit="step", disable=not show, file=sys.stderr, leave=False)
         self.done = 0  # steps
         self.children: list[Child] = []
         self.doing = "starting"
-        self.job: dict[str, Any] = {}
-        self.untraced: dict[int, list[float]] = defaultdict(list)
-        self.gradient_norms: list[dict[str, Any]] = []
-        self.traced_bytes = 0
+        self.job: dict[str, Any] = {}  # empty until it has been told
+        self.untraced: dict[int, list[float]] = defaultdict(list)  # seconds of steps, by the number of workers
+        self.gradient_norms: list[dict[str, Any]] = []  # of all ranks' gradients and their mean, by step
 
     @contextlib.contextmanager
     def ready(self, traces: str | os.PathLike[str] | None) -> Iterator[None]:
@@ -361,15 +298,14 @@ class Run:
             scratch = tempfile.TemporaryDirectory(prefix="queuemodel-", ignore_cleanup_errors=True)
         except OSError as error:
             raise DataError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror or error}") from None
-        with self.interrupts, scratch as folder, self.bar:
+        with signals_noted(self._signalled), scratch as folder, self.bar:
             self.folder = Path(folder)
             self.traces = _empty_folder(self.folder / "traces" if traces is None else Path(traces))
             yield
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What every child that trains is told."""
-        return asdict(self.backend) | {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
+    def _signalled(self, number: int) -> None:
+        self.signals.append(number)
+        self.inbox.put((None, {}))  # wakes who follows
 
     def say(self, doing: str) -> None:
         """What is going on between the steps."""
@@ -386,10 +322,11 @@ class Run:
             self._end()
         return None
 
-    def start(self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
-        """Start a module in a process of its own, with this added to its environment (raises ProfilingError)."""
+    def start(self, name: str, module: str, environment: Mapping[str, str], **told: Any) -> Child:
+        """Start a module's ``main`` in a process, with this added to its environment (raises ProfilingError)."""
+        settings = asdict(self.backend) | {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
         try:
-            child = Child(name, module, arguments, scratch=self.folder, inbox=self.inbox, environment=environment)
+            child = Child(name, module, settings | told, scratch=self.folder, inbox=self.inbox, environment=environment)
         except OSError as error:
             what = error.filename or "a process"
             raise ProfilingError(f"{what}: cannot be started: {error.strerror or error}") from None
@@ -400,9 +337,9 @@ class Run:
         """Until all of these are done, of which the first leads (raises ProfilingError, KeyboardInterrupt)."""
         running = set(awaited)  # one that is done may stay, where the others need it until they are
         while running:
-            if self.interrupts.received:
+            if self.signals:
                 raise KeyboardInterrupt
-            left = self.until - self.traced_bytes / READING_SPEED - time.monotonic()  # however much there is to read
+            left = self.until - time.monotonic()
             if left <= 0:
                 while_ = "before any step was recorded" if self.backend.partial else f"while {self.doing}"
                 raise OutOfTimeError(f"time_limit: it was over {while_}; give more seconds")
@@ -428,7 +365,6 @@ class Run:
         if "doing" in message:
             self.say(message["doing"])
         self.job = message.get("job", self.job)
-        self.traced_bytes += message.get("traced_bytes", 0)
         self.gradient_norms = message.get("gradient_norms", self.gradient_norms)
         if "seconds" in message:
             self.untraced[message.get("ranks", 1)].append(message["seconds"])
@@ -462,11 +398,11 @@ class Run:
         if not (self.backend.partial and self.children):
             self.kill()
             return
-        asked, trainer = len(self.interrupts.received), self.children[-1]
+        asked, trainer = len(self.signals), self.children[-1]
         patience = min(time.monotonic() + GRACE, self.deadline)
         if self.done:
             trainer.ask_to_stop()
-            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.interrupts.received) == asked:
+            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.signals) == asked:
                 pass
         self.kill()
         with contextlib.suppress(queue.Empty):

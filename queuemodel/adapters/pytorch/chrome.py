@@ -12,11 +12,10 @@ since its stream waits for that.
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,43 +25,34 @@ from msgspec import structs
 
 from ...errors import DataError
 from ...files import read_bytes
-from ...training.rounds import Bucket, Gradient, Round
-from ..runs import LEAST_WAIT, RankTrace
+from ...training import Bucket, Gradient, Round
+from ..events import intersection, union
+from ..runs import RankTrace, StepClock, by_step
 
-#: Bytes of an element, by its type's names in traces.
+#: Bytes of an element, by its type's names in traces, without ``c10::``.
 ELEMENT_BYTES = {
-    "float": 4, "double": 8, "c10::half": 2, "half": 2, "c10::bfloat16": 2, "bfloat16": 2, "int": 4, "long int": 8,
-    "long": 8, "short": 2, "char": 1, "byte": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
-    "c10::float8_e4m3fn": 1, "float8_e4m3fn": 1, "c10::float8_e5m2": 1, "float8_e5m2": 1,
+    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "int": 4, "long int": 8, "long": 8, "short": 2, "char": 1,
+    "byte": 1, "unsigned char": 1, "signed char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 
-#: What NCCL's process group records while it is handed an all-reduce, within `c10d::allreduce_`.
-RECORDED = ("record_param_comms", "nccl:all_reduce")
+STEP = re.compile(r"ProfilerStep#\d{1,12}", re.ASCII)
 
-#: A gradient is there; what hangs on it runs within the second, DistributedDataParallel's handing over of buckets too.
-GRADIENT = "torch::autograd::AccumulateGrad"
+RECORDED = ("record_param_comms", "nccl:all_reduce")  # by NCCL's process group, within `c10d::allreduce_`
+GRADIENT = "torch::autograd::AccumulateGrad"  # is there; what hangs on it runs within the next
 EVALUATED = "autograd::engine::evaluate_function"
 HOOKS = f"{EVALUATED}: {GRADIENT}"
-
-#: How DistributedDataParallel puts a gradient into its bucket, and takes it out, when it has waited for the reduction.
+# DistributedDataParallel puts a gradient into its bucket, and takes it out when it has waited for the reduction
 INTO_BUCKET = "torch::distributed::reducer::"
 OUT_OF_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-
-#: How DistributedDataParallel marks a pass through the module.
-FORWARD = "DistributedDataParallel.forward"
-
-#: How a DataLoader whose processes load ahead marks that the program waits for them.
-INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+FORWARD = "DistributedDataParallel.forward"  # a pass through the module
+INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"  # waits for processes that load ahead
+NO_DESCRIPTION = b'"Process Group Description": ,'  # what PyTorch writes where nobody gave one; it is no JSON
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 #: Of the elements that all-reduces of gradients carry, what other communication of a step may carry besides: sums of
 #: losses and the buffers of batch normalization, not parameters or activations.
 BESIDES = 0.1
-
-#: What PyTorch writes of a process group that nobody described; it is no JSON.
-NO_DESCRIPTION = b'"Process Group Description": ,'
-
-LAUNCHES = ("cuda_runtime", "cuda_driver")
-DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 MICROSECOND = 1e-6
 
@@ -111,13 +101,7 @@ class Trace(msgspec.Struct):
 
 
 def read_rank(path: Path) -> RankTrace:
-    """Read one rank's file.
-
-    Raises
-    ------
-    DataError
-        One line that says what the file lacks, or which event makes no sense.
-    """
+    """Read one rank's file (raises DataError: what it lacks, or which event makes no sense)."""
     trace = _decode(path)
     info = trace.distributedInfo
     rank, ranks = info.get("rank", 0), info.get("world_size", 1)
@@ -128,21 +112,17 @@ def read_rank(path: Path) -> RankTrace:
     divided = any(isinstance(part, dict) and part.get("pg_size", ranks) != ranks for part in parts)
     place = Place(str(path), rank, ranks, divided)
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
-    marks = (e for e in events if e.name.startswith("ProfilerStep#") and e.cat != "gpu_user_annotation")
+    marks = (e for e in events if STEP.fullmatch(e.name) and e.cat != "gpu_user_annotation")
     steps = sorted(marks, key=lambda e: e.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
-    starts, work = [step.ts for step in steps], Work(events)
-    waits = [(work.finished(event.ts), event.end) for event in events if event.name == INPUT]
-    inside: list[list[Event]] = [[] for _ in steps]
-    for event in sorted(events, key=work.handed_over):
-        moment = work.handed_over(event)
-        index = bisect_right(starts, moment) - 1
-        if index >= 0 and moment < steps[index].end:
-            inside[index].append(event)
+    work = Work(events)
+    waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
+    handed = sorted(events, key=work.handed_over)
+    inside = by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
     try:
         rounds = [
-            _round(step, span, own, work, waits, place)
+            _round(step, StepClock(*span, intersection(waits, [span]), MICROSECOND), own, work, place)
             for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
         ]
     except DataError as error:
@@ -162,40 +142,15 @@ def read_rank(path: Path) -> RankTrace:
 
 
 def _decode(path: Path) -> Trace:
-    content = read_bytes(path)
+    content = read_bytes(path).replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        content = content.replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
         return msgspec.json.decode(content, type=Trace)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
 
 
-def _round(
-    step: Event,
-    span: tuple[float, float],
-    events: list[Event],
-    work: Work,
-    waits: Sequence[tuple[float, float]],
-    place: Place,
-) -> Round:
-    start, end = span
-    where = f"{place.where}: {step.name}"
-
-    idle = [(max(first, start), min(last, end)) for first, last in waits if max(first, start) < min(last, end)]
-    if sum(last - first for first, last in idle) < LEAST_WAIT * (end - start):
-        idle = []
-
-    def waited(moment: float) -> float:
-        return sum(max(0.0, min(moment, last) - first) for first, last in idle)
-
-    def since(moment: float) -> float:
-        moment = min(moment, end)
-        return round(max(0.0, moment - start - waited(moment)) * MICROSECOND, 7)
-
+def _round(step: Event, clock: StepClock, events: list[Event], work: Work, place: Place) -> Round:
+    where, since = f"{place.where}: {step.name}", clock.since
     gradients = _gradients(events)
     buckets = _buckets(events, gradients, work, since, place, where) if place.ranks > 1 else []
     reduced = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
@@ -211,20 +166,12 @@ def _round(
     return Round(
         rank=place.rank,
         ranks=place.ranks,
-        number=_number(step, place.where),
-        round_time=round((end - start) * MICROSECOND, 7),
-        waited=round(waited(end) * MICROSECOND, 7),
+        number=int(step.name.removeprefix("ProfilerStep#")),
         computed=computed,
         gradients=sorted(sized, key=lambda one: one.ready),
         buckets=buckets,
+        **clock.times,
     )
-
-
-def _number(step: Event, where: str) -> int:
-    digits = step.name.removeprefix("ProfilerStep#")
-    if not digits.isdecimal() or len(digits) > 12:
-        raise DataError(f"{where}: step {step.name[:40]!r} must be ProfilerStep# and a number")
-    return int(digits)
 
 
 def _last_forward(events: Sequence[Event]) -> float:
@@ -324,9 +271,10 @@ def _bytes(event: Event, where: str) -> int:
         raise DataError(f"{where}: {event.name!r}: elements must be a whole number >= 0, got {elements!r}")
     if not elements or kinds in ("TensorList", "", None):
         return 0
-    if not isinstance(kinds, str) or kinds.lower() not in ELEMENT_BYTES:
+    size = ELEMENT_BYTES.get(str(kinds).lower().removeprefix("c10::"))
+    if size is None:
         raise DataError(f"{where}: {event.name!r}: the type {kinds!r} of its elements is not known")
-    return elements * ELEMENT_BYTES[kinds.lower()]
+    return elements * size
 
 
 def _elements(event: Event) -> int:
@@ -335,16 +283,8 @@ def _elements(event: Event) -> int:
     first = shapes[0] if isinstance(shapes, list) and shapes else None
     if not isinstance(first, list):
         return 0
-    return sum(map(_product, first if first and isinstance(first[0], list) else [first]))
-
-
-def _product(shape: Iterable[Any]) -> int:
-    count = 1
-    for length in shape:
-        if type(length) is not int or length < 0:
-            return 0
-        count *= length
-    return count
+    several = first if first and isinstance(first[0], list) else [first]
+    return sum(math.prod(shape) for shape in several if all(type(n) is int and n >= 0 for n in shape))
 
 
 class Work:

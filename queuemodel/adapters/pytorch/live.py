@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...checks import require_count
-from ...errors import DataError, MissingDependencyError
+from ...errors import DataError
 from ...training.profile import Profile
 from ..live import RanksBackend, Run
 from ..live.machine import interface_to, own_addresses, split_address
@@ -20,32 +18,15 @@ from .traces import read_traces
 class DataParallel(RanksBackend):
     """Ranks of `DistributedDataParallel` over gloo, on this machine or each on its own.
 
-    Attributes
-    ----------
-    model : str or function
-        ``"package.module:function"`` (or the function itself, where a child process can import it) that returns
-        ``(module, step)``: a `torch.nn.Module`, and a function that trains the module it is given on one batch (loss,
-        backward pass, optimizer) and returns the batch's number of examples.
-    ranks : int
-        Most to train together: two, three and so on up to these are recorded, each number by itself. Rank 0 decides
-        for all.
-    steps : int
-        To trace, on one rank, on two and so on; likewise.
-    warmup : int
-        Steps before each recording; two at least, since the first ones fill the buckets anew.
-    untraced_steps : int, optional
-        Steps after each recording, timed without tracing, which slows them: the profile's throughputs. As many as
-        `steps` unless given; 0 for none.
-    noise_steps : int
-        Steps of all ranks after these, in which each rank's gradient and their mean are measured: the profile's
-        gradient noise scale. 0 for none; none is recorded where all ranks train on the same examples.
-    master : str, optional
-        ``HOST:PORT`` at which rank 0 waits for the others; all on this machine unless given.
-    rank : int, optional
-        Which one this machine is, below ``ranks``; needed with ``master``. The others send what they recorded to
-        rank 0.
+    The model's function returns ``(module, step)``: a `torch.nn.Module`, and a function that trains the module it is
+    given on one batch (loss, backward pass, optimizer) and returns the batch's number of examples. Of one rank, of two
+    and so on up to ``ranks``, each by itself, ``steps`` are traced, after ``warmup`` (two at least, since the first
+    ones fill the buckets anew) and before ``untraced_steps``. Rank 0 waits at ``master``, a ``HOST:PORT``, for the
+    others, and decides for all; this machine is ``rank``, or runs all of them where neither is given. The others send
+    what they recorded to rank 0. No noise scale is recorded where all ranks train on the same examples.
     """
 
+    framework = "torch"
     master: str | None = None
     rank: int | None = None
 
@@ -65,21 +46,12 @@ class DataParallel(RanksBackend):
     def here(self) -> Sequence[int]:
         return range(self.ranks) if self.rank is None else (self.rank,)
 
-    def require(self, time_limit: float) -> None:
-        if importlib.util.find_spec("torch") is None:
-            raise MissingDependencyError("PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'")
-
     def train(self, run: Run) -> None:
         run.say(run.doing)
         with own_addresses(1) as (own,):
-            told = run.settings | {"master": self.master or own}
-            environment = self._environment(told["master"])
-            run.follow(
-                [
-                    run.start(f"rank {rank}", f"{__package__}.rank", [json.dumps(told | {"rank": rank})], environment)
-                    for rank in self.here
-                ]
-            )
+            master = self.master or own
+            environment, module = self._environment(master), f"{__package__}.rank"
+            run.follow([run.start(f"rank {n}", module, environment, master=master, rank=n) for n in self.here])
 
     def read(self, run: Run) -> Profile | None:
         if 0 not in self.here:

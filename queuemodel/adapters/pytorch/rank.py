@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import distributed
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.profiler import ProfilerActivity, profile, schedule
+
 from ...errors import ProfilingError
-from ..live.child import as_told, cause, imported
+from ..live.child import blaming, imported
 from ..live.machine import split_address
 
 FILE = "rank{}.pt.trace.json.gz"
@@ -20,15 +24,12 @@ DECIDED = ("ranks", "warmup", "steps", "untraced_steps", "noise_steps", "unused"
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
-    imported(settings["model"])  # before PyTorch takes its seconds
-    import torch
-    from torch import distributed
-
     rank, traces = settings["rank"], Path(settings["traces"])
     if rank == 0:  # the others wait meanwhile, so that they take no time from this one
         module, train = _build(settings["model"], say)
         batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
-        settings["unused"] = _leaves_some(module)
+        without = {parameter.grad is None for parameter in module.parameters() if parameter.requires_grad}
+        settings["unused"] = len(without) > 1  # steps leave some without gradients: DistributedDataParallel must know
         say(job={"batch_size": batch_size, "framework_version": str(torch.__version__)})
     say(doing=f"waiting for rank {0 if rank else 1} at {settings['master']}")
     store = _meeting(settings)
@@ -56,16 +57,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
             say(doing=f"waiting for rank {0 if rank else ranks} at {settings['master']}")
 
 
-def _leaves_some(module: Any) -> bool:
-    """Whether steps leave some parameters without gradients, which DistributedDataParallel must be told."""
-    without = {parameter.grad is None for parameter in module.parameters() if parameter.requires_grad}
-    return len(without) > 1
-
-
 def _meeting(settings: dict[str, Any]) -> Any:
     """Where the ranks find each other, and what rank 0 decided; one that it does not wait for is refused."""
-    from torch import distributed
-
     host, port = split_address(settings["master"], where="master")
     rank = settings["rank"]
     store = distributed.TCPStore(
@@ -86,88 +79,50 @@ def _left(settings: dict[str, Any]) -> timedelta:
 
 def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None:
     """Bring the traces of all ranks to rank 0."""
-    import torch
-    from torch import distributed
-
     say(doing="sending the trace" if rank else "fetching the traces of the other ranks")
-    if rank:
-        content = torch.frombuffer(bytearray(own.read_bytes()), dtype=torch.uint8)
-        distributed.send(torch.tensor([len(content)]), 0)
-        distributed.send(content, 0)
-    else:
-        for other in range(1, ranks):
-            length = torch.zeros(1, dtype=torch.int64)
-            distributed.recv(length, other)
-            content = torch.zeros(int(length), dtype=torch.uint8)
-            distributed.recv(content, other)
-            own.with_name(FILE.format(other)).write_bytes(content.numpy().tobytes())
+    every: list[Any] | None = None if rank else [None] * ranks
+    distributed.gather_object(own.read_bytes(), every)
+    for other, content in enumerate(every or []):
+        own.with_name(FILE.format(other)).write_bytes(content)
     distributed.barrier()  # nobody leaves before all has arrived
 
 
 def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]]:
     """The module, and what trains it for a step of some kind; there are no other ranks yet."""
-    import torch
-    from torch import distributed
-
     torch.manual_seed(1)
-    function = imported(name)
-    try:
-        result = function()
-    except (Exception, SystemExit) as error:
-        raise _failed(name, error) from None
+    with blaming(name):
+        result = imported(name)()
     if distributed.is_initialized():
         raise ProfilingError(
             f"model {name!r}: its function must return the module as it is, got a process group of its own besides; "
             "step is given the module inside DistributedDataParallel"
         )
-    if not (
-        isinstance(result, tuple)
-        and len(result) == 2
-        and isinstance(result[0], torch.nn.Module)
-        and callable(result[1])
-    ):
+    pair = isinstance(result, tuple) and len(result) == 2
+    if not (pair and isinstance(result[0], torch.nn.Module) and callable(result[1])):
         raise ProfilingError(
             f"model {name!r}: its function must return a pair (module, step), got {type(result).__name__}"
         )
-    module, step = result
-    return module, _training(step, name, say)
-
-
-def _training(step: Callable[[Any], Any], name: str, say: Callable[..., None]) -> Callable[..., int]:
-    """A step of a module, checked and reported as of some kind; it returns its number of examples."""
     sizes: set[int] = set()
 
     def train(module: Any, kind: str) -> int:
-        try:
-            size = step(module)
-        except (Exception, SystemExit) as error:
-            raise _failed(name, error) from None
+        with blaming(name):
+            size = result[1](module)
         if type(size) is not int or size < 1 or len(sizes | {size}) > 1:
+            got = " ".join(repr(size).split())[:100] + (f" after {sizes.pop()}" if sizes else "")
             raise ProfilingError(
-                f"model {name!r}: step must return its number of examples, the same each time, "
-                f"got {_short(size)}" + (f" after {sizes.pop()}" if sizes else "")
+                f"model {name!r}: step must return its number of examples, the same each time, got {got}"
             )
         sizes.add(size)
         say(step=kind)
         return size
 
-    return train
-
-
-def _failed(name: str, error: BaseException) -> ProfilingError:
-    """A user's own function, or its step."""
-    traceback.print_exc()
-    grouped = "; leave the module as it is: step is given it inside DistributedDataParallel"
-    return ProfilingError(f"model {name!r}: {cause(error)}" + (grouped if "process group" in str(error) else ""))
+    return result[0], train
 
 
 def _record(
     module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Callable[..., None]
 ) -> int:
     """Train, write the trace of the steps after the warm-up, time others, and return the examples of each."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile, schedule
-
     warmup, steps = settings["warmup"], settings["steps"]
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -193,14 +148,8 @@ def _record(
 
 def _finish_started() -> None:
     """An accelerator computes beside the program."""
-    import torch
-
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def _short(value: object) -> str:
-    return " ".join(repr(value).split())[:100]
 
 
 def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
@@ -209,10 +158,6 @@ def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> 
     A communication hook, which the module then keeps, sees every bucket before and after its all-reduce, whatever the
     optimizer does with the gradients then.
     """
-    import torch
-    from torch import distributed
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
     ranks = distributed.group.WORLD
     assert ranks is not None  # they have met
     own: list[list[float]] = []
@@ -236,14 +181,9 @@ def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> 
         own.append([])
         mean.append([])
         train(wrapped)
-    mine = torch.tensor([sum(step) for step in own], dtype=torch.float64)
-    every = [torch.empty_like(mine) for _ in range(distributed.get_world_size())]
-    distributed.all_gather(every, mine)
+    every: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(every, [sum(step) for step in own])
     return [
-        {"workers": workers, "mean": sum(step)}
-        for workers, step in zip(torch.stack(every, dim=1).tolist(), mean, strict=True)
+        {"workers": list(workers), "mean": sum(step)}
+        for workers, step in zip(zip(*every, strict=True), mean, strict=True)
     ]
-
-
-if __name__ == "__main__":
-    as_told(main)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from msgspec import structs
 from tqdm import tqdm
 
 from ...errors import DataError
-from ...training import Cluster, Job, Profile, Source
-from ...training.job import CongestionControl, given
-from ...training.rounds import Gradient, Round
-from ..runs import RankTrace, require_different, whole_run
+from ...training import Profile, Round, Source
+from ..runs import RankTrace, Told, profile_of_rounds, ranks_of, whole_run
 from .chrome import read_rank
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
@@ -31,47 +30,19 @@ def is_trace(folder: str | os.PathLike[str]) -> bool:
 
 
 def read_traces(
-    folders: Sequence[str | os.PathLike[str]],
-    *,
-    batch_size: int,
-    name: str = "",
-    bandwidth: float | None = None,
-    dataset_size: int | None = None,
-    congestion_control: CongestionControl | None = None,
-    buffer: float | None = None,
-    progress: bool = False,
+    folders: Sequence[str | os.PathLike[str]], *, batch_size: int, progress: bool = False, **told: Unpack[Told]
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
 
-    One node's run tells the computation, two nodes' the network; the numbers of ranks are read from the files.
-
-    Parameters
-    ----------
-    folders : sequence of paths
-        One for each run of the job.
-    batch_size : int
-        Examples per step and rank.
-    name : str
-    bandwidth : float, optional
-        Nominal bytes per second of each host's link.
-    dataset_size : int, optional
-        Examples per epoch.
-    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
-        TCP's in the hosts, when known.
-    buffer : float, optional
-        Seconds that a packet waits at a full link, when known.
-    progress : bool
-        Show progress bars on standard error.
-
-    Raises
-    ------
-    DataError
-        When a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
+    Each folder is one run of the job: one node's tells the computation, two nodes' the network; the numbers of ranks
+    are read from the files. ``batch_size`` counts examples per step and rank; what else traces do not tell may be given
+    by its name in `Job` or `Cluster`: ``name``, ``dataset_size``, ``bandwidth``, ``congestion_control``, ``buffer``.
+    Raises `DataError` when a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
-    ranks = require_different(folders, runs)
+    ranks_of(folders, runs)
     reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
-    runs = [_only_gradients(run, reduced) if run[0].ranks == 1 else run for run in runs]
+    runs = [_each(run, lambda one: _last(one, reduced)) if run[0].ranks == 1 else run for run in runs]
     gradients = [_gradient_bytes(run) for run in runs]
     for folder, sizes in zip(folders, gradients, strict=True):
         if sizes != gradients[0]:
@@ -79,21 +50,13 @@ def read_traces(
                 f"{folder}: another job than {folders[0]}: {sum(sizes):,} bytes of gradients in {len(sizes)} tensors, "
                 f"there {sum(gradients[0]):,} in {len(gradients[0])}"
             )
+    # what the buckets carry: gradients of inputs are none of it
+    carried = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
+    size = sum(bucket.bytes for bucket in carried[-1]) if carried else sum(gradients[0])
     backends = {trace.backend for run in runs for trace in run if trace.backend}
-    return Profile(
-        source=Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends))),
-        cluster=Cluster(
-            workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control, buffer=buffer)
-        ),
-        job=Job(
-            name=name,
-            batch_size=batch_size,
-            parameter_bytes=_parameter_bytes(runs) or sum(gradients[0]),
-            tensors=len(gradients[0]),
-            dataset_size=dataset_size,
-        ),
-        rounds=[_as_sent(one) for run in runs for trace in run for one in trace.rounds],
-    )
+    source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
+    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(gradients[0])}
+    return profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, told)
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
@@ -118,27 +81,18 @@ def _joined(traces: Sequence[RankTrace]) -> list[RankTrace]:
     return list(joined.values())
 
 
-def _parameter_bytes(runs: Sequence[Sequence[RankTrace]]) -> int:
-    """What the buckets carry: gradients of inputs are none of it; 0 without buckets."""
-    rounds = [one for run in runs for trace in run for one in trace.rounds if one.buckets]
-    return sum(bucket.bytes for bucket in rounds[-1].buckets) if rounds else 0
+def _each(run: Sequence[RankTrace], change: Callable[[Round], Round]) -> list[RankTrace]:
+    return [replace(trace, rounds=list(map(change, trace.rounds))) for trace in run]
 
 
-def _only_gradients(run: Sequence[RankTrace], reduced: Sequence[int]) -> list[RankTrace]:
-    """The last of each size that are reduced: one rank alone marks neither passes nor what is no parameter's."""
-
-    def last(gradients: Sequence[Gradient]) -> list[Gradient]:
-        missing, found = Counter(reduced), []
-        for one in reversed(gradients):
-            if missing[one.bytes]:
-                missing[one.bytes] -= 1
-                found.append(one)
-        return list(gradients) if missing.total() else found[::-1]
-
-    return [
-        replace(trace, rounds=[structs.replace(one, gradients=last(one.gradients)) for one in trace.rounds])
-        for trace in run
-    ]
+def _last(one: Round, reduced: Sequence[int]) -> Round:
+    """The last gradients of each size that are reduced: one rank alone marks neither passes nor what is none."""
+    missing, found = Counter(reduced), []
+    for gradient in reversed(one.gradients):
+        if missing[gradient.bytes]:
+            missing[gradient.bytes] -= 1
+            found.append(gradient)
+    return one if missing.total() else structs.replace(one, gradients=found[::-1])
 
 
 def _as_sent(one: Round) -> Round:

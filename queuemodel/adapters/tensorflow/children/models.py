@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
 
 from ....errors import ProfilingError
-from ...live.child import cause, imported
+from ...live.child import blaming, imported
 
-if TYPE_CHECKING:
-    import keras
-    import tensorflow as tf
-
-Built = tuple["keras.Model", "tf.data.Dataset"]
+Built = tuple[keras.Model, tf.data.Dataset]
 EXAMPLES = 2048
 
 
 def mlp() -> Built:
     """Images of 28 x 28, three dense layers: 5.3 MB of parameters, little computation."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
-        [
-            keras.Input((784,)),
-            layers.Dense(1024, activation="relu"),
-            layers.Dropout(0.2),
-            layers.Dense(512, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-    return _classifier(model, "sgd"), _synthetic((784,), batch_size=64)
+    dense = [layers.Dense(1024, activation="relu"), layers.Dropout(0.2), layers.Dense(512, activation="relu")]
+    return _classifier((784,), dense, optimizer="sgd", batch_size=64)
 
 
 def cnn() -> Built:
     """Images of 32 x 32 in colour, three convolutions: 1.2 MB of parameters, much computation."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
+    return _classifier(
+        (32, 32, 3),
         [
-            keras.Input((32, 32, 3)),
             layers.Conv2D(32, 3, activation="relu"),
             layers.MaxPooling2D(),
             layers.Conv2D(64, 3),
@@ -53,102 +38,66 @@ def cnn() -> Built:
             layers.Conv2D(64, 3, activation="relu"),
             layers.Flatten(),
             layers.Dense(256, activation="relu"),
-            layers.Dense(10),
-        ]
+        ],
+        optimizer="adam",
+        batch_size=32,
     )
-    return _classifier(model, "adam"), _synthetic((32, 32, 3), batch_size=32)
 
 
 def embedding() -> Built:
     """Bags of 32 words out of 20,000: 5 MB of parameters fetched, few of them updated."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
-        [
-            keras.Input((32,), dtype="int32"),
-            layers.Embedding(20_000, 64),
-            layers.GlobalAveragePooling1D(),
-            layers.Dense(64, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-    return _classifier(model, "adagrad"), _synthetic((32,), batch_size=128, words=20_000)
+    bag = [layers.Embedding(20_000, 64), layers.GlobalAveragePooling1D(), layers.Dense(64, activation="relu")]
+    return _classifier((32,), bag, optimizer="adagrad", batch_size=128, words=20_000)
 
 
 def transformer() -> Built:
     """Two small transformer blocks on sequences of 32 words: 3.6 MB of parameters in many tensors."""
-    import keras
-    from keras import layers
 
-    words = keras.Input((32,), dtype="int32")
-    x = layers.Embedding(4000, 128)(words)
-    for _ in range(2):
-        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32)(x, x))
-        x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
-    model = keras.Model(words, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
-    return _classifier(model, "adam"), _synthetic((32,), batch_size=32, words=4000)
+    def blocks(words: Any) -> Any:
+        x = layers.Embedding(4000, 128)(words)
+        for _ in range(2):
+            x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32)(x, x))
+            x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
+        return layers.GlobalAveragePooling1D()(x)
+
+    return _classifier((32,), [blocks], optimizer="adam", batch_size=32, words=4000)
+
+
+def _classifier(
+    shape: tuple[int, ...], parts: Sequence[Any], *, optimizer: str, batch_size: int, words: int | None = None
+) -> Built:
+    """A model of these layers that tells ten classes apart, and random examples: numbers, or ``words``."""
+    inputs = x = keras.Input(shape, dtype="float32" if words is None else "int32")
+    for part in [*parts, layers.Dense(10)]:
+        x = part(x)
+    model = keras.Model(inputs, x)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
+    rng = np.random.default_rng(1)
+    x = rng.random((EXAMPLES, *shape), np.float32) if words is None else rng.integers(words, size=(EXAMPLES, *shape))
+    return model, tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
 
 
 BUILT_IN: dict[str, Callable[[], Built]] = {f.__name__: f for f in (mlp, cnn, embedding, transformer)}
 
 
-def _classifier(model: keras.Model, optimizer: str) -> keras.Model:
-    import keras
-
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
-    return model
-
-
-def _synthetic(shape: Sequence[int], *, batch_size: int, words: int | None = None) -> tf.data.Dataset:
-    import numpy as np
-    import tensorflow as tf
-
-    rng = np.random.default_rng(1)
-    x = rng.random((EXAMPLES, *shape), np.float32) if words is None else rng.integers(words, size=(EXAMPLES, *shape))
-    return tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
-
-
-def function_of(name: str) -> Callable[[], Any]:
-    """The built-in or the user's own function of that name (raises ProfilingError)."""
-    return BUILT_IN[name] if name in BUILT_IN else imported(name)
-
-
 @dataclass(frozen=True)
 class TrainingTask:
-    """A built, compiled model and its batches.
-
-    Attributes
-    ----------
-    model : keras.Model
-    dataset : tf.data.Dataset
-        Repeated, prefetched, all batches of one size.
-    batch : nested tf.Tensor
-        The first.
-    batch_size : int
-    dataset_size : int or None
-        Examples (in whole batches) of one epoch.
-    """
+    """A built, compiled model and its batches."""
 
     model: Any
-    dataset: Any
-    batch: Any
+    dataset: Any  # repeated, prefetched, all batches of one size
+    batch: Any  # the first
     batch_size: int
-    dataset_size: int | None
+    dataset_size: int | None  # examples (in whole batches) of one epoch
 
     def job(self, name: str) -> dict[str, Any]:
         """What the profile records of it."""
         import tensorflow as tf
 
         sizes = [int(w.value.dtype.size) * int(w.shape.num_elements()) for w in self.model.weights]
-        return {
-            "name": name,
-            "framework_version": tf.__version__,
-            "batch_size": self.batch_size,
-            "parameter_bytes": sum(sizes),
-            "tensors": len(sizes),
-            "dataset_size": self.dataset_size,
-        }
+        known = {"name": name, "batch_size": self.batch_size, "parameter_bytes": sum(sizes)}
+        known["dataset_size"] = self.dataset_size
+        return {"framework_version": tf.__version__, "tensors": len(sizes), "known": known}
 
     def loss(self, batch: Any) -> Any:
         """A batch's loss, in training."""
@@ -170,77 +119,43 @@ class TrainingTask:
 
 
 def load(name: str, *, batch_size: int | None) -> TrainingTask:
-    """
-    Call the function and check what it returns.
-
-    Raises
-    ------
-    ProfilingError
-        One line that says what is wrong with it.
-    """
-    import keras
-    import tensorflow as tf
-
+    """Call the function and check what it returns (raises ProfilingError)."""
     keras.utils.set_random_seed(1)
-    with _blaming(name):
-        result = function_of(name)()
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise _wrong(name, f"a pair (model, data set), got {type(result).__name__}")
-    model, dataset = result
-    if not isinstance(model, keras.Model):
-        raise _wrong(name, f"a Keras model first, got {type(model).__name__}")
-    if not isinstance(dataset, tf.data.Dataset):
-        raise _wrong(name, f"a tf.data.Dataset second, got {type(dataset).__name__}")
+    with blaming(name):
+        result = (imported(name) if ":" in name else BUILT_IN[name])()
+    parts = result if isinstance(result, tuple) else (result,)
+    if not (len(parts) == 2 and isinstance(parts[0], keras.Model) and isinstance(parts[1], tf.data.Dataset)):
+        got = ", ".join(type(part).__name__ for part in parts)
+        raise _wrong(name, f"a pair, of a Keras model and a tf.data.Dataset, got {got}")
+    model, dataset = parts
     if not model.compiled or model.optimizer is None:
         raise _wrong(name, "a compiled model, got one without optimizer and loss; call model.compile(...)")
     dataset, batch, dataset_size = _batches(name, dataset, batch_size)
     task = TrainingTask(model, dataset, batch, int(tf.nest.flatten(batch)[0].shape[0]), dataset_size)
     # creates what is created on first use, and lets a wrong shape fail where its message is clearest
-    with _blaming(name):
+    with blaming(name):
         task.loss(batch)
     return task
 
 
 def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any, int | None]:
-    import tensorflow as tf
-
-    specs = tf.nest.flatten(dataset.element_spec)
-    if not isinstance(dataset.element_spec, tuple) or len(dataset.element_spec) not in (2, 3):
-        raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches, got {dataset.element_spec}")
-    if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
-        raise _wrong(name, "a data set of dense tensors; make ragged and sparse ones dense with .map(...)")
-    if any(spec.shape.rank == 0 for spec in specs):
-        raise _wrong(name, "a data set of batches, got single examples; call .batch(...)")
+    spec = dataset.element_spec
+    dense = all(isinstance(part, tf.TensorSpec) and part.shape.rank != 0 for part in tf.nest.flatten(spec))
+    if not (isinstance(spec, tuple) and len(spec) in (2, 3) and dense):
+        how = "put single examples together with .batch(...), make ragged and sparse tensors dense with .map(...)"
+        raise _wrong(name, f"a data set of (x, y) or (x, y, sample_weight) batches; {how}, got {spec}")
     batches = int(dataset.cardinality())
-    try:
-        first = int(next(tf.shape(tf.nest.flatten(batch)[0])[0] for batch in dataset.take(1)))
-    except StopIteration:
-        raise _wrong(name, "a data set with at least one batch, got an empty one") from None
+    first = next((int(tf.shape(tf.nest.flatten(batch)[0])[0]) for batch in dataset.take(1)), 0)
+    if not first:
+        raise _wrong(name, "a data set with at least one batch of examples, got an empty one")
     if batch_size is not None:
         dataset = dataset.rebatch(batch_size, drop_remainder=False)
     size = batch_size or first
-    if size == 0:
-        raise _wrong(name, "batches of at least one example, got an empty batch")
     whole = dataset.filter(lambda *batch: tf.equal(tf.shape(tf.nest.flatten(batch)[0])[0], size))
-    try:
-        batch = next(iter(whole.take(1)))
-    except StopIteration:
-        raise ProfilingError(
-            f"model {name!r}: batch size {size} is more than its data set holds; ask for less"
-        ) from None
+    batch = next(iter(whole.take(1)), None)
+    if batch is None:
+        raise ProfilingError(f"model {name!r}: batch size {size} is more than its data set holds; ask for less")
     return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
-
-
-@contextlib.contextmanager
-def _blaming(name: str) -> Iterator[None]:
-    """What fails in a user's own code fails in the model's name."""
-    try:
-        yield
-    except ProfilingError:
-        raise
-    except (Exception, SystemExit) as error:
-        traceback.print_exc()
-        raise ProfilingError(f"model {name!r}: {cause(error)}") from None
 
 
 def _wrong(name: str, expected: str) -> ProfilingError:

@@ -11,23 +11,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from ....errors import ProfilingError
-from ...live.child import as_told, cannot_write, stopping
-from ..reading.mirrored import beside
-from .models import TrainingTask, function_of, load
+from ...live.child import cannot_write, stopping
+from ..mirrored import beside
+from .models import TrainingTask, load
 
 FILE = "rank{}.xplane.pb"
 IDLE = 1.0  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
 
 
 def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    function_of(settings["model"])  # before TensorFlow takes its seconds
     rank, traces = settings["rank"], Path(settings["traces"])
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"worker": settings["addresses"]}, "task": {"type": "worker", "index": rank}}
     )
-    import tensorflow as tf
-
     say(doing="connecting the ranks")
     communication = tf.distribute.experimental
     ring = communication.CommunicationOptions(implementation=communication.CommunicationImplementation.RING)
@@ -49,8 +48,6 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
 
 
 def _meet(strategy: Any) -> None:
-    import tensorflow as tf
-
     def one() -> Any:
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
 
@@ -61,8 +58,6 @@ def _record(
     task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Callable[..., None]
 ) -> None:
     """Train, write the recording of the steps after the warm-up, and time others."""
-    import tensorflow as tf
-
     model, batches = task.model, iter(task.dataset)
     noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
 
@@ -105,8 +100,7 @@ def _record(
     if untraced := settings["untraced_steps"]:
         say(seconds=(time.perf_counter() - start) / untraced, ranks=ranks)
     if ranks > 1 and settings["noise_steps"]:
-        steps = settings["noise_steps"]
-        say(gradient_norms=gradient_norms(strategy, task.gradients, batches, steps, lambda: say(step="noise")))
+        say(gradient_norms=gradient_norms(strategy, task, batches, settings["noise_steps"], say))
 
 
 def _maker(operation: Any) -> str:
@@ -117,41 +111,28 @@ def _maker(operation: Any) -> str:
 
 
 def gradient_norms(
-    strategy: Any,
-    gradients: Callable[[Any], tuple[Any, list[Any]]],
-    batches: Iterator[Any],
-    steps: int,
-    said: Callable[[], None],
+    strategy: Any, task: TrainingTask, batches: Iterator[Any], steps: int, say: Callable[..., None]
 ) -> list[dict[str, Any]]:
     """`GradientNorms` of so many steps as plain values, the same on every rank; parameters stay where they are.
 
-    All ranks read the same data set, so each takes, of as many batches as there are ranks, its own. ``gradients`` of a
-    batch are its loss and theirs by the variables, None where a variable has none; ``said`` is called after each step.
+    All ranks read the same data set, so each takes, of as many batches as there are ranks, its own.
     """
-    import tensorflow as tf
 
     def measure(batch: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        own = [tf.convert_to_tensor(gradient) for gradient in gradients(batch)[1] if gradient is not None]
+        own = [tf.convert_to_tensor(gradient) for gradient in task.gradients(batch)[1] if gradient is not None]
         mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
         return context.all_gather(tf.stack([_norm(own), _norm(mean)])[None], axis=0)
 
     step = tf.function(lambda batch: strategy.run(measure, args=(batch,)), autograph=False, jit_compile=False)
-    ranks = strategy.num_replicas_in_sync
-    rank = strategy.cluster_resolver.task_id
     found = []
     for _ in range(steps):
-        norms = step([next(batches) for _ in range(ranks)][rank]).numpy()
+        several = [next(batches) for _ in range(strategy.num_replicas_in_sync)]
+        norms = step(several[strategy.cluster_resolver.task_id]).numpy()
         found.append({"workers": norms[:, 0].tolist(), "mean": float(norms[0, 1])})
-        said()
+        say(step="noise")
     return found
 
 
 def _norm(gradients: list[Any]) -> Any:
-    import tensorflow as tf
-
     return tf.add_n([tf.reduce_sum(tf.square(tf.cast(gradient, tf.float64))) for gradient in gradients])
-
-
-if __name__ == "__main__":
-    as_told(main)

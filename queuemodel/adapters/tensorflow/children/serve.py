@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from ....errors import ProfilingError, QueueModelError
-from ...live.child import as_child
+from ....extras import extra
 from ...live.machine import split_address
-from ..live import not_installed
 
 
 @click.command()
@@ -18,8 +19,7 @@ from ..live import not_installed
 @click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
 @click.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
 @click.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
-@click.option("--follow", is_flag=True, hidden=True, help="End when standard input closes.")
-def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
+def serve(job: str, task: int, ps: str, worker: str) -> None:
     """Run a TensorFlow server until it is stopped.
 
     \b
@@ -29,8 +29,6 @@ def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
       queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222
     """
     cluster = {"ps": ps.split(","), "worker": worker.split(",")}
-    if follow:
-        as_child(lambda say: _serve(job, task, cluster, say))
     try:
         _serve(
             job, task, cluster, lambda **_: click.echo(f"{job}:{task} serves at {cluster[job][task]}; Ctrl-C ends it")
@@ -41,6 +39,11 @@ def serve(job: str, task: int, ps: str, worker: str, follow: bool) -> None:
         os._exit(130)
 
 
+def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
+    """Serve as a child of a live run."""
+    _serve(settings["job"], 0, {job: [settings[job]] for job in ("ps", "worker")}, say)
+
+
 def _serve(job, task, cluster, ready) -> None:
     for name, addresses in cluster.items():
         for address in addresses:
@@ -48,10 +51,7 @@ def _serve(job, task, cluster, ready) -> None:
     if task >= len(cluster[job]):
         raise ProfilingError(f"--task: {job} has {len(cluster[job])} address(es), got task {task}; count from 0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        import tensorflow
-    except ImportError as error:
-        raise not_installed(error) from None
+    tensorflow = extra("tensorflow", "tensorflow", what="queuemodel serve")
     threads = max(2, len(os.sched_getaffinity(0)))  # a step waits in one for the data set, which needs another
     config = tensorflow.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
     try:
@@ -65,7 +65,3 @@ def _serve(job, task, cluster, ready) -> None:
     del server
     while True:
         signal.pause()
-
-
-if __name__ == "__main__":
-    serve()

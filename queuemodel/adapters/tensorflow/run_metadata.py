@@ -9,11 +9,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ....errors import DataError
-from ....files import read_bytes
-from ....training.operations import MOST_BYTES
-from ...events import TracedOperation, TracedStep, Transfer
-from .messages import decode
+from ...errors import DataError
+from ...training.operations import MOST_BYTES
+from ..events import TracedOperation, TracedStep, Transfer
+from .protos import decode
 
 # what gathering a FULL_TRACE adds to the pause between two steps (us), measured on loopback (docs/explanation/phases)
 COLLECTION = 1200
@@ -33,60 +32,48 @@ def read_run_metadata(folder: Path, paths: Sequence[Path], *, progress: bool) ->
     """Read binary `RunMetadata` protos, one per step."""
     if not paths:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    steps = []
-    for path in tqdm(paths, "reading", unit="file", disable=not progress, leave=False):
-        metadata = decode("RunMetadata", read_bytes(path), where=str(path))
-        if not any(device.node_stats for device in metadata.step_stats.dev_stats):
-            raise DataError(f"{path}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
-        steps.append(_traced(metadata.step_stats, str(path)))
-    return steps
+    return [_traced(path) for path in tqdm(paths, "reading", unit="file", disable=not progress, leave=False)]
 
 
-def _traced(step_stats: Any, where: str) -> TracedStep:
+def _traced(path: Path) -> TracedStep:
+    devices = decode("RunMetadata", path).step_stats.dev_stats
+    if not any(device.node_stats for device in devices):
+        raise DataError(f"{path}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
     operations: dict[TracedOperation, None] = {}  # in order, each once
     transfers: dict[tuple[str, Transfer], None] = {}
-    for device in step_stats.dev_stats:
+    for device in devices:
         match = TASK.match(device.device)
         if not match or "/stream:" in device.device or "memcpy" in device.device:
             continue  # a GPU's own streams: their kernels lie within the operations that launched them
         task = f"{match['job']}:{match['task']}"
         for node in device.node_stats:
-            times = _times(node, task, where)
+            start = node.all_start_micros
+            end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
+            if start <= 0 or end < start:
+                raise DataError(f"{path}: operation {node.node_name!r} of {task} has no valid times; trace again")
             if received := RECEIVED.fullmatch(node.timeline_label):
-                if (transfer := _transfer(node, received, task, times, where)).source != task:
+                source, size = TASK.match(received["source"]), _bytes(node, received)
+                if source is None:
+                    raise DataError(f"{path}: a RecvTensor event of {task} comes from {received['source']!r}, no task")
+                if not 0 <= size <= MOST_BYTES:
+                    raise DataError(f"{path}: tensor {received['tensor']!r} has {size} bytes; trace again")
+                sender = f"{source['job']}:{source['task']}"
+                if sender != task:
+                    transfer = Transfer(received["tensor"], sender, task, start, end, size)
                     transfers[node.timeline_label, transfer] = None
             elif node.node_name == "RecvTensor":
-                raise DataError(f"{where}: a RecvTensor event of {task} has an unknown label: {node.timeline_label!r}")
+                raise DataError(f"{path}: a RecvTensor event of {task} has an unknown label: {node.timeline_label!r}")
             elif labelled := OPERATION.fullmatch(node.timeline_label):
                 names = [text.removeprefix("^").partition(":")[0] for text in labelled["inputs"].split(", ") if text]
-                operations[TracedOperation(task, node.node_name, labelled["op"], tuple(names), *times)] = None
+                operations[TracedOperation(task, node.node_name, labelled["op"], tuple(names), start, end)] = None
             elif node.node_name not in ("_SOURCE", "_SINK"):
-                operations[TracedOperation(task, node.node_name, "", (), *times)] = None
+                operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
     collection = COLLECTION + COLLECTION_PER_EVENT * (len(operations) + len(transfers))
-    return TracedStep(where, list(operations), [transfer for _, transfer in transfers], collection)
-
-
-def _times(node: Any, task: str, where: str) -> tuple[int, int]:
-    start = node.all_start_micros
-    end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
-    if start <= 0 or end < start:
-        raise DataError(f"{where}: operation {node.node_name!r} of {task} has no valid times; trace again")
-    return start, end
-
-
-def _transfer(node: Any, received: re.Match[str], task: str, times: tuple[int, int], where: str) -> Transfer:
-    source = TASK.match(received["source"])
-    if source is None:
-        raise DataError(f"{where}: a RecvTensor event of {task} comes from {received['source']!r}, which is no task")
-    size = _bytes(node, received)
-    if not 0 <= size <= MOST_BYTES:
-        raise DataError(f"{where}: tensor {received['tensor']!r} has {size} bytes; trace again")
-    return Transfer(received["tensor"], f"{source['job']}:{source['task']}", task, *times, size)
+    return TracedStep(str(path), list(operations), [transfer for _, transfer in transfers], collection)
 
 
 def _bytes(node: Any, received: re.Match[str]) -> int:
-    """
-    Payload of a RecvTensor event.
+    """Payload of a RecvTensor event.
 
     The allocation that TensorFlow notes with it is exact; so are sizes below 0.1 MB in the label. Above, the label is
     rounded; up to 1 Gb/s its rate, 8 bytes over the duration, is printed with six decimals: as good as exact.

@@ -1,17 +1,8 @@
 """Reading ``*.xplane.pb``: what `tf.profiler` recorded of a worker and of its servers while they ran steps.
 
-Found by experiment with TensorFlow 2.21 (host_tracer_level 2, the default), on workers and servers:
-
-- ``NAME:TYPE`` on a thread: a kernel ran; it lies within an ``ExecutorState::Process`` whose ``id`` is the step's, the
-  same number on every task;
-- ``ExecutorState::ProcessAsync::Start`` and ``::Done`` with ``name``, ``kernel_type`` and ``step_id``: an asynchronous
-  kernel; a ``_Recv`` (or ``_HostRecv``, for what is used in the host's memory) asks for its tensor at Start and has it
-  at Done;
-- ``NAME:_Send`` with ``key`` (source device; incarnation; destination device; edge; frame) and ``to``, one consumer;
-- ``MemoryAllocation`` without ``tf_op`` just before a Done on the same thread: the received tensor's buffer, with its
-  exact size; only for large ones (256 KiB and more).
-
-What a kernel waits for on its own task is not recorded.
+What is recorded how (docs/explanation/phases, xplane) was found by experiment with TensorFlow 2.21. Besides: what runs
+on a thread lies within an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op``
+just before a Done on the same thread is the received tensor's buffer, of its exact size.
 """
 
 from __future__ import annotations
@@ -19,29 +10,59 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from ....errors import DataError
-from ...events import TracedOperation, TracedStep, Transfer
-from ...phases import READS
-from .messages import ALLOCATION, DONE, KERNEL, PROCESS, START, Event, read_events
+from ...errors import DataError
+from ..events import TracedOperation, TracedStep, Transfer
+from .protos import ALLOCATION, DONE, PROCESS, START, Event, read_events
 from .run_metadata import TASK
-from .tensor_sizes import Noted, Send, transfer_sizes
 
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 NODE = re.compile(r"(?P<tensor>.+)(?P<mark>_S|/_)(?P<number>\d+)")  # of a Send or Recv
+READS = ("ReadVariableOp", "Identity")  # send a parameter as it is
+
+FOLDED = "ConstantFolding"  # waits for a tensor without using its values
+CONTROL = re.compile(  # say "done" or "go" and carry nothing
+    r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+|(.*/)?(LoopCond|LoopExecuted|loop_body_control)/_\d+"
+)
+SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
+
+Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 
 
-def read_xplane(folder: Path, paths: Sequence[Path], noted: Noted, *, progress: bool) -> list[TracedStep]:
+@dataclass(frozen=True)
+class Send:
+    """A tensor on its way: from ``start`` (us) to the operation ``receiver``, used by ``consumer``."""
+
+    tensor: str
+    source: str
+    destination: str
+    receiver: str
+    consumer: str
+    start: int
+
+    @property
+    def key(self) -> Key:
+        return self.receiver, self.destination
+
+    @property
+    def ends(self) -> tuple[bool, bool]:
+        """Whether it comes from a server, and goes to one."""
+        return self.source.startswith("ps:"), self.destination.startswith("ps:")
+
+
+def read_xplane(
+    folder: Path, paths: Sequence[Path], parameter_bytes: int | None, *, progress: bool
+) -> list[TracedStep]:
     """Read the files of a folder: one per task, of one or more recordings (a folder each)."""
     recordings: dict[Path, list[Path]] = defaultdict(list)
     for path in paths:
         recordings[path.parent].append(path)
-    steps = [step for paths in recordings.values() for step in _steps(paths, noted, progress)]
+    steps = [step for paths in recordings.values() for step in _steps(paths, parameter_bytes, progress)]
     if not steps:
         raise DataError(
             f"{folder}: no tensor sent to another task is recorded in its *.xplane.pb files; trace a worker and a "
@@ -51,85 +72,98 @@ def read_xplane(folder: Path, paths: Sequence[Path], noted: Noted, *, progress: 
     return steps
 
 
-@dataclass
 class _Step:
-    """One step on all tasks; what servers send is known of workers as well that recorded nothing."""
+    """One step on all tasks that recorded; what servers send is known of other workers as well (``fetched``)."""
 
-    parts: dict[str, TaskStep]
-    sends: list[Send]
-    fetched: dict[str, set[str]]
-
-    def missing(self) -> Counter[tuple[str, str]]:
-        """Arrivals that should be recorded and are not, by Recv and task."""
-        return _sent(self.sends) - self._received()
+    def __init__(self, parts: dict[str, TaskStep], tasks: Collection[str]) -> None:
+        self.parts = parts
+        sends = sorted((send for part in parts.values() for send in part.sends), key=lambda s: s.start)
+        self.sends = [s for s in sends if s.destination in tasks]
+        self.fetched: dict[str, set[str]] = defaultdict(set)
+        for s in sends:
+            if s.ends == (True, False):
+                self.fetched[s.destination].add(s.tensor)
 
     def whole(self) -> bool:
         """Whether every tensor sent has arrived, and every one that arrived was sent."""
-        return bool(self.sends) and _sent(self.sends) == self._received()
+        received = {(name, task): len(times) for task, p in self.parts.items() for name, times in p.received.items()}
+        return bool(self.sends) and Counter(s.key for s in self.sends) == received
 
     def shape(self) -> frozenset[tuple[str, str]]:
         return frozenset((s.receiver, s.source) for s in self.sends)
 
-    def _received(self) -> Counter[tuple[str, str]]:
-        return Counter(
-            {(name, task): len(times) for task, part in self.parts.items() for name, times in part.received.items()}
-        )
 
-
-def _fetched(sends: list[Send]) -> dict[str, set[str]]:
-    """The tensors that servers send, by the worker."""
-    fetched: dict[str, set[str]] = defaultdict(set)
-    for s in sends:
-        if s.source.startswith("ps:") and not s.destination.startswith("ps:"):
-            fetched[s.destination].add(s.tensor)
-    return fetched
-
-
-def _sent(sends: list[Send]) -> Counter[tuple[str, str]]:
-    return Counter((s.receiver, s.destination) for s in sends)
-
-
-def _steps(paths: list[Path], noted: Noted, progress: bool) -> list[TracedStep]:
+def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> list[TracedStep]:
     """The training steps of one recording; none where only tasks recorded that sent nothing."""
     where = str(paths[0].parent)
     files = tqdm(paths, "reading", unit="file", disable=not progress, leave=False)
     recordings = _by_task([one for one in map(TaskRecording, files) if one.task], where)
     if not recordings:
         return []
-    steps = []
-    for number in sorted({n for recording in recordings.values() for n in recording.steps}):
-        parts = {task: recording.steps[number] for task, recording in recordings.items() if number in recording.steps}
-        sends = sorted((send for part in parts.values() for send in part.sends), key=lambda s: s.start)
-        steps.append(_Step(parts, [s for s in sends if s.destination in recordings], _fetched(sends)))
+    steps = [
+        _Step({task: one.steps[number] for task, one in recordings.items() if number in one.steps}, recordings)
+        for number in sorted({number for one in recordings.values() for number in one.steps})
+    ]
     whole = [step for step in steps if step.whole()]
     if not whole:
-        raise DataError(f"{where}: no step is recorded whole on all tasks ({', '.join(recordings)}); {_why(steps)}")
+        begun = sum(bool(step.sends) for step in steps)
+        raise DataError(
+            f"{where}: no step is recorded whole on all tasks ({', '.join(recordings)}): of {begun} only parts are; "
+            "trace for longer than two steps, or, where that does not help, with RunMetadata"
+        )
     # steps differ in what they send; the training step is the one that moves most in all
     shapes = Counter(step.shape() for step in whole)
     usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
     chosen = [step for step in whole if step.shape() == usual]
     one = chosen[0]
-    pushed = Counter(s.receiver for s in one.sends if s.destination.startswith("ps:") and s.source in one.fetched)
+    pushed = Counter(s.receiver for s in one.sends if s.ends[1] and s.source in one.fetched)
     if min(pushed.values(), default=1) > 1:
         raise DataError(
             f"{where}: each step pushes all its gradients several times: training steps in a loop; trace with one "
             "for each call (steps_per_execution=1)"
         )
-    sizes = transfer_sizes(
-        one.sends,
-        received={(name, r.task): counts for r in recordings.values() for name, counts in r.sizes.items()},
-        noted=noted,
-        where=where,
-        rows=_rows(one),
-    )
+    noted = {(name, r.task): seen.most_common(1)[0][0] for r in recordings.values() for name, seen in r.sizes.items()}
+    sizes = _sizes(one, {key: size for key, size in noted.items() if size}, parameter_bytes, where)
     workers = {task for step in steps for task, tensors in step.fetched.items() if tensors in one.fetched.values()}
     return [replace(_traced(where, step, sizes), workers=frozenset(workers)) for step in chosen]
 
 
-def _rows(step: _Step) -> set[tuple[str, str]]:
-    """What servers send and do not read as it is, by Recv and task."""
+def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
+    """Bytes of every tensor sent, as the receiver allocated them, and of small ones, of which that is not recorded.
+
+    Fetched parameters share what is left of the parameters' bytes equally; a pushed tensor, or rows that a server looks
+    up, are as large as the small fetched ones are on average, a gradient being as large as its parameter.
+    """
+    sizes: dict[Key, int | None] = {}
+    sent: set[Key] = set()
+    for s in sorted(step.sends, key=lambda s: (s.consumer.startswith(FOLDED), len(s.receiver), s.receiver)):
+        if s.key not in sizes:
+            again = s.consumer.startswith(FOLDED) and (s.tensor, s.destination) in sent  # only says "done"
+            nothing = CONTROL.fullmatch(s.tensor) or s.ends == (True, True)  # servers send each other small change
+            sizes[s.key] = 0 if again else allocated.get(s.key, 0 if nothing else None)
+            sent.add((s.tensor, s.destination))
+    unknown = sorted(key for key, size in sizes.items() if size is None)
+    if unknown and parameter_bytes is None:
+        raise DataError(
+            f"{where}: the sizes of {len(unknown)} of {len(sizes)} tensors are not in the trace (first: "
+            f"{unknown[0][0]!r}); give parameter_bytes, the size of all parameters together"
+        )
     made = {(o.name, o.task): o.op for part in step.parts.values() for o in part.operations}
-    return {(s.receiver, s.destination) for s in step.sends if made.get((s.tensor, s.source), READS[0]) not in READS}
+    fetched = {s.key: made.get((s.tensor, s.source), READS[0]) in READS for s in step.sends if s.ends == (True, False)}
+    shared = [key for key in unknown if fetched.get(key)]
+    seen = sum(sizes[key] or 0 for key, whole in fetched.items() if whole)
+    left = max((parameter_bytes or 0) - seen, 0)
+    if shared and left > len(shared) * SMALL:
+        raise DataError(
+            f"{where}: parameter_bytes is {parameter_bytes:,}, but the parameters that are fetched have {seen:,} "
+            f"and at most {SMALL:,} in each of {len(shared)} small tensors; leave out what is not fetched whole, such "
+            "as tables in which the servers look up rows"
+        )
+    for i, key in enumerate(shared):
+        sizes[key] = left * (i + 1) // len(shared) - left * i // len(shared)
+    small = [size for key in fetched if key not in allocated and (size := sizes[key])]
+    usual = round(sum(small) / len(small)) if small else 0
+    return {key: usual if size is None else size for key, size in sizes.items()}
 
 
 def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecording]:
@@ -148,35 +182,20 @@ def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecor
     return tasks
 
 
-def _why(steps: list[_Step]) -> str:
-    """Why none of them is whole, and what helps."""
-    begun = [step for step in steps if step.sends]
-    missing = Counter(key for step in begun for key in step.missing())
-    for (name, task), count in missing.most_common(1):
-        if count > max(2, len(begun) // 2):
-            return (
-                f"in {count} of {len(begun)} the arrival of {name!r} at {task} is not recorded, so a longer trace will "
-                "not help: profile in graph style, or trace with RunMetadata"
-            )
-    return f"of {len(begun)} only parts are; trace for longer than two steps"
-
-
-def _traced(where: str, step: _Step, sizes: Mapping[tuple[str, str], int]) -> TracedStep:
+def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
     transfers = []
-    turn: Counter[tuple[str, str]] = Counter()  # loops send one tensor many times
+    turn: Counter[Key] = Counter()  # loops send one tensor many times
     for s in step.sends:
-        key = s.receiver, s.destination
-        part = step.parts[s.destination]
-        requested, received = part.requested[s.receiver][turn[key]], part.received[s.receiver][turn[key]]
-        turn[key] += 1
-        transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[key], requested))
+        part, number = step.parts[s.destination], turn[s.key]
+        requested, received = part.requested[s.receiver][number], part.received[s.receiver][number]
+        turn[s.key] += 1
+        transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[s.key], requested))
     operations = []
     for task, part in step.parts.items():
         arrivals = [(part.received[s.receiver][0], s) for s in step.sends if s.destination == task]
         made = {o.name for o in part.operations}
         # One operation may send several tensors under its name: it was there before the first left.
-        latest_first = sorted(step.sends, key=lambda s: -s.start)
-        unseen = {s.tensor: s.start for s in latest_first if s.source == task and s.tensor not in made}
+        unseen = {s.tensor: s.start for s in reversed(step.sends) if s.source == task and s.tensor not in made}
         sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
         operations += _in_order([*part.operations, *sending], arrivals, server=task.startswith("ps:"))
     return TracedStep(where, operations, transfers)
@@ -185,8 +204,7 @@ def _traced(where: str, step: _Step, sizes: Mapping[tuple[str, str], int]) -> Tr
 def _in_order(
     operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
 ) -> list[TracedOperation]:
-    """
-    Operations with inputs: the tensors that they are recorded to consume, and, for what is not recorded, their order.
+    """Operations with inputs: the tensors that they are recorded to consume, and their order for what is not recorded.
 
     A worker's operation waits for those that had ended when it started; a server's for those that had ended since the
     first gradient arrived, and for that gradient: what runs before serves parameters.
@@ -228,10 +246,11 @@ class TaskRecording:
 
     def __init__(self, path: Path) -> None:
         threads: dict[int, list[Event]] = defaultdict(list)
-        for event in read_events(path):
+        for event in read_events(path, named={PROCESS, START, DONE, ALLOCATION}.__contains__):
             threads[event.thread].append(event)
+        sent = (e for own in threads.values() for e in own if e.name.endswith(tuple(f":{op}" for op in SENDS)))
         self.path = path
-        self.task = _task(event for events in threads.values() for event in events)
+        self.task = next(filter(None, (_ends(event)[0] for event in sent)), "")  # "" for a coordinator
         self.steps: dict[int, TaskStep] = defaultdict(TaskStep)
         self.sizes: dict[str, Counter[int]] = defaultdict(Counter)
         self._began: dict[tuple[int, str], list[int]] = defaultdict(list)  # of asynchronous kernels, in order
@@ -265,25 +284,15 @@ class TaskRecording:
         return done
 
     def _kernel(self, event: Event, step: TaskStep) -> None:
-        match = KERNEL.fullmatch(event.name)
-        assert match  # or it were not among the events
-        if match["op"] in SENDS:
+        name, _, op = event.name.rpartition(":")
+        start = event.start // 1000
+        if op in SENDS:
             source, destination, edge = _ends(event)
             if source and destination and source != destination:
-                step.sends.append(
-                    Send(
-                        tensor=re.sub(r"^edge_\d+_", "", edge),
-                        source=source,
-                        destination=destination,
-                        receiver=_receiver(match["name"]),
-                        consumer=event.text("to"),
-                        start=event.start // 1000,
-                    )
-                )
-        elif match["op"] not in RECEIVES:
-            step.operations.append(
-                TracedOperation(self.task, match["name"], match["op"], (), event.start // 1000, event.end // 1000)
-            )
+                tensor = re.sub(r"^edge_\d+_", "", edge)
+                step.sends.append(Send(tensor, source, destination, _receiver(name), event.text("to"), start))
+        elif op not in RECEIVES:
+            step.operations.append(TracedOperation(self.task, name, op, (), start, event.end // 1000))
 
     def _done(self, event: Event) -> None:
         """An asynchronous kernel has ended: a tensor has arrived, or an operation is over."""
@@ -295,14 +304,6 @@ class TaskRecording:
             step.requested[name].append(event.start // 1000 if start is None else start)
         elif start is not None:
             step.operations.append(TracedOperation(self.task, name, kind, (), start, max(start, event.end // 1000)))
-
-
-def _task(events: Iterable[Event]) -> str:
-    """The task that sent tensors to others; "" where nothing was sent, as by a coordinator."""
-    for event in events:
-        if event.name.endswith(tuple(f":{op}" for op in SENDS)) and (source := _ends(event)[0]):
-            return source
-    return ""
 
 
 def _ends(event: Event) -> tuple[str, str, str]:

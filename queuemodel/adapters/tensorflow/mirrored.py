@@ -1,19 +1,13 @@
 """Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job.
 
-Found by experiment with TensorFlow 2.21 on CPUs, `MultiWorkerMirroredStrategy` with the ring:
-
-- a step is an event with ``step_num``, as `tf.profiler.experimental.Trace` and Keras' TensorBoard callback mark it;
-- a pack of gradients is one asynchronous ``CollectiveReduceV2``: ``ExecutorState::ProcessAsync::Start`` once its input
-  is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, ``::Done``;
-- packs go one after the other: where the Start of one follows the Done of another at once, it had to wait, and when it
-  was ready is not recorded: when the last operation of the backward pass had ended before that Done, at the latest;
-- that has an ``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order;
-- ``CollectiveExecutor::CompleteParams`` has the ``group_size``, on one rank;
-- ``MemoryAllocation`` on the ring's thread: buffers for what is received and added, a chunk of the pack each (for
-  chunks of 256 KiB and more). Over all ranks they make the pack ``group_size - 1`` times;
-- operations of the backward pass are named ``gradient_tape/...``;
-- ``IteratorGetNextOp::DoCompute`` takes a batch; within it, on its thread, ``Iterator::Root::...`` is the time in the
-  data set's last transformation, and in those before it: where it is one that works ahead, it was waited for.
+Found by experiment with TensorFlow 2.21 on CPUs, with the ring: a step is an event with ``step_num``, as
+`tf.profiler.experimental.Trace` marks it. A pack of gradients is one asynchronous ``CollectiveReduceV2``: `START` once
+its input is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, `DONE`. That has an
+``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order. Packs go one
+after the other: where the Start of one follows the Done of another at once, it had to wait, and when it was ready is
+not recorded: when the last operation of the backward pass had ended before that Done, at the latest. `ALLOCATION` on
+the ring's thread is a buffer for a chunk (of 256 KiB and more): over all ranks they make the pack ``group_size - 1``
+times. `TAKEN` takes a batch; what is `AHEAD` within it, on its thread, was waited for.
 """
 
 from __future__ import annotations
@@ -27,24 +21,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple, Unpack
 
 import msgspec
 from tqdm import tqdm
 
-from ....checks import require_count
-from ....errors import DataError
-from ....files import read_bytes
-from ....training.job import Cluster, CongestionControl, Job, Source, given
-from ....training.operations import MOST_BYTES
-from ....training.profile import Profile
-from ....training.rounds import Bucket, Gradient, Round
-from ...events import Interval, intersection, length, union
-from ...phases import LONGEST_PAUSE
-from ...runs import LEAST_WAIT, RankTrace, require_different, whole_run
-from .messages import ALLOCATION, DONE, START, Event, read_events
-from .tensor_sizes import Noted
-from .traces import run_metadata_files, xplane_files
+from ...errors import DataError
+from ...files import read_bytes
+from ...training import Bucket, Gradient, Profile, Round, Source
+from ...training.operations import MOST_BYTES
+from ..events import Interval, intersection, length, union
+from ..phases import LONGEST_PAUSE
+from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, whole_run
+from .protos import ALLOCATION, DONE, START, Event, read_events
+from .traces import require_parameter_bytes, run_metadata_files, xplane_files
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
@@ -66,64 +56,37 @@ def read_mirrored(
     folders: Sequence[str | os.PathLike[str]],
     *,
     batch_size: int,
-    name: str = "",
-    bandwidth: float | None = None,
-    dataset_size: int | None = None,
-    congestion_control: CongestionControl | None = None,
-    buffer: float | None = None,
     parameter_bytes: int | None = None,
     progress: bool = False,
+    **told: Unpack[Told],
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.xplane.pb`` files, one for each rank, in or below a folder.
 
-    One node's run tells the computation, two nodes' the network; the numbers of ranks are read from the files. Ranks
-    are numbered in the order of the files' names.
-
-    Parameters
-    ----------
-    folders : sequence of paths
-        One for each run of the job.
-    batch_size, name, bandwidth, dataset_size, congestion_control, buffer, progress
-        As of `pytorch.read_traces`.
-    parameter_bytes : int, optional
-        All parameters together; needed where packs of gradients are too small for their sizes to be recorded in any run
-        of as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
-
-    Raises
-    ------
-    DataError
-        When a folder has no such file, lacks a rank, or does not tell the packs' sizes.
-    MissingDependencyError
-        Without protobuf.
+    As `pytorch.read_traces`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
+    parameters together, is needed where packs of gradients are too small for their sizes to be recorded in any run of
+    as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
     """
-    if parameter_bytes is not None:
-        require_count(parameter_bytes, "parameter_bytes", most=MOST_BYTES, error=DataError)
+    require_parameter_bytes(parameter_bytes)
     recordings = [_recordings(Path(folder), progress) for folder in folders]
     reduced = [_reductions(one) for one in recordings]
     runs = []
     for folder, recorded, (times, _) in zip(folders, recordings, reduced, strict=True):
         same = ChainMap(*(sizes for others, sizes in reduced if others.keys() == times.keys()))  # packs of the same job
-        runs.append(_run(Path(folder), recorded, _sizes(times, same, parameter_bytes, Path(folder))))
-    ranks = require_different(folders, runs)
-    if max(ranks) < 2:
+        sizes, ranks = _sizes(times, same, parameter_bytes, folder), _ranks(recorded)
+        traces = [
+            RankTrace(str(one.path), rank, ranks, "ring", [_round(step, rank, ranks, sizes) for step in one.steps])
+            for rank, one in enumerate(recorded)
+        ]
+        runs.append(whole_run(Path(folder), traces))
+    if ranks_of(folders, runs) < 2:
         raise DataError(
             f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
         )
-    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
-    return Profile(
-        source=Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy"),
-        cluster=Cluster(
-            workers=max(ranks), bandwidth=bandwidth, **given(congestion_control=congestion_control, buffer=buffer)
-        ),
-        job=Job(
-            name=name,
-            batch_size=batch_size,
-            parameter_bytes=parameter_bytes or sum(pack.bytes for pack in packs[-1]),
-            tensors=len(packs[-1]),  # what is not recorded: more
-            dataset_size=dataset_size,
-        ),
-        rounds=[one for run in runs for trace in run for one in trace.rounds],
-    )
+    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets][-1]
+    size = parameter_bytes or sum(pack.bytes for pack in packs)
+    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs)}  # what is not recorded: more
+    source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
+    return profile_of_rounds(source, runs, job, told)
 
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
@@ -149,15 +112,6 @@ def _ranks(recordings: Sequence[RankRecording]) -> int:
     return max(one.ranks for one in recordings)  # the group's size stands in the file of one rank
 
 
-def _run(folder: Path, recordings: Sequence[RankRecording], sizes: Mapping[int, int]) -> list[RankTrace]:
-    ranks = _ranks(recordings)
-    traces = [
-        RankTrace(str(one.path), rank, ranks, "ring", [_round(step, rank, ranks, sizes) for step in one.steps])
-        for rank, one in enumerate(recordings)
-    ]
-    return whole_run(folder, traces)
-
-
 def _reductions(recordings: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int, int]]:
     """The least time of each reduction, by its key, and the bytes of those whose buffers were recorded."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
@@ -176,15 +130,13 @@ def _reductions(recordings: Sequence[RankRecording]) -> tuple[dict[int, int], di
 
 
 def _sizes(
-    times: Mapping[int, int], recorded: Mapping[int, int], parameter_bytes: int | None, folder: Path
+    times: Mapping[int, int], recorded: Mapping[int, int], parameter_bytes: int | None, folder: object
 ) -> dict[int, int]:
     """Bytes of each reduction, by its key: as recorded, of the others in proportion to their times."""
     sizes = {key: recorded[key] for key in times if key in recorded}
     unknown = {key: took for key, took in times.items() if key not in sizes}
     if not unknown:
         return sizes
-    if parameter_bytes is None:
-        parameter_bytes = Noted.beside(folder).parameter_bytes
     if parameter_bytes is None:
         raise DataError(
             f"{folder}: {len(unknown)} of {len(times)} packs are too small for their sizes to be recorded; "
@@ -201,32 +153,26 @@ def _sizes(
 
 
 def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
-    def since(moment: int) -> float:
-        waited = length(intersection(step.waits, [(step.start, moment)]))
-        return round(max(0, min(moment, step.end) - step.start - waited) * NANOSECOND, 7)
-
+    clock = StepClock(step.start, step.end, step.waits, NANOSECOND)
+    packs = [
+        Bucket(sizes[one.key], clock.since(one.ready), clock.since(one.begin), clock.since(one.end))
+        for one in step.reductions
+    ]
     return Round(
         rank=rank,
         ranks=ranks,
         number=step.number,
-        round_time=round((step.end - step.start) * NANOSECOND, 7),
-        waited=round(length(step.waits) * NANOSECOND, 7),
-        computed=since(step.computed),
-        gradients=[Gradient(size, since(made)) for size, made in step.gradients],
-        buckets=[Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in step.reductions]
-        if ranks > 1
-        else [],
+        computed=clock.since(step.computed),
+        gradients=[Gradient(size, clock.since(made)) for size, made in step.gradients],
+        buckets=packs if ranks > 1 else [],
+        **clock.times,
     )
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it.
+class Reduction(NamedTuple):
+    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it."""
 
-    ``key`` counts the step's reductions, the same on all ranks and in all steps.
-    """
-
-    key: int
+    key: int  # counts the step's reductions, the same on all ranks and in all steps
     ready: int
     begin: int
     end: int
@@ -239,15 +185,14 @@ class RankStep:
 
     number: int
     start: int
-    end: int
-    computed: int = 0
-    reductions: list[Reduction] = field(default_factory=list)
-    gradients: list[tuple[int, int]] = field(default_factory=list)  # bytes, and when computed
+    end: float
+    computed: int
+    reductions: list[Reduction]
+    gradients: list[tuple[int, int]]  # bytes, and when computed
     waits: list[Interval] = field(default_factory=list)  # for input that is loaded ahead
 
 
-@dataclass(frozen=True)
-class RankRecording:
+class RankRecording(NamedTuple):
     """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
 
     path: Path
@@ -261,13 +206,7 @@ def beside(path: Path) -> Path:
 
 
 def read_rank(path: Path) -> RankRecording:
-    """Read one rank's file.
-
-    Raises
-    ------
-    DataError
-        One line that says what the file lacks.
-    """
+    """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
     if not marks:
@@ -278,17 +217,12 @@ def read_rank(path: Path) -> RankRecording:
         )
     if len({event.number("step_num") for event in marks}) < len(marks):
         raise DataError(f"{path}: two steps have the same step_num; give each step of the recording its own")
-    if any(event.name.endswith(tuple(f":{kind}" for kind in GATHER)) for event in events):
+    if any(event.name.rpartition(":")[2] in GATHER for event in events):
         raise DataError(
             f"{path}: its ranks gather the gradients of looked-up rows (CollectiveGather), which is not read, beside "
             "reducing others; make these gradients dense, or train with parameter servers"
         )
-    starts = [mark.start for mark in marks]
-    inside: list[list[Event]] = [[] for _ in marks]
-    for event in events:
-        index = bisect_right(starts, event.start) - 1
-        if index >= 0 and event.start < marks[index].end:
-            inside[index].append(event)
+    inside = by_step(events, [(mark.start, mark.end) for mark in marks], lambda event: event.start)
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
     noted = _noted(beside(path))
     steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
@@ -302,9 +236,6 @@ def read_rank(path: Path) -> RankRecording:
     for one, pause, waited in zip(steps, pauses, idle, strict=False):
         # what comes now and then, as evaluation does, is no part of it
         one.end += waited + (usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
-    for one in steps:
-        if length(one.waits) < LEAST_WAIT * (one.end - one.start):
-            one.waits.clear()
     return RankRecording(path, max(sizes, default=1), steps)
 
 
@@ -334,7 +265,7 @@ def _noted(path: Path) -> dict[str, int]:
 
 
 def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: Path) -> RankStep:
-    reduced = Counter(event.name for event in events if event.name.endswith(tuple(f":{kind}" for kind in REDUCE)))
+    reduced = Counter(event.name for event in events if event.name.rpartition(":")[2] in REDUCE)
     if max(reduced.values(), default=0) > 1:
         raise DataError(
             f"{path}: step {mark.number('step_num')} reduces the same gradients {max(reduced.values())} times; mark "
@@ -368,7 +299,7 @@ def _of_step(events: Sequence[Event], kernels: Sequence[int]) -> list[Reduction]
     for event in events:
         if event.name in (START, DONE) and event.text("kernel_type") in REDUCE:
             (begun if event.name == START else ended)[event.text("name")].append(event.start)
-        elif event.name.endswith(tuple(f":{kind}" for kind in REDUCE)):
+        elif event.name.rpartition(":")[2] in REDUCE:
             ran[event.name.rpartition(":")[0]].append(event)
     whole = [together for name in begun for together in zip(begun[name], ended[name], ran[name], strict=False)]
     keys = sorted(thread.number("instance_key") for *_, thread in whole)

@@ -1,13 +1,21 @@
-"""A Keras model's training step as a TensorFlow 1 graph: parameters and updates on the server, the rest on the worker.
+"""The worker's process in graph style: a session trains on the server that `live` started or was given.
 
-Keras 3 has no sessions. Its step is therefore traced twice, as functions: forward and backward as a function of the
-parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's update as a function
-of the gradients. The two bodies are imported into one graph, on the worker's and on the server's device.
+Keras 3 has no sessions. A model's training step is therefore traced twice, as functions: forward and backward as a
+function of the parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's
+update as a function of the gradients. The two bodies are imported into one TensorFlow 1 graph, on the worker's and on
+the server's device.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,54 +23,105 @@ import numpy as np
 import tensorflow as tf
 
 from ....errors import ProfilingError
+from ...live.child import cannot_write, stopping
+from .models import TrainingTask, load
 
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
 SERVER = "/job:ps/task:0/device:CPU:0"
 
 
+def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
+    server, target = None, f"grpc://{settings['worker']}"
+    if settings["own_server"]:
+        cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
+        server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
+        target = server.target
+    say(doing="building the model")
+    task = load(settings["model"], batch_size=settings["batch_size"])
+    say(job=task.job(settings["model"]))
+    step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
+    config = tf1.ConfigProto(
+        device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
+        allow_soft_placement=True,
+    )
+    say(doing="connecting")
+    session = tf1.Session(target, graph=step.graph, config=config)
+    for operation, placeholder, value in step.initializers:  # one at a time: a message holds at most 2 GB
+        session.run(operation, {placeholder: value})
+    try:
+        _train(session, step, task, settings, say)
+    finally:
+        with contextlib.suppress(tf.errors.OpError):  # the server may be what failed
+            session.run(step.release)
+    return session, server
+
+
+def _train(
+    session: Any, step: StepGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
+) -> None:
+    """Warm up, then trace steps one after the other, then time untraced ones."""
+    options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
+    batches = iter(task.dataset)
+
+    def timed(kind: str, **arguments: Any) -> None:
+        start = time.perf_counter()
+        feeds = zip(step.placeholders, tf.nest.flatten(next(batches)), strict=True)
+        session.run([step.loss, step.step], {place: part.numpy() for place, part in feeds}, **arguments)
+        if kind == "untraced":
+            say(step=kind, seconds=time.perf_counter() - start)
+        elif kind == "warmup":
+            say(step=kind)
+
+    for _ in _until_stopped(settings["warmup"]):
+        timed("warmup")
+    writes: list[Future] = []
+    with ThreadPoolExecutor(1) as background:
+        for number in _until_stopped(settings["steps"]):
+            metadata = tf1.RunMetadata()
+            timed("traced", options=options, run_metadata=metadata)
+            path = Path(settings["traces"], f"step_{number:05d}.pb")
+            writes.append(background.submit(_write, path, metadata, say))
+            while writes and writes[0].done():
+                writes.pop(0).result()  # raises what kept it from being written
+        for write in writes:
+            write.result()
+    for _ in _until_stopped(settings["untraced_steps"]):
+        timed("untraced")
+
+
+def _until_stopped(count: int) -> Iterator[int]:
+    return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
+
+
+def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
+    """Write a trace, whole or not at all, and tell when it is there."""
+    content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise cannot_write(path.parent, error) from None
+    say(step="traced")
+
+
 @dataclass(frozen=True)
 class StepGraph:
-    """One training step in a graph.
-
-    Attributes
-    ----------
-    graph : tf.Graph
-    placeholders : list of tf.Tensor
-        One per component of a batch.
-    loss : tf.Tensor
-    step : tf.Operation
-        A whole step, until the server has applied the updates.
-    initializers : list of (operation, placeholder, value)
-        Gives the variables on the server their first values.
-    release : tf.Operation
-        Frees the variables on the server.
-    """
+    """One training step in a graph; ``step`` ends when the server has applied the updates."""
 
     graph: tf.Graph
-    placeholders: list[tf.Tensor]
+    placeholders: list[tf.Tensor]  # one per component of a batch
     loss: tf.Tensor
     step: tf.Operation
-    initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]
-    release: tf.Operation
-
-    def initialize(self, session: Any) -> None:
-        """Send every variable's first value to the server, one at a time (a message holds at most 2 GB)."""
-        for operation, placeholder, value in self.initializers:
-            session.run(operation, {placeholder: value})
+    initializers: list[tuple[tf.Operation, tf.Tensor, np.ndarray]]  # give the variables their first values
+    release: tf.Operation  # frees the variables on the server
 
 
 def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
-    """Put the training step of a compiled model into a graph.
+    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
 
-    Parameters
-    ----------
-    model : keras.Model
-        Built and compiled.
-    batch_spec : nested tf.TensorSpec
-        Of ``(x, y)`` or ``(x, y, sample_weight)``.
-    container : str
-        Names the variables' place on the server, so that no other job shares them.
+    ``container`` names the variables' place on the server, so that no other job shares them.
     """
     model.optimizer.build(model.trainable_variables)
     variables = list(model.variables)
@@ -74,11 +133,13 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
     with graph.as_default(), graph.container(container):
         handles = {}
         initializers = []
-        for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
-            handle, assign, first = _server_variable(variable, i)
-            handles[id(variable.value.handle)] = handle
-            initializers.append((assign, first, value))
         with tf.device(SERVER):
+            for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
+                dtype, name = variable.value.dtype, _name(variable, i)
+                handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=variable.shape, shared_name=name, name=name)
+                first = tf1.placeholder(dtype, variable.shape)
+                initializers.append((tf.raw_ops.AssignVariableOp(resource=handle, value=first), first, value))
+                handles[id(variable.value.handle)] = handle
             values = [
                 tf.raw_ops.ReadVariableOp(
                     resource=handles[id(v.value.handle)], dtype=v.value.dtype, name="read/" + _name(v, i)
@@ -159,15 +220,6 @@ def _components(gradient: Any) -> tuple[tf.Tensor, ...]:
 
 def _name(variable: Any, index: int) -> str:
     return f"{index}_{variable.path}".replace("/", "_")
-
-
-def _server_variable(variable: Any, index: int) -> tuple[tf.Tensor, tf.Operation, tf.Tensor]:
-    dtype, name = variable.value.dtype, _name(variable, index)
-    with tf.device(SERVER):
-        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=variable.shape, shared_name=name, name=name)
-        first = tf1.placeholder(dtype, variable.shape)
-        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=first)
-    return handle, assign, first
 
 
 def _imported(

@@ -1,0 +1,130 @@
+"""The messages in which TensorFlow records what it did, as far as they are read here; only protobuf is needed.
+
+Their fields have the names and numbers of TensorFlow's ``step_stats.proto`` and ``xplane.proto`` (2.16 to 2.21); the
+format keeps numbers for ever (Protocol Buffers, Updating A Message Type). What is not listed is passed over.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import DataError
+from ...extras import extra
+from ...files import read_bytes
+
+PROCESS = "ExecutorState::Process"
+START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
+ALLOCATION = "MemoryAllocation"
+KERNEL = re.compile(r"(?P<name>[\w.\-/]+):(?P<op>_?[A-Z]\w*)")
+
+#: Message to its fields: name, number, type; ``*`` stands before what is repeated.
+MESSAGES = {
+    "RunMetadata": "step_stats 1 StepStats",
+    "StepStats": "dev_stats 1 *DeviceStepStats",
+    "DeviceStepStats": "device 1 string, node_stats 2 *NodeExecStats",
+    "NodeExecStats": "node_name 1 string, all_start_micros 2 int64, op_end_rel_micros 4 int64,"
+    "all_end_rel_micros 5 int64, output 7 *NodeOutput, timeline_label 8 string",
+    "NodeOutput": "tensor_description 3 TensorDescription",
+    "TensorDescription": "allocation_description 4 AllocationDescription",
+    "AllocationDescription": "requested_bytes 1 int64",
+    "XSpace": "planes 1 *XPlane",
+    "XPlane": "name 2 string, lines 3 *XLine, event_metadata 4 *XName, stat_metadata 5 *XName, stats 6 *XStat",
+    "XName": "key 1 int64, value 2 XMetadata",
+    "XMetadata": "name 2 string",
+    "XLine": "id 1 int64, timestamp_ns 3 int64, events 4 *XEvent",
+    "XEvent": "metadata_id 1 int64, offset_ps 2 int64, duration_ps 3 int64, stats 4 *XStat",
+    "XStat": "metadata_id 1 int64, uint64_value 3 uint64, int64_value 4 int64, str_value 5 string, ref_value 7 uint64",
+}
+
+
+def decode(name: str, path: Path) -> Any:
+    """The message that a file holds (raises DataError; without protobuf MissingDependencyError)."""
+    content = read_bytes(path)
+    DecodeError = extra("google.protobuf.message", "traces", what=f"{path}: a trace of TensorFlow").DecodeError
+    try:
+        return _classes()[name].FromString(content)
+    except DecodeError as error:
+        raise DataError(f"{path}: no {name} proto, or truncated: {error}") from None
+
+
+@functools.cache
+def _classes() -> dict[str, Any]:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    Field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="read.proto", package="read", syntax="proto3")
+    for message, fields in MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for name, number, kind in map(str.split, fields.split(",")):
+            repeated, kind = kind.startswith("*"), kind.removeprefix("*")
+            label = Field.LABEL_REPEATED if repeated else Field.LABEL_OPTIONAL
+            field = described.field.add(name=name, number=int(number), label=label)
+            if kind in MESSAGES:
+                field.type, field.type_name = Field.TYPE_MESSAGE, f".read.{kind}"
+            else:
+                field.type = Field.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()  # of our own, beside TensorFlow's where that is loaded as well
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"read.{name}")) for name in MESSAGES}
+
+
+class Event(NamedTuple):
+    """What a thread did from ``start`` to ``end`` (ns since 1970)."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
+    stats: dict[str, int | str]
+
+    def text(self, key: str) -> str:
+        """A stat that is a text; "" where it is absent or something else."""
+        value = self.stats.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(self, key: str) -> int:
+        """A stat that is a whole number; 0 where it is absent or something else."""
+        value = self.stats.get(key)
+        return value if isinstance(value, int) else 0
+
+
+def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") -> Iterator[Event]:
+    """The host's kernels, events that are ``named`` so, and those with the stat ``marks`` (raises DataError)."""
+    space, began = decode("XSpace", path), 0
+    for plane in space.planes:
+        stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
+        for stat in plane.stats:
+            if stat_names.get(stat.metadata_id) == "profile_start_time":
+                began = stat.uint64_value or stat.int64_value
+    for plane in space.planes:
+        if plane.name.startswith("/host:CPU"):
+            yield from _of_plane(plane, began, named, marks)
+
+
+def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str) -> Iterator[Event]:
+    stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
+    names = {event.key: event.value.name for event in plane.event_metadata}
+    wanted = {key for key, name in names.items() if named(name) or KERNEL.fullmatch(name)}
+    marking = {key for key, name in stat_names.items() if name == marks}
+    for line in plane.lines:
+        for event in line.events:
+            if event.metadata_id in wanted or any(stat.metadata_id in marking for stat in event.stats):
+                start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
+                absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
+                yield Event(
+                    absolute,
+                    absolute + max(event.duration_ps, 0) // 1000,
+                    line.id,
+                    names[event.metadata_id],
+                    {stat_names.get(s.metadata_id, ""): _value(s, stat_names) for s in event.stats},
+                )
+
+
+def _value(stat: Any, names: dict[int, str]) -> int | str:
+    if stat.ref_value:
+        return names.get(stat.ref_value, "")
+    return stat.str_value or stat.int64_value or stat.uint64_value
