@@ -11,7 +11,7 @@ import numpy as np
 
 from ..collectives import Link
 from ..descent import Clock, SquarmSGD, SynchronousSGD
-from ..descent.compression import Compressor
+from ..descent import Compressor
 from ..descent.loop import Transfer
 from ..descent.strategy import WORD
 from ..errors import ModelError

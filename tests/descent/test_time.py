@@ -9,7 +9,6 @@ from scipy import stats
 from queuemodel.descent import (
     Clock,
     LocalSGD,
-    Order,
     OrderedGradient,
     OverlapLocalSGD,
     ServerSGD,
@@ -29,6 +28,13 @@ def seconds(strategy, *, workers=8, steps=2500, clock=EXPONENTIAL, seeds=2):
         PROBLEM, strategy, workers=workers, steps=steps, learning_rate=1e-3, seeds=seeds, clock=clock, record=2
     )
     return done.times[:, -1].mean() / steps, done
+
+
+class Even(Clock):
+    """Gradients of each worker that all take as long."""
+
+    def durations(self, rng, shape, batches=1.0):
+        return np.broadcast_to(np.reshape(self.paces, (-1, 1)), shape)
 
 
 def harmonic(n):
@@ -52,12 +58,9 @@ def slowest(law, n):
     ],
 )
 def test_runtimes_of_dutta_and_others(strategy, expected):
-    """To one percent, from the orders themselves; training then takes exactly these times."""
-    order = strategy.make_order(8, 400_000, EXPONENTIAL.durations, np.random.default_rng(1))
-    assert order.times[399_999] / 400_000 == pytest.approx(expected, rel=0.01)
-    _, done = seconds(strategy, steps=80, seeds=1)
-    own = strategy.make_order(8, 80, EXPONENTIAL.durations, np.random.default_rng([0, 1]))
-    assert done.times[0, -1] == own.times[79]
+    found, done = seconds(strategy, steps=2000, seeds=32)
+    assert found == pytest.approx(expected, rel=0.02)
+    assert np.isfinite(done.losses).all()
 
 
 def test_rounds_wait_for_the_slowest_mean():
@@ -133,12 +136,8 @@ def test_waiting_bounds_staleness():
 def test_blocked_workers_read_parameters_when_they_may_go_on():
     """Two workers, the first of which is ever one step ahead: it begins each step with its slower peer's update."""
 
-    def order(workers, gradients, rng):
-        ahead = np.concatenate([[0, 0], np.arange(1, gradients - 1) % 2])
-        return Order(np.arange(1.0, gradients + 1), ahead)
-
-    one_ahead = ServerSGD("bounded-staleness", staleness_bound=1, order=order)
-    done = descend(PROBLEM, one_ahead, workers=2, steps=103, learning_rate=0.01, seeds=1)
+    one_ahead, clock = ServerSGD("bounded-staleness", staleness_bound=1), Even(paces=(1.0, 10.0))
+    done = descend(PROBLEM, one_ahead, workers=2, steps=103, learning_rate=0.01, seeds=1, clock=clock)
     assert done.staleness[0] == pytest.approx((0 + 0 + 2 + 50 * (0 + 1)) / 103)
     means = [
         seconds(ServerSGD("bounded-staleness", staleness_bound=s), steps=1600, seeds=8)[1].staleness.mean()
@@ -155,20 +154,14 @@ def test_a_barrier_of_any_law_is_an_order_statistic(cv):
     assert found == pytest.approx(slowest(law, 4), rel=0.015)
 
 
-def test_an_order_that_was_given_is_followed():
-    """Two workers in turns: each gradient is taken on parameters one update old; one worker's is not."""
-
-    def turns(workers, gradients, rng):
-        return Order(np.arange(1.0, gradients + 1), np.arange(gradients) % workers)
-
-    done = descend(PROBLEM, ServerSGD(order=turns), workers=2, steps=200, learning_rate=0.05, seeds=2)
-    np.testing.assert_allclose(done.staleness, (2 * 0.5 + 198) / 200, rtol=0.01)
-    assert done.times[0, -1] == 200
-    for name in ("k-async", "k-sync"):  # both wait for the other and read what both made
-        waiting = descend(PROBLEM, ServerSGD(name, 2, order=turns), workers=2, steps=200, learning_rate=0.05, seeds=2)
-        assert waiting.staleness.tolist() == [0, 0]
-    alone = descend(PROBLEM, ServerSGD(order=turns), workers=1, steps=200, learning_rate=0.05, seeds=2)
-    assert not np.allclose(alone.losses, done.losses, rtol=1e-3)
+def test_who_completes_in_turns_is_one_update_late():
+    """Two workers in turns: each gradient is taken on parameters one update old; where both wait for both, on none."""
+    settings = {"workers": 2, "steps": 200, "learning_rate": 0.05, "clock": Even(paces=(1.0, 1.0))}
+    done = descend(PROBLEM, ServerSGD(), seeds=2, **settings)
+    assert done.staleness.tolist() == [199 / 200] * 2
+    assert done.times[0, -1] == 100
+    for name in ("k-async", "k-sync"):
+        assert descend(PROBLEM, ServerSGD(name, 2), seeds=2, **settings).staleness.tolist() == [0, 0]
 
 
 def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
