@@ -10,7 +10,7 @@ Problem and strategy are values; `descend` runs one on the other for several see
 """
 
 from .compression import QSGD, AdaQuantFL, BlockSign, Compressor, DoubleCompression, Identity, RandomK, TopK
-from .loop import Clock, Descent, descend
+from .loop import Clock, Descent, Transfer, descend
 from .messages import OrderedGradient, ServerSGD, SquarmSGD, mixing_matrix
 from .problems import KINDS, LeastSquares, LogisticRegression, Perceptron, Problem, make_problem, split
 from .strategy import WORD, AdaComm, LocalSGD, Moment, OverlapLocalSGD, Sent, Strategy, SynchronousSGD
@@ -42,6 +42,7 @@ __all__ = [
     "Strategy",
     "SynchronousSGD",
     "TopK",
+    "Transfer",
     "descend",
     "make_problem",
     "mixing_matrix",

@@ -186,10 +186,10 @@ def test_the_noise_scale_moves_the_critical_batch_by_its_precision():
 
 def test_alone_the_noise_scale_tells_other_batch_sizes_by_one():
     relative, fitted = relative_convergence(64, 500.0), qm.fit_convergence([(64, [1.0])], noise_scale=500.0)
-    assert relative.quantiles(64, [0.05, 0.95]) == pytest.approx(1)
+    assert relative.quantiles(64, [0.05, 0.95]) == pytest.approx(64)
     assert relative.critical_interval() == fitted.critical_interval()
     low, high = relative.critical_interval()
-    ends = [(1 + 512 / end) / (1 + 64 / end) for end in (high, low)]  # rises with 1 / critical batch
+    ends = [64 * (1 + 512 / end) / (1 + 64 / end) for end in (high, low)]  # rises with 1 / critical batch
     assert relative.interval(512) == pytest.approx(ends, rel=0.01)
 
 
