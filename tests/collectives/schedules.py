@@ -4,17 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from queuemodel.collectives import (
-    DoubleBinaryTree,
-    HalvingDoubling,
-    Hierarchical,
-    Hoplite,
-    MultiTree,
-    ParameterServers,
-    RecursiveDoubling,
-    Ring,
-    SplitServers,
-)
+from queuemodel import collectives as qc
 
 
 class Transfer(NamedTuple):
@@ -98,17 +88,17 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
     """The schedule of an algorithm on so many nodes; ``blocks`` and ``depth`` of those that are pipelined."""
     n = nodes
     match algorithm:
-        case Ring():
+        case qc.Ring():
             pieces = [one(i) for i in range(n)]
             rounds = [r for reduce in (True, False) for r in around(range(n), pieces, reduce=reduce)]
             return Schedule(n, n, [1 / n] * n, rounds, n)
-        case RecursiveDoubling():  # piece 0: the sum with the node's own part; piece 1: without
+        case qc.RecursiveDoubling():  # piece 0: the sum with the node's own part; piece 1: without
             rounds = [
                 [Transfer(i, (i + distance) % n, one(0 if own else 1), True, range(2)) for i in range(n)]
                 for distance, own in algorithm.distances(n)
             ]
             return Schedule(n, n, [1.0, 1.0], rounds, 1, blocking=True)
-        case HalvingDoubling():
+        case qc.HalvingDoubling():
             p = 1 << (n.bit_length() - 1)
             at = [2 * i if i < n - p else i + n - p for i in range(p)]
             half = {d: [(i ^ d) // d * d for i in range(p)] for s in range(1, p.bit_length()) if (d := p >> s)}
@@ -119,7 +109,7 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
             fold = [[Transfer(2 * i + 1, 2 * i, range(p), True) for i in range(n - p)]] * (n > p)
             up = fold + halving
             return Schedule(n, n, [1 / p] * p, up + [[t.back for t in r] for r in reversed(up)], p, blocking=True)
-        case DoubleBinaryTree():
+        case qc.DoubleBinaryTree():
             k, levels = algorithm.blocks or blocks, n.bit_length()
             up, down = [[] for _ in range(levels)], [[] for _ in range(levels)]
             for tree, parents in enumerate(algorithm.trees(n)):
@@ -130,85 +120,33 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
                         down[level(parents, node) - 1] += [t.back for t in sent]
             rounds = [sorted(r, key=lambda t: t.pieces.start % k) for r in up + down if r]
             return Schedule(n, n, [0.5 / k] * (2 * k), rounds, 2 * k)
-        case ParameterServers():
+        case qc.ParameterServers():
             s = algorithm.servers
             push = [Transfer(i, n + k, one(k), True) for i in range(n) for k in range(s)]
             return Schedule(n + s, n, [1 / s] * s, [push, [t.back for t in push]] if n > 1 else [], s)
-        case SplitServers():
-            return split(algorithm, n, blocks)
-        case Hoplite():
+        case qc.Hoplite():
             parents, k = algorithm.tree(n, depth), blocks
             up = [[] for _ in range(n)]
             for node in range(1, n):
                 up[-level(parents, node)] += [Transfer(node, parents[node], one(b), True) for b in range(k)]
             down = [[Transfer(node - 1, node, one(b), False) for b in range(k)] for node in range(1, n)]
             return Schedule(n, n, [1 / k] * k, [r for r in up + down if r], k)
-        case MultiTree():
+        case qc.MultiTree():
             up = [[] for _ in range(algorithm.steps)]
             for step, tree, parent, child in algorithm.joins:
                 up[-step].append(Transfer(child, parent, one(tree), True))
             return Schedule(n, n, [1 / n] * n, up + [[t.back for t in r] for r in reversed(up)], n)
-        case Hierarchical():
-            return placed(algorithm, n, blocks)
 
 
 def level(parents, node):
     return 0 if parents[node] is None else 1 + level(parents, parents[node])
 
 
-def split(algorithm, n, m):
-    """A worker exchanges with n - k others at a time (n/16 where that is more), and always with all extra servers."""
-    k, x = algorithm.extra, algorithm.extra_share(n)
-    at_once, own = (max(n - k, n // 16), n * m) if k < n else (n, 0)  # own: pieces on servers beside workers
-    turns = [range(first, min(first + at_once, n)) for first in range(1, n, at_once)]  # whose server: so far ahead
-    later, parts = len(turns), 2 * m * len(turns)
-    sizes = [(1 - x) / n / m] * own + [x / max(k, 1) / m * len(t) / (2 * (n - 1)) for t in turns] * (2 * m * k)
-    rounds = [[] for _ in range(parts + later)]
-    for part in range(parts):
-        block, turn = divmod(part, 2 * later)
-        for i in range(n):
-            to = [(n + j, own + j * parts + part) for j in range(k)]
-            if own and turn < later:
-                to += [(server := (i + ahead) % n, server * m + block) for ahead in turns[turn]]
-            rounds[part] += (pushes := [Transfer(i, server, one(piece), True) for server, piece in to])
-            rounds[part + later] += [push.back for push in pushes]
-    return Schedule(n + k, n, sizes or [1.0], [r for r in rounds if r], len(sizes) or 1, blocking=True)
-
-
-def placed(algorithm, ranks, blocks):
-    """Rings inside the nodes, whose ranks then take their share of what is between them; servers are the last nodes."""
-    g, N = min(ranks, algorithm.ranks_per_node), algorithm.machines(ranks)
-    between = schedule(algorithm.between, N, blocks=blocks)
-    R, more = between.result, len(between.sizes) - between.result
-
-    def moved(t, rank):
-        share = (rank + 1) % g
-
-        def there(pieces):
-            return [share * R + p if p < R else g * R + share * more + p - R for p in pieces]
-
-        ends = (node * g + rank if node < N else N * (g - 1) + node for node in t[:2])
-        return Transfer(*ends, there(t.pieces), t.reduce, there(t.places))
-
-    shares = [range(i * R, (i + 1) * R) for i in range(g)]
-    rings = [
-        [[t for step in steps for t in step] for steps in zip(*inside, strict=True)]
-        for inside in ([around(range(a * g, a * g + g), shares, reduce=r) for a in range(N)] for r in (True, False))
-    ]
-    middle = [[moved(t, rank) for rank in range(g) for t in r] for r in between.rounds]
-    sizes = [size / g for of in (between.sizes[:R] * g, between.sizes[R:] * g) for size in of]
-    return Schedule(N * (g - 1) + between.nodes, N * g, sizes, rings[0] + middle + rings[1], R * g, between.blocking)
-
-
-def routes(whole, *, ranks=1, inside=1e15, per_rack=10**9, oversubscription=1.0):
-    """Links that each transfer crosses, of ranks, nodes and racks, and what each carries over what a node's does."""
-
-    def node(p):
-        return p // ranks if p < whole.workers else whole.workers // ranks + p - whole.workers
-
-    found, carries = [], {"rank": inside, "node": 1.0, "rack": per_rack / oversubscription}
+def routes(whole, *, per_rack=10**9, oversubscription=1.0):
+    """Links that each transfer crosses, of nodes and racks, and what each carries over what a node's does."""
+    found, carries = [], {"node": 1.0, "rack": per_rack / oversubscription}
     for t in whole.transfers:
-        at = {"rank": t[:2], "node": [node(p) for p in t[:2]], "rack": [node(p) // per_rack for p in t[:2]]}
+        at = {"node": t[:2], "rack": [node // per_rack for node in t[:2]]}
         different = {kind: ends for kind, ends in at.items() if ends[0] != ends[1]}
         found.append([(kind, end, side) for kind, ends in different.items() for side, end in enumerate(ends)])
     return found, {link: carries[link[0]] for way in found for link in way}

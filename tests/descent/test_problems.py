@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from queuemodel import ModelError
 from queuemodel.descent import KINDS, LeastSquares, LogisticRegression, make_problem, split
 
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_is_the_derivative_of_the_loss(kind):
     problem = make_problem(kind, examples=60, features=4, seed=3)

@@ -110,16 +110,12 @@ def test_server_rules_in_the_limits():
     bounded = run(ServerSGD("bounded-staleness"), steps=80, learning_rate=0.01, record=21)
     np.testing.assert_allclose(bounded.losses, truth.losses, rtol=1e-9)
     assert not np.allclose(run(ServerSGD(), steps=80, learning_rate=0.01, record=21).losses, truth.losses, rtol=1e-4)
-    # K-sync of all is synchronous SGD on other batches, which hardly differ here.
-    problem = make_problem("least-squares", examples=4, features=3, batch_size=256, seed=2)
-
-    def losses(strategy, steps):
-        rest = {"learning_rate": 0.3, "seeds": 8, "record": 41, "clock": Clock(cv=1.0)}
-        return run(strategy, problem, steps=steps, **rest).losses.mean(axis=0)
-
-    synchronous = losses(SynchronousSGD(), 40)
-    np.testing.assert_allclose(losses(ServerSGD("k-sync", 4), 160), synchronous, rtol=0.02)
-    assert not np.allclose(losses(ServerSGD("async"), 160), synchronous, rtol=0.04)
+    # K-sync of all is synchronous SGD, whose batches are all alike here.
+    problem = LeastSquares(np.ones((1, 1)), np.ones(1))
+    synchronous = run(SynchronousSGD(), problem, steps=20, record=21).losses
+    for name, same in (("k-sync", True), ("k-async", True), ("k-batch-sync", True), ("k-batch-async", False)):
+        served = run(ServerSGD(name, 4), problem, steps=80, record=21, clock=Clock(cv=1.0)).losses
+        assert np.allclose(served, synchronous, rtol=1e-9) == same
 
 
 def test_overlap_is_as_derived():
@@ -151,7 +147,7 @@ def test_double_compression_is_as_derived():
     np.testing.assert_allclose(state["anchor"][0, 0], [-3 - 2.9375, 0])
 
 
-def test_error_feedback_keeps_its_residual_bounded_and_beats_its_absence():
+def test_error_feedback_keeps_its_residual_bounded():
     """|e|^2 <= 4 (1 - delta) eta^2 G^2 / delta^2 (Karimireddy et al., ICML 2019, Lemma 3)."""
     strategy, rng, d = DoubleCompression(TopK(0.1)), np.random.default_rng(1), 50
     state = strategy.begin(np.zeros((1, d)), 3)
@@ -162,18 +158,6 @@ def test_error_feedback_keeps_its_residual_bounded_and_beats_its_absence():
         strategy.update(state, g, moment(number, 0.1, rng))
         largest = max(largest, float(np.linalg.norm(state["error"], axis=-1).max()))
     assert 0.1 < largest <= 2 * np.sqrt(1 - 0.1) * 0.1 / 0.1
-
-    class Forgetful(DoubleCompression):
-        def update(self, state, gradients, moment):
-            state["error"][:] = 0.0
-            state["server_error"][:] = 0.0
-            return super().update(state, gradients, moment)
-
-    problem = make_problem("logistic", examples=200, features=20, batch_size=16)
-    kept, lost = (
-        run(one(BlockSign(2)), problem, steps=1500).losses[:, -1].mean() for one in (DoubleCompression, Forgetful)
-    )
-    assert kept - problem.minimum < 0.5 * (lost - problem.minimum)
 
 
 @pytest.mark.parametrize(("graph", "workers"), [("ring", 8), ("torus", 9), ("complete", 5)])
