@@ -13,9 +13,11 @@ from queuemodel import collectives as qc
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]
-#: All of which there is a schedule for any number of nodes, and those of which the bytes alone are known.
-ANY = [*EXCHANGES, qc.DoubleBinaryTree(), qc.Hoplite(), *map(qc.ParameterServers, (1, 3))]
-SPLIT = [*map(qc.SplitServers, (0, 1, 2, 7))]
+#: All that can be asked for any number of nodes.
+ANY = [
+    *EXCHANGES, qc.DoubleBinaryTree(), qc.Hoplite(), *map(qc.ParameterServers, (1, 3)),
+    *map(qc.SplitServers, (0, 1, 2, 7)),
+]  # fmt: skip
 
 
 def is_summed(whole):
@@ -48,8 +50,16 @@ def test_a_schedule_leaves_the_sum_everywhere_with_the_traffic_that_is_said(algo
         assert algorithm.time(1e8, 1, LINK) == 0
 
 
+@pytest.mark.parametrize(("nodes", "per_node"), [(3, 4), (12, 4), (11, 3), (5, 1)])
+@pytest.mark.parametrize("algorithm", ANY, ids=repr)
+def test_hierarchies_leave_the_sum_everywhere(algorithm, nodes, per_node):
+    whole = schedule(qc.Hierarchical(per_node, LINK, algorithm), nodes, blocks=2)
+    assert is_summed(whole)
+    assert whole.workers == min(per_node, nodes) * math.ceil(nodes / per_node)
+
+
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 8, 32])
-@pytest.mark.parametrize("algorithm", [*ANY, *SPLIT, qc.Hierarchical(4, LINK)], ids=repr)
+@pytest.mark.parametrize("algorithm", [*ANY, qc.Hierarchical(4, LINK)], ids=repr)
 def test_nothing_is_reduced_faster_than_its_bytes_and_messages_travel(algorithm, nodes):
     """Each node sends and receives 2 (n-1)/n V, V where servers add; one message at least goes to and fro."""
     n, machines = nodes, math.ceil(nodes / getattr(algorithm, "ranks_per_node", 1))
