@@ -99,15 +99,10 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 
 def _losses(run: Descent) -> dict[str, list[float]]:
     """Mean seconds, and mean, least and largest loss over the seeds: what is drawn, to five digits."""
-    seconds = run.times.mean(axis=0)
-    shown = np.unique(np.geomspace(1, len(seconds) - 1, POINTS).astype(int))  # the start has no logarithm
-    columns = {
-        "seconds": seconds,
-        "mean": run.losses.mean(axis=0),
-        "least": run.losses.min(axis=0),
-        "largest": run.losses.max(axis=0),
-    }
-    return {name: [float(f"{value:.5g}") for value in column[shown]] for name, column in columns.items()}
+    rows = run.to_rows()
+    shown = np.unique(np.geomspace(1, len(rows) - 1, POINTS).astype(int))  # the start has no logarithm
+    columns = {"seconds": "seconds", "mean": "loss", "least": "least", "largest": "largest"}
+    return {name: [float(f"{rows[i][column]:.5g}") for i in shown] for name, column in columns.items()}
 
 
 #: Draws of the error of the predicted times, and of a seed.

@@ -67,23 +67,6 @@ def test_neither_the_unit_nor_the_size_of_a_batch_matters(unit, times):
     assert other.critical_batch == pytest.approx(times * one.critical_batch)
 
 
-@pytest.mark.parametrize(("between_seeds", "seeds"), [(0.05, 10), (0.15, 1), (0.15, 4)])
-def test_intervals_cover_jobs_of_the_prior(between_seeds, seeds):
-    """Of every critical batch, each batch size off the law by its own tuning, some seeds worse than is assumed."""
-    rng = np.random.default_rng(2)
-    sizes = np.array([64, 256, 1024, 8192, 512, 32768])
-    inside = []
-    for _ in range(120):
-        means = law(sizes, critical=64 * np.exp(rng.normal(3.0, 2.0)))
-        means = means * np.exp(rng.choice([0.02, 0.05, 0.1, 0.2]) * rng.standard_normal(6))
-        found = means[:, None] * np.exp(between_seeds * rng.standard_normal((6, seeds)))
-        fitted = qm.fit_convergence([(int(size), own.tolist()) for size, own in zip(sizes[:4], found, strict=False)])
-        low, high = fitted.interval(sizes[4:])
-        truth = found[4:].mean(axis=1)
-        inside += [*((low <= truth) & (truth <= high))]
-    assert 0.8 <= np.mean(inside) <= 0.97
-
-
 def test_benchmarks():
     """MLPerf's reference points: as good as the learnt posterior that this replaced, and better than the line."""
     every = [judge(points) for points in benchmarks().values()]

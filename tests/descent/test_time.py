@@ -152,22 +152,8 @@ def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
 NOISY = qd.make_problem("least-squares", examples=400, features=8, batch_size=2, seed=4)
 
 
-def excess(strategy, workers, steps, rate, seeds=24, tail=0.5):
-    done = qd.descend(NOISY, strategy, workers=workers, steps=steps, learning_rate=rate, seeds=seeds, record=60)
-    return (done.losses[:, int(60 * tail) :] - NOISY.minimum).mean()
-
-
 def slope(x, y):
     return np.polyfit(np.log(x), np.log(y), 1)[0]
-
-
-def test_more_workers_average_the_noise():
-    """With a constant rate the excess loss at the end is proportional to 1 / n: linear speedup."""
-    workers = [1, 4, 16]
-    by_workers = slope(workers, [excess(qd.SynchronousSGD(), n, 1000, 0.02) for n in workers])
-    assert abs(by_workers + 1) < 0.12
-    by_rate = slope([0.02, 0.08], [excess(qd.SynchronousSGD(), 1, 1500, r) for r in (0.02, 0.08)])
-    assert abs(by_rate - 1) < 0.2  # and to the rate: control that the slope is no constant of the test
 
 
 def test_falling_rate_gives_one_over_nT():
