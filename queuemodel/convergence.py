@@ -60,16 +60,9 @@ def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch
 
     The squared norm of one worker's gradient, of b examples, is ``|G|² + tr Σ / b`` on average, that of all
     workers' mean, of B examples, ``|G|² + tr Σ / B``: two equations for both, unbiased; the scale is the ratio of
-    their means over the steps. It changes as training goes on, so take steps that lie close together.
-
-    Parameters
-    ----------
-    worker_norms : array, shape (steps, workers)
-        Squared norm of each worker's gradient before it is reduced; two workers and two steps at least.
-    mean_norms : array, shape (steps,)
-        Squared norm of the mean of the workers' gradients.
-    batch_size : int
-        Examples per worker.
+    their means over the steps. It changes as training goes on, so take steps that lie close together. ``worker_norms``
+    are squared norms of each worker's gradient of ``batch_size`` examples before it is reduced, shape (steps, workers),
+    two of each at least; ``mean_norms``, shape (steps,), those of the mean of the workers' gradients.
 
     Examples
     --------
@@ -243,9 +236,9 @@ def fit_convergence(
 
 
 def relative_convergence(batch_size: int, noise_scale: float | NoiseScale) -> Convergence:
-    """How many times the examples of ``batch_size`` other batch sizes need, by the noise of the gradients alone."""
+    """What other batch sizes need where ``batch_size`` needs one batch, by the noise of the gradients alone."""
     fitted = fit_convergence([(batch_size, [1.0])], noise_scale=noise_scale)
-    return replace(fitted, level=-np.log1p(batch_size / fitted.critical), error=np.zeros(DRAWS))
+    return replace(fitted, level=np.log(batch_size) - np.log1p(batch_size / fitted.critical), error=np.zeros(DRAWS))
 
 
 def read_convergence(path: str | os.PathLike[str]) -> list[tuple[int, list[float]]]:

@@ -18,27 +18,12 @@ Traffic = list[np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Costs of a message between two nodes whose links carry as much in each direction.
+    """Costs of a message between two nodes whose links carry as much in each direction."""
 
-    Parameters
-    ----------
-    bandwidth : float
-        Bytes per second of a node's link, each direction.
-    latency : float, default 0
-        Seconds per message, whatever its size.
-    reduction_time : float, default 0
-        Seconds per byte that is added to what a node has.
-
-    Raises
-    ------
-    ModelError
-        When the bandwidth is not > 0, another cost is negative, or one is not finite.
-    """
-
-    bandwidth: float
+    bandwidth: float  #: bytes per second of a node's link, each direction
     _: KW_ONLY
-    latency: float = 0.0
-    reduction_time: float = 0.0
+    latency: float = 0.0  #: seconds per message, whatever its size
+    reduction_time: float = 0.0  #: seconds per byte that is added to what a node has
 
     def __post_init__(self) -> None:
         require_number(self.bandwidth, "link: bandwidth", unit="bytes per second", positive=True, largest=FASTEST_LINK)
@@ -130,10 +115,7 @@ class HalvingDoubling:
 class DoubleBinaryTree:
     """Two binary trees, each for half of the data, in which no node is inside both (Sanders, Speck and Träff, 2009).
 
-    Parameters
-    ----------
-    blocks : int, optional
-        Of each half, which follow each other through the trees; the best number unless given.
+    Of each half ``blocks`` follow each other through the trees; the best number unless given.
     """
 
     blocks: int | None = None
@@ -184,12 +166,7 @@ class DoubleBinaryTree:
 
 @dataclass(frozen=True, slots=True)
 class ParameterServers:
-    """Servers on nodes of their own, each with an equal share of the data (Li et al., 2014).
-
-    Parameters
-    ----------
-    servers : int, default 1
-    """
+    """Servers on nodes of their own, each with an equal share of the data (Li et al., 2014)."""
 
     servers: int = 1
 
@@ -218,10 +195,6 @@ class SplitServers:
 
     The split of BytePS (Jiang et al., OSDI 2020). Without extra servers it moves as many bytes as a ring; with as many
     as workers, half of them.
-
-    Parameters
-    ----------
-    extra : int, default 0
     """
 
     extra: int = 0

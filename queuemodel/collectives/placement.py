@@ -19,17 +19,7 @@ class Hierarchical:
     """Ranks on nodes: rings inside the nodes, an algorithm between them on the share that each rank then holds.
 
     With rings between the nodes, it is Horovod's hierarchical all-reduce. A last node that is not full is treated like
-    a full one.
-
-    Parameters
-    ----------
-    ranks_per_node : int
-    inside : Link
-        Costs between two ranks of a node.
-    between : Algorithm, default Ring()
-        Between the nodes; their ranks' shares go through it at the same time.
-    cards : int, default 1
-        Network cards of a node, shared by its ranks.
+    a full one. The ranks' shares go between the nodes at the same time, by ``cards`` network cards of each node.
     """
 
     ranks_per_node: int
@@ -53,7 +43,7 @@ class Hierarchical:
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """Of ``nodes`` ranks: a ring of V bytes inside a node, and ``between`` of V/g bytes for each of its g ranks."""
         g = min(nodes, self.ranks_per_node)
-        shared = Link(link.bandwidth * self.cards / g, latency=link.latency, reduction_time=link.reduction_time)
+        shared = replace(link, bandwidth=link.bandwidth * self.cards / g)
         between = self.between.time(message_bytes / g, self.machines(nodes), shared)
         return Ring().time(message_bytes, g, self.inside) + between
 
@@ -64,24 +54,11 @@ class Hierarchical:
 
 @dataclass(frozen=True, slots=True)
 class InRacks:
-    """An algorithm on nodes in racks, numbered rack by rack, whose links up carry less than their nodes send.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-    nodes_per_rack : int
-    oversubscription : float, default 1
-        Bandwidth of a rack's nodes over that of its link up.
-
-    Raises
-    ------
-    ModelError
-        When a number makes no sense, or the algorithm says already how nodes are linked.
-    """
+    """An algorithm on nodes in racks, numbered rack by rack, whose links up carry less than their nodes send."""
 
     algorithm: Algorithm
     nodes_per_rack: int
-    oversubscription: float = 1.0
+    oversubscription: float = 1.0  #: bandwidth of a rack's nodes over that of its link up
 
     def __post_init__(self) -> None:
         require_count(self.nodes_per_rack, "in racks: nodes_per_rack")
@@ -109,9 +86,8 @@ class InRacks:
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
         """The algorithm's, with each node's bandwidth divided by `slowdown`; approximate but for rings."""
-        slower = link.bandwidth / self.slowdown(nodes)
-        slowed = Link(slower, latency=link.latency, reduction_time=link.reduction_time)
-        return self.algorithm.time(message_bytes, nodes, slowed)
+        slower = replace(link, bandwidth=link.bandwidth / self.slowdown(nodes))
+        return self.algorithm.time(message_bytes, nodes, slower)
 
     def traffic(self, nodes: int) -> Traffic:
         """The algorithm's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,15 +15,7 @@ from .algorithms import Link, Size, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Nodes joined directly by links, which all carry as much.
-
-    Attributes
-    ----------
-    nodes : int
-    links : tuple of (int, int)
-        From node to node; both directions are listed.
-    name : str
-    """
+    """Nodes joined directly by links (from node to node, both directions listed), which all carry as much."""
 
     nodes: int
     links: tuple[tuple[int, int], ...]
@@ -38,8 +30,7 @@ def complete(nodes: int) -> Topology:
 
 def ring(nodes: int) -> Topology:
     """Each node linked to two neighbours, in both directions."""
-    n = require_count(nodes, "ring: nodes", least=2)
-    return _undirected(n, [(i, (i + 1) % n) for i in range(n if n > 2 else 1)], f"ring of {n}")
+    return replace(torus(1, require_count(nodes, "ring: nodes")), name=f"ring of {nodes}")
 
 
 def mesh(rows: int, columns: int) -> Topology:
@@ -53,7 +44,7 @@ def torus(rows: int, columns: int) -> Topology:
 
 
 def _grid(rows: int, columns: int, *, wrap: bool) -> Topology:
-    R, C = (require_count(n, f"grid: {what}") for n, what in ((rows, "rows"), (columns, "columns")))
+    R, C = require_count(rows, "grid: rows"), require_count(columns, "grid: columns")
     pairs = []
     for r, c in itertools.product(range(R), range(C)):
         if c + 1 < C or (wrap and C > 2):
@@ -69,41 +60,21 @@ def _undirected(nodes: int, pairs: list[tuple[int, int]], name: str) -> Topology
 
 @dataclass(frozen=True, eq=False)
 class MultiTree:
-    """A spanning tree from every node, built together so that all links are busy (Huang et al., ISCA 2021).
-
-    Parameters
-    ----------
-    topology : Topology
-
-    Attributes
-    ----------
-    steps : int
-        In which the trees are built, and so in which each half of the all-reduce runs.
-    joins : tuple of (step, tree, parent, child)
-
-    Raises
-    ------
-    ModelError
-        When some node cannot reach another.
-    """
+    """A spanning tree from every node, built together so that all links are busy (Huang et al., ISCA 2021)."""
 
     topology: Topology
-    steps: int = field(init=False)
-    joins: tuple[tuple[int, int, int, int], ...] = field(init=False, repr=False)
+    joins: tuple[tuple[int, int, int, int], ...] = field(init=False, repr=False)  #: (step, tree, parent, child)
 
     def __post_init__(self) -> None:
-        joins = tuple(_grow(self.topology))
-        object.__setattr__(self, "joins", joins)
-        object.__setattr__(self, "steps", max((join[0] for join in joins), default=0))
+        object.__setattr__(self, "joins", tuple(_grow(self.topology)))
+
+    @property
+    def steps(self) -> int:
+        """In which the trees are built, and so in which each half of the all-reduce runs."""
+        return max((join[0] for join in self.joins), default=0)
 
     def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing.
-
-        Raises
-        ------
-        ModelError
-            When the topology has another number of nodes.
-        """
+        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing."""
         if nodes not in (1, self.topology.nodes):
             raise ModelError(f"MultiTree: its topology has {self.topology.nodes} nodes, not {nodes}")
         steps, part = self.steps if nodes > 1 else 0, message_bytes / nodes
@@ -119,36 +90,27 @@ class MultiTree:
 
 def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:
     """Joins (step, tree, parent, child): in each step trees take turns to add one child over a link still free."""
-    n = topology.nodes
-    out: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-    for index, (a, b) in enumerate(topology.links):
-        out[a].append((b, index))
+    n, step = topology.nodes, 0
     joined: list[dict[int, int]] = [{root: 0} for root in range(n)]  # node to step, in the order of joining
     joins: list[tuple[int, int, int, int]] = []
-    step = 0
+    out = [[link for link in topology.links if link[0] == node] for node in range(n)]
     while any(len(tree) < n for tree in joined):
         step += 1
-        free, before = set(range(len(topology.links))), len(joins)
-        added = True
-        while added:
-            added = False
+        free, before, added = set(topology.links), len(joins), -1
+        while added != len(joins):
+            added = len(joins)
             for root, tree in enumerate(joined):
-                found = next(
-                    (
-                        (parent, child, index)
-                        for parent, when in tree.items()
-                        if when < step
-                        for child, index in out[parent]
-                        if child not in tree and index in free
-                    ),
-                    None,
+                open_links = (
+                    link
+                    for parent, when in tree.items()
+                    if when < step
+                    for link in out[parent]
+                    if link[1] not in tree and link in free
                 )
-                if found is not None:
-                    parent, child, index = found
-                    tree[child] = step
-                    free.remove(index)
-                    joins.append((step, root, parent, child))
-                    added = True
+                if link := next(open_links, None):
+                    tree[link[1]] = step
+                    free.remove(link)
+                    joins.append((step, root, *link))
         if len(joins) == before:
             raise ModelError(f"MultiTree: {topology.name}: some nodes cannot reach each other")
     return joins

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..checks import require_choice, require_number
@@ -28,99 +27,75 @@ from ..strategies.half_synchronous import in_closed_network
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way of training to compare.
-
-    Attributes
-    ----------
-    name : str
-    descent : Strategy
-        What it does to the loss (`queuemodel.descent`).
-    asks : dict
-        Arguments of `predict` for the seconds of its gradients, without a barrier of all workers; empty: its workers
-        step together, and meet for a transfer.
-    compression : float
-        Seconds that each worker computes at a meeting, to compress and to sum up; no profile tells them.
-
-    Raises
-    ------
-    ModelError
-        When these seconds are none.
-    """
+    """A way of training to compare."""
 
     name: str
-    descent: Strategy
+    descent: Strategy  #: what it does to the loss
+    #: Arguments of `predict` for the seconds of its gradients; empty: its workers meet for a transfer.
     asks: dict[str, Any] = field(default_factory=dict)
-    compression: float = 0.0
+    compression: float = 0.0  #: seconds that each worker computes at a meeting to compress; no profile tells them
 
     def __post_init__(self) -> None:
         require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
 
 
-def _half(name: str, n: int) -> Candidate:
-    k = max(n // 2, 1)
-    return Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
+def on_servers(workers: int) -> dict[str, Candidate]:
+    """Strategies that need a parameter server; k is half of the workers."""
+    k, backup = max(workers // 2, 1), min(workers - 1, 1)
+    late = {"strategy": "bounded-staleness", "staleness_bound": 2}
+    every = [
+        Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
+        Candidate(
+            "backup-worker", ServerSGD("k-sync", workers - backup), {"strategy": "sync-ps", "backup_workers": backup}
+        ),
+        *(
+            Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
+            for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
+        ),
+        Candidate("bounded-staleness", ServerSGD("bounded-staleness", staleness_bound=2), late),
+        Candidate("ordered-gradient", OrderedGradient()),
+    ]
+    return {one.name: one for one in every}
 
-
-#: Strategies that need a parameter server, by number of workers.
-ON_SERVERS: dict[str, Callable[[int], Candidate]] = {
-    "async-ps": lambda n: Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
-    "backup-worker": lambda n: Candidate(
-        "backup-worker", ServerSGD("k-sync", max(n - 1, 1)), {"strategy": "sync-ps", "backup_workers": min(n - 1, 1)}
-    ),
-    **{name: partial(_half, name) for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")},
-    "bounded-staleness": lambda n: Candidate(
-        "bounded-staleness",
-        ServerSGD("bounded-staleness", staleness_bound=2),
-        {"strategy": "bounded-staleness", "staleness_bound": 2},
-    ),
-    "ordered-gradient": lambda n: Candidate("ordered-gradient", OrderedGradient()),
-}
 
 #: Strategies whose workers meet, on servers or in an all-reduce.
-TOGETHER: dict[str, Callable[[int], Candidate]] = {
-    "sync": lambda n: Candidate("sync", SynchronousSGD()),
-    "local-sgd": lambda n: Candidate("local-sgd", LocalSGD(8)),
-    "adacomm": lambda n: Candidate("adacomm", AdaComm(16)),
-    "overlap-local-sgd": lambda n: Candidate("overlap-local-sgd", OverlapLocalSGD(2)),
-    "top-k": lambda n: Candidate("top-k", DoubleCompression(TopK(0.01))),
-    "block-sign": lambda n: Candidate("block-sign", DoubleCompression(BlockSign(8))),
-    "block-sign-local": lambda n: Candidate("block-sign-local", DoubleCompression(BlockSign(8), local_steps=8)),
-    "adaquant": lambda n: Candidate("adaquant", AdaQuantFL(8)),
+TOGETHER: dict[str, Strategy] = {
+    "sync": SynchronousSGD(),
+    "local-sgd": LocalSGD(8),
+    "adacomm": AdaComm(16),
+    "overlap-local-sgd": OverlapLocalSGD(2),
+    "top-k": DoubleCompression(TopK(0.01)),
+    "block-sign": DoubleCompression(BlockSign(8)),
+    "block-sign-local": DoubleCompression(BlockSign(8), local_steps=8),
+    "adaquant": AdaQuantFL(8),
 }
 
 #: Strategies that need links between workers.
-BETWEEN_WORKERS: dict[str, Callable[[int], Candidate]] = {
-    "squarm-ring": lambda n: Candidate("squarm-ring", SquarmSGD("ring", BlockSign(8), mixing=0.3)),
-}
+BETWEEN_WORKERS: dict[str, Strategy] = {"squarm-ring": SquarmSGD("ring", BlockSign(8), mixing=0.3)}
 
-NAMES = (*ON_SERVERS, *TOGETHER, *BETWEEN_WORKERS)
+NAMES = (*on_servers(2), *TOGETHER, *BETWEEN_WORKERS)
 
 
 def candidates(
     asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool = True
 ) -> list[Candidate]:
-    """Those asked for, or all that the profiled machines can run; k is half of the workers.
+    """Those asked for, or all that the profiled machines can run.
 
     Unless the profile can be ``simulated`` these are without strategies that only the simulation predicts.
-
-    Raises
-    ------
-    ModelError
-        For an unknown one, one that needs other machines, or none.
     """
-    known = TOGETHER | (ON_SERVERS if servers else BETWEEN_WORKERS)
+    known = {name: Candidate(name, strategy) for name, strategy in TOGETHER.items()}
+    known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
     if asked is None:
-        every = [make(workers) for make in known.values()]
-        asks = [(one, one.asks.get("strategy"), one.asks.get("backup_workers")) for one in every]
+        asks = [(one, one.asks.get("strategy"), one.asks.get("backup_workers")) for one in known.values()]
         return [one for one, *asked in asks if simulated or in_closed_network(*asked)]
     chosen = []
     for one in [asked] if isinstance(asked, str) else asked:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:
-            needs = "a profile with a parameter server" if one in ON_SERVERS else "a profile of data-parallel rounds"
-            raise ModelError(f"compare: strategy {one!r} needs {needs}; leave it out")
+            needs = "of data-parallel rounds" if one in BETWEEN_WORKERS else "with a parameter server"
+            raise ModelError(f"compare: strategy {one!r} needs a profile {needs}; leave it out")
         if isinstance(one, Candidate) and one.asks and not servers:
             raise ModelError(f"compare: strategy {one.name!r} needs a profile with a parameter server; leave it out")
-        chosen.append(known[one](workers) if isinstance(one, str) else one)
+        chosen.append(known[one] if isinstance(one, str) else one)
     names = [one.name for one in chosen]
     if not chosen or len(set(names)) < len(names):
         raise ModelError(f"compare: strategies must be different and at least one, got {names}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,52 +19,27 @@ from .result import Compared, Comparison
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The answer to one question.
-
-    Attributes
-    ----------
-    goal : str
-        The question, in words.
-    strategy : str or None
-        None when nothing that was compared meets the goal.
-    workers : int or None
-    seconds, seconds_low, seconds_high : float
-        To the target, and the comparison's interval; NaN without a strategy.
-    cost, cost_low, cost_high : float
-        Price of all nodes, servers' too, for that time; NaN without a price.
-    probability : float
-        That it ends by the deadline; without one, that it ends. NaN without a strategy.
-    """
+    """The answer to one question; without a strategy when nothing that was compared meets the goal."""
 
     goal: str
     strategy: str | None = None
     workers: int | None = None
-    seconds: float = float("nan")
-    seconds_low: float = float("nan")
-    seconds_high: float = float("nan")
-    cost: float = float("nan")
-    cost_low: float = float("nan")
-    cost_high: float = float("nan")
-    probability: float = float("nan")
+    seconds: float = math.nan  #: to the target, and the comparison's interval
+    seconds_low: float = math.nan
+    seconds_high: float = math.nan
+    cost: float = math.nan  #: price of all nodes, servers' too, for that time; NaN without a price
+    cost_low: float = math.nan
+    cost_high: float = math.nan
+    probability: float = math.nan  #: that it ends by the deadline; without one, that it ends
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StrategyPlan(Result):
-    """Choices of a strategy and a number of workers.
-
-    Attributes
-    ----------
-    choices : tuple of StrategyChoice
-        One for each question asked.
-    confidence : float
-        Of their intervals.
-    deadline : float or None
-        Seconds; what `StrategyChoice.probability` is of, in every row.
-    """
+    """Choices of a strategy and a number of workers: one for each question."""
 
     choices: tuple[StrategyChoice, ...]
-    confidence: float
-    deadline: float | None = None
+    confidence: float  #: of their intervals
+    deadline: float | None = None  #: seconds; what the probability is of, in every row
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -96,25 +72,10 @@ def plan_strategies(
     """
     Choose among everything that was compared: strategies, and numbers of workers.
 
-    The fastest always gets a row. With a deadline, so does the one of fewest nodes that meets it; with a price, the
-    cheapest; with both, the cheapest that meets the deadline. Times are medians over seeds and the error of the
-    prediction.
-
-    Parameters
-    ----------
-    comparisons : Comparison or sequence of Comparison
-        To the same target, of different numbers of workers.
-    deadline : float, optional
-        Seconds.
-    price_per_node_hour : float, optional
-        Of a worker or a server.
-    chance : float, default 0.5
-        Probability with which the deadline must be met; 0.9 leaves a margin.
-
-    Raises
-    ------
-    ModelError
-        For a senseless argument, comparisons to different targets, or none whose times are known.
+    The fastest always gets a row. With a deadline (seconds), so does the one of fewest nodes that meets it with the
+    probability ``chance``; with a price of a worker or a server, the cheapest; with both, the cheapest that meets the
+    deadline. Times are medians over seeds and the error of the prediction. Comparisons are of different numbers of
+    workers, to the same target.
 
     Examples
     --------
@@ -141,60 +102,46 @@ def plan_strategies(
             f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in given})}; "
             "give compare the target"
         )
-    ways = [_Way(comparison, i) for comparison in given for i in range(len(comparison.rows))]
-    ways = [way for way in ways if not np.isnan(way.drawn).any()]
+    ways = [way for comparison in given for way in _ways(comparison, deadline, price_per_node_hour)]
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
-    in_time = [way for way in ways if deadline is not None and way.probability(deadline) >= chance]
+    in_time = [way for way in ways if way[1].probability >= chance]
     within = _within(deadline or 0)
     asked: list[tuple[str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
-        ("fastest", ways, lambda way: (way.median, way.nodes))
+        ("fastest", ways, lambda way: (way[1].seconds, way[0]))
     ]
     if deadline is not None:
-        asked.append((f"fewest nodes {within}", in_time, lambda way: (way.nodes, way.median)))
+        asked.append((f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds)))
     if price_per_node_hour is not None:
-        asked.append(("cheapest", ways, lambda way: (way.median * way.nodes, way.median)))
+        asked.append(("cheapest", ways, lambda way: (way[1].cost, way[1].seconds)))
     if deadline is not None and price_per_node_hour is not None:
-        asked.append((f"cheapest {within}", in_time, lambda way: (way.median * way.nodes, way.median)))
+        asked.append((f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds)))
     choices = []
     for goal, among, merit in asked:
-        best = min((way for way in among if np.isfinite(way.median)), key=merit, default=None)
-        choices.append(best.choice(goal, deadline, price_per_node_hour) if best else StrategyChoice(goal))
+        best = min((way for way in among if np.isfinite(way[1].seconds)), key=merit, default=None)
+        choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
     return StrategyPlan(tuple(choices), given[0].confidence, deadline)
+
+
+#: Nodes, and what to choose on so many workers.
+_Way = tuple[int, StrategyChoice]
+
+
+def _ways(comparison: Comparison, deadline: float | None, price: float | None) -> Iterator[_Way]:
+    """Every strategy of which a time is known."""
+    rate = math.nan if price is None else price * comparison.nodes / 3600
+    for one, drawn, interval in zip(comparison.rows, comparison.seconds.T, comparison.interval.T, strict=True):
+        if not np.isnan(drawn).any():
+            low, median, high = interval.tolist()
+            arrives = float(np.mean(drawn < np.inf if deadline is None else drawn <= deadline))
+            costs = rate * median, rate * low, rate * high
+            choice = StrategyChoice("", one.name, comparison.workers, median, low, high, *costs, arrives)
+            yield comparison.nodes, choice
 
 
 def _within(deadline: float) -> str:
     unit, seconds = next((u for u in (("h", 3600), ("min", 60)) if deadline >= u[1]), ("s", 1))
     return f"within {deadline / seconds:.4g} {unit}"
-
-
-class _Way:
-    """A strategy on so many workers, with draws of its seconds."""
-
-    def __init__(self, comparison: Comparison, row: int) -> None:
-        self.name, self.workers, self.nodes = comparison.rows[row].name, comparison.workers, comparison.nodes
-        self.drawn = comparison.seconds[:, row]
-        self.low, self.median, self.high = comparison.interval[:, row].tolist()
-
-    def probability(self, deadline: float | None) -> float:
-        """That it ends in time."""
-        return float((self.drawn < np.inf if deadline is None else self.drawn <= deadline).mean())
-
-    def choice(self, goal: str, deadline: float | None, price: float | None) -> StrategyChoice:
-        """As the answer to a question."""
-        rate = float("nan") if price is None else price * self.nodes / 3600
-        return StrategyChoice(
-            goal=goal,
-            strategy=self.name,
-            workers=self.workers,
-            seconds=self.median,
-            seconds_low=self.low,
-            seconds_high=self.high,
-            cost=rate * self.median,
-            cost_low=rate * self.low,
-            cost_high=rate * self.high,
-            probability=self.probability(deadline),
-        )
 
 
 def job_of(
@@ -213,27 +160,8 @@ def job_of(
     was run on a problem, its way to the loss is divided into stretches between levels of the loss, which take equal
     times on those fewest workers; on other numbers of workers each takes the time that the run there took between
     the same levels, so that steps that become slower, or are worth less, are so here as well. Elsewhere the job has one
-    speed for all of its work. A worker is a node.
-
-    Parameters
-    ----------
-    comparisons : Comparison or sequence of Comparison
-        To the same target, on different numbers of workers; those on which the strategy does not arrive (median over
-        the seeds) are left out, and speeds between the others are linear.
-    strategy : str
-        Its name in the comparisons.
-    name : str
-        Of the job.
-    arrival_time : float
-        Seconds.
-    stretches : int
-    **rest
-        Further arguments of `Job`.
-
-    Raises
-    ------
-    ModelError
-        When the strategy was not compared, or its time is not known on any number of workers.
+    speed for all of its work. A worker is a node; numbers of workers on which the strategy does not arrive (median over
+    the seeds) are left out, and speeds between the others are linear. ``rest`` goes to `Job`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
     given = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)

@@ -19,8 +19,6 @@ from ..training.parameters import normal_quantile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..descent import Descent
-
 
 def plot_losses(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Loss against wall-clock time: means over the seeds, and their range; without training, steps per second."""
@@ -101,15 +99,10 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 
 def _losses(run: Descent) -> dict[str, list[float]]:
     """Mean seconds, and mean, least and largest loss over the seeds: what is drawn, to five digits."""
-    seconds = run.times.mean(axis=0)
-    shown = np.unique(np.geomspace(1, len(seconds) - 1, POINTS).astype(int))  # the start has no logarithm
-    columns = {
-        "seconds": seconds,
-        "mean": run.losses.mean(axis=0),
-        "least": run.losses.min(axis=0),
-        "largest": run.losses.max(axis=0),
-    }
-    return {name: [float(f"{value:.5g}") for value in column[shown]] for name, column in columns.items()}
+    rows = run.to_rows()
+    shown = np.unique(np.geomspace(1, len(rows) - 1, POINTS).astype(int))  # the start has no logarithm
+    columns = {"seconds": "seconds", "mean": "loss", "least": "least", "largest": "largest"}
+    return {name: [float(f"{rows[i][column]:.5g}") for i in shown] for name, column in columns.items()}
 
 
 #: Draws of the error of the predicted times, and of a seed.
@@ -118,34 +111,16 @@ DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What one strategy does.
-
-    Attributes
-    ----------
-    name : str
-    steps_per_second : float
-        Steps of all workers; a gradient of one worker is a step.
-    bytes_per_step : float
-        That a worker sends and receives for each.
-    steps_to : ndarray, shape (S,)
-        Steps of all workers to the target, by seed; infinite where it was not reached, NaN where nothing is known.
-    seconds_to : ndarray, shape (S,)
-    spread : float
-        Standard error of the logarithm of the predicted times.
-    learning_rate : float
-        The best of those tried; NaN without training.
-    descent : Descent or None
-        The runs, their times as predicted.
-    """
+    """What one strategy does; steps are those of all workers, a gradient of one worker is one."""
 
     name: str
     steps_per_second: float
-    bytes_per_step: float
-    steps_to: np.ndarray
+    bytes_per_step: float  #: that a worker sends and receives for each
+    steps_to: np.ndarray  #: to the target, shape (S,), by seed; infinite where it was not reached, NaN where unknown
     seconds_to: np.ndarray
-    spread: float
-    learning_rate: float = float("nan")
-    descent: Descent | None = None
+    spread: float  #: standard error of the logarithm of the predicted times
+    learning_rate: float = float("nan")  #: the best of those tried; NaN without training
+    descent: Descent | None = None  #: the runs, their times as predicted
 
     @property
     def late(self) -> bool:
@@ -155,34 +130,17 @@ class Compared:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
-    """Strategies by the time to a loss; the first of `best` is the recommended one.
-
-    Attributes
-    ----------
-    rows : tuple of Compared
-    workers, nodes : int
-        Nodes are machines, the servers' too.
-    target : float or None
-        Loss to reach.
-    price_per_node_hour : float or None
-    confidence : float
-    note : str
-        What to know before trusting it.
-    relative : bool
-        Steps and times to the target are in those of one worker alone.
-    problem : str
-        What was trained in the job's stead; empty for the job itself.
-    """
+    """Strategies by the time to a loss."""
 
     rows: tuple[Compared, ...]
     workers: int
-    nodes: int
-    target: float | None = None
+    nodes: int  #: machines, the servers' too
+    target: float | None = None  #: loss to reach
     price_per_node_hour: float | None = None
     confidence: float = 0.9
-    note: str = ""
-    relative: bool = False
-    problem: str = ""
+    note: str = ""  #: what to know before trusting it
+    relative: bool = False  #: steps and times to the target are in those of one worker alone
+    problem: str = ""  #: what was trained in the job's stead; empty for the job itself
     digits = 3
 
     @cached_property
@@ -266,22 +224,8 @@ class Comparison(Result):
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """One HTML file with the losses, the times to the target and their probabilities, which needs nothing else.
 
-        The page recomputes costs for another price, and says who arrives by a deadline.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it too (.html), whole or not at all.
-
-        Returns
-        -------
-        str
-            The page.
-
-        Raises
-        ------
-        DataError
-            When it cannot be written.
+        The page recomputes costs for another price, and says who arrives by a deadline. It is written to the ``path``
+        (.html), too, whole or not at all.
         """
         return report_page("comparison", comparison_data(self), path=path)
 

@@ -10,10 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..collectives import Link
-from ..descent import Clock, SquarmSGD, SynchronousSGD
-from ..descent.compression import Compressor
-from ..descent.loop import Transfer
-from ..descent.strategy import WORD
+from ..descent import WORD, Clock, Compressor, SquarmSGD, SynchronousSGD, Transfer
 from ..errors import ModelError
 from ..prediction import predict
 from ..results import Result
@@ -22,11 +19,9 @@ from ..training import Profile
 from ..training.bandwidth import nominal_bandwidth
 from ..training.parameters import normal_quantile
 
-#: Shares of all parameters' bytes between which the time of a transfer is interpolated.
-SHARES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0)
-
-#: Bytes per second beyond which nobody asks.
-FASTEST = 1e15
+#: Shares of all parameters' bytes between which the time of a transfer is interpolated; bytes per second beyond which
+#: nobody asks.
+SHARES, FASTEST = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0), 1e15
 
 #: Groups drawn for the mean of the slowest.
 DRAWS = 20_000
@@ -43,22 +38,12 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """Times of a profiled job on so many workers.
-
-    Attributes
-    ----------
-    profile : Profile
-    workers : int
-    dimension : int
-        Parameters of the problem that stands for the job: bits are told as shares of its 32 bits each.
-    asked : dict
-        Further arguments of `predict`.
-    """
+    """Times of a profiled job on so many workers."""
 
     profile: Profile
     workers: int
-    dimension: int
-    asked: dict[str, Any]
+    dimension: int  #: parameters of the problem that stands for the job: bits are told as shares of its 32 bits each
+    asked: dict[str, Any]  #: further arguments of `predict`
 
     @property
     def on_servers(self) -> bool:

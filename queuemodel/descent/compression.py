@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..checks import require_count, require_share
-from ..errors import ModelError
-from .strategy import WORD, Moment, Sent, State, Strategy, nothing, per_worker, sent
+from ..checks import require_count
+from .strategy import WORD, Moment, Sent, State, Strategy, per_worker, require_numbers
 
 
 class Compressor(ABC):
@@ -24,6 +23,9 @@ class Compressor(ABC):
 
     unbiased = False
     names = False
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
 
     @abstractmethod
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
@@ -71,16 +73,13 @@ class TopK(Compressor):
     names = True
 
     def __post_init__(self) -> None:
-        require_some(self.share, "TopK")
+        super().__post_init__()
         if self.index_bits is not None:
-            require_count(self.index_bits, "TopK: index_bits", least=1)
+            require_count(self.index_bits, "TopK: index_bits")
 
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
         k = kept(self.share, v.shape[-1])
-        chosen = np.argpartition(np.abs(v), -k, axis=-1)[..., -k:]
-        sent = np.zeros_like(v)
-        np.put_along_axis(sent, chosen, np.take_along_axis(v, chosen, axis=-1), axis=-1)
-        return sent
+        return only(v, np.argpartition(np.abs(v), -k, axis=-1)[..., -k:])
 
     def bits(self, dimension: int) -> float:
         return kept(self.share, dimension) * (WORD + (self.index_bits or math.ceil(math.log2(max(dimension, 2)))))
@@ -100,17 +99,11 @@ class RandomK(Compressor):
     unbiased: bool = False
     names = True
 
-    def __post_init__(self) -> None:
-        require_some(self.share, "RandomK")
-
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
         d = v.shape[-1]
         k = kept(self.share, d)
         chosen = np.argpartition(np.stack([rng.random(v.shape[1:]) for rng in rngs]), k - 1, axis=-1)[..., :k]
-        sent = np.zeros_like(v)
-        values = np.take_along_axis(v, chosen, axis=-1)
-        np.put_along_axis(sent, chosen, values * v.dtype.type(d / k) if self.unbiased else values, axis=-1)
-        return sent
+        return only(v * v.dtype.type(d / k) if self.unbiased else v, chosen)
 
     def bits(self, dimension: int) -> float:
         return WORD * (kept(self.share, dimension) + 1)
@@ -127,12 +120,8 @@ class QSGD(Compressor):
     levels: int = 4
     unbiased = True
 
-    def __post_init__(self) -> None:
-        require_count(self.levels, "QSGD: levels", least=1)
-
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
-        return quantize(v, u, self.levels)
+        return quantize(v, self.levels, rngs)
 
     def bits(self, dimension: int) -> float:
         return float(qsgd_bits(dimension, self.levels))
@@ -147,18 +136,9 @@ class BlockSign(Compressor):
 
     blocks: int = 1
 
-    def __post_init__(self) -> None:
-        require_count(self.blocks, "BlockSign: blocks", least=1)
-
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        return np.concatenate(
-            [
-                np.abs(b).mean(axis=-1, keepdims=True) * np.sign(b)
-                for b in np.array_split(v, self.blocks, axis=-1)
-                if b.size
-            ],
-            axis=-1,
-        )
+        blocks = np.array_split(v, min(self.blocks, v.shape[-1]), axis=-1)
+        return np.concatenate([np.abs(b).mean(axis=-1, keepdims=True) * np.sign(b) for b in blocks], axis=-1)
 
     def bits(self, dimension: int) -> float:
         return dimension + WORD * min(self.blocks, dimension)
@@ -168,12 +148,19 @@ class BlockSign(Compressor):
         return 1 - 1 / longest  # |v|_1^2 >= |v|^2 in each block
 
 
-def quantize(v: np.ndarray, u: np.ndarray, levels: int | np.ndarray) -> np.ndarray:
-    """Random rounding of ``v`` to its norm over so many levels, decided by uniform numbers ``u`` of its shape."""
+def only(v: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The chosen coordinates of v, and 0 elsewhere."""
+    sent = np.zeros_like(v)
+    np.put_along_axis(sent, chosen, np.take_along_axis(v, chosen, axis=-1), axis=-1)
+    return sent
+
+
+def quantize(v: np.ndarray, levels: int | np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+    """Random rounding of ``v`` to its norm over so many levels."""
+    u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
     norm = np.linalg.norm(v, axis=-1, keepdims=True)
     scaled = np.abs(v) * np.divide(levels, norm, out=np.zeros_like(norm), where=norm > 0)
-    whole = np.floor(scaled + u)
-    return (np.sign(v) * whole * (norm / levels)).astype(v.dtype)
+    return (np.sign(v) * np.floor(scaled + u) * (norm / levels)).astype(v.dtype)
 
 
 def qsgd_bits(dimension: int, levels: float | np.ndarray) -> np.ndarray:
@@ -186,53 +173,60 @@ def kept(share: float, dimension: int) -> int:
     return max(1, round(share * dimension))
 
 
-def require_some(share: float, name: str) -> None:
-    """A share above 0."""
-    if not require_share(share, f"{name}: share"):
-        raise ModelError(f"{name}: share must be above 0, got {share!r}")
+class Anchored(Strategy):
+    """Workers go ``local_steps`` alone from an anchor that all know, and tell how far they have moved."""
+
+    local_steps: int
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x = per_worker(start, workers)
+        return {"x": x, "anchor": start[:, None].copy(), "moved": np.zeros_like(x)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        state["moved"] += moment.rate * gradients
+        if (moment.number + 1) % self.local_steps:
+            np.subtract(state["anchor"], state["moved"], out=state["x"])
+            return Sent()
+        sent = self.meet(state, moment)
+        state["x"][:] = state["anchor"]
+        state["moved"][:] = 0.0
+        return sent
+
+    @abstractmethod
+    def meet(self, state: State, moment: Moment) -> Sent:
+        """Move the anchor by what workers tell of their ``moved``, shape (S, n, d)."""
+
+    def model(self, state: State) -> np.ndarray:
+        return state["anchor"][:, 0]
 
 
 @dataclass(frozen=True)
-class DoubleCompression(Strategy):
+class DoubleCompression(Anchored):
     """What is lost in compression is kept and sent later, at the workers and at the server.
 
     DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019); with ``local_steps`` > 1 once
     in so many steps, between which workers go on alone. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
     sends C(p), keeps e = p - C(p); server: the same with the mean of what came, and its own error. e is in units of a
     step, so a changing learning rate needs no scaling. Unbiased compressors are scaled down to contractions
-    (`Compressor.contract`).
-
-    Attributes
-    ----------
-    compressor : Compressor
-        Both ways; `Identity` gives SGD.
-    momentum : float
-        Nesterov's.
-    local_steps : int
+    (`Compressor.contract`); `Identity` gives SGD, with Nesterov's momentum.
     """
 
     compressor: Compressor = field(default_factory=TopK)
     momentum: float = 0.0
     local_steps: int = 1
 
-    def __post_init__(self) -> None:
-        require_share(self.momentum, "DoubleCompression: momentum")
-        require_count(self.local_steps, "DoubleCompression: local_steps", least=1)
-
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x, anchor = per_worker(start, workers), start[:, None].copy()
-        names = ("m", "moved", "error")
-        return {"x": x, "anchor": anchor, "server_error": np.zeros_like(anchor)} | {n: np.zeros_like(x) for n in names}
+        state = super().begin(start, workers)
+        x, anchor = state["x"], state["anchor"]
+        return state | {"m": np.zeros_like(x), "error": np.zeros_like(x), "server_error": np.zeros_like(anchor)}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        direction = gradients
         if self.momentum:
             state["m"] = self.momentum * state["m"] + gradients
-            direction = self.momentum * state["m"] + gradients
-        state["moved"] += moment.rate * direction
-        if (moment.number + 1) % self.local_steps:
-            np.subtract(state["anchor"], state["moved"], out=state["x"])
-            return nothing(len(gradients))
+            gradients = self.momentum * state["m"] + gradients
+        return super().update(state, gradients, moment)
+
+    def meet(self, state: State, moment: Moment) -> Sent:
         wanted = state["moved"] + state["error"]
         told = self.compressor.contract(wanted, moment.rngs)
         state["error"] = wanted - told
@@ -240,63 +234,32 @@ class DoubleCompression(Strategy):
         answer = self.compressor.contract(total, moment.rngs)
         state["server_error"] = total - answer
         state["anchor"] -= answer
-        state["x"][:] = state["anchor"]
-        state["moved"][:] = 0.0
-        bits = self.compressor.bits(gradients.shape[-1])
-        return sent(len(gradients), bits, bits)
-
-    def model(self, state: State) -> np.ndarray:
-        return state["anchor"][:, 0]
+        bits = self.compressor.bits(total.shape[-1])
+        return Sent(bits, bits, met=True)
 
 
 @dataclass(frozen=True)
-class AdaQuantFL(Strategy):
+class AdaQuantFL(Anchored):
     """Local steps whose sum is sent in more and more levels (Jhunjhunwala, Gadhikar, Joshi and Eldar, ICASSP 2021).
 
     There are ceil(sqrt(f(w_0) / f(w_k)) initial_levels) of them, from the loss f. The way down is not compressed.
-
-    Attributes
-    ----------
-    local_steps, initial_levels : int
     """
 
     local_steps: int = 4
     initial_levels: int = 2
 
-    def __post_init__(self) -> None:
-        require_count(self.local_steps, "AdaQuantFL: local_steps", least=1)
-        require_count(self.initial_levels, "AdaQuantFL: initial_levels", least=1)
-
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x = per_worker(start, workers)
         runs = len(start)
-        return {
-            "x": x,
-            "anchor": start[:, None].copy(),
-            "moved": np.zeros_like(x),
-            "first_loss": np.full(runs, np.nan),
-            "levels": np.full(runs, self.initial_levels),
-        }
+        more = {"first_loss": np.full(runs, np.nan), "levels": np.full(runs, self.initial_levels)}
+        return super().begin(start, workers) | more
 
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        if moment.number == 0:
-            state["first_loss"] = moment.loss(state["anchor"][:, 0])
-        state["moved"] += moment.rate * gradients
-        if (moment.number + 1) % self.local_steps:
-            np.subtract(state["anchor"], state["moved"], out=state["x"])
-            return nothing(len(gradients))
-        levels = state["levels"]
-        u = np.stack([rng.random(gradients.shape[1:]) for rng in moment.rngs])
-        told = quantize(state["moved"], u, levels[:, None, None])
-        state["anchor"] -= told.mean(axis=1, keepdims=True)
-        state["x"][:] = state["anchor"]
-        state["moved"][:] = 0.0
-        d = gradients.shape[-1]
-        bits = qsgd_bits(d, levels)
-        share = state["first_loss"] / np.maximum(moment.loss(state["anchor"][:, 0]), np.finfo(float).tiny)
+    def meet(self, state: State, moment: Moment) -> Sent:
+        anchor, levels = state["anchor"], state["levels"]
+        if moment.number < self.local_steps:  # the first time
+            state["first_loss"] = moment.loss(anchor[:, 0])
+        anchor -= quantize(state["moved"], levels[:, None, None], moment.rngs).mean(axis=1, keepdims=True)
+        share = state["first_loss"] / np.maximum(moment.loss(anchor[:, 0]), np.finfo(float).tiny)
         wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
         state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
-        return sent(len(gradients), bits, WORD * d)
-
-    def model(self, state: State) -> np.ndarray:
-        return state["anchor"][:, 0]
+        d = anchor.shape[-1]
+        return Sent(qsgd_bits(d, levels), WORD * d, met=True)

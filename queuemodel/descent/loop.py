@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,48 +12,24 @@ import numpy as np
 from ..checks import require_count, require_number, require_seed, require_share
 from ..errors import ModelError
 from ..results import Result, rows_of
-from .problems import Problem, require_problem
-from .servers import ServerSGD
+from .problems import Problem
 from .strategy import Moment, Sent, State, Strategy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Descent(Result):
-    """Losses of S runs of a strategy, looked at T times.
+    """Losses of S runs of a strategy, looked at T times."""
 
-    Attributes
-    ----------
-    strategy : object
-    seeds : tuple of int
-    workers : int
-    steps : ndarray of int, shape (T,)
-    times : ndarray, shape (S, T)
-        Seconds of the clock.
-    losses : ndarray, shape (S, T)
-        Of the parameters that training has reached; infinite once a run has diverged.
-    up_bits, down_bits : ndarray, shape (S, T)
-        Sent and received so far, mean over the workers (`ServerSGD`: by the one that completed).
-    model : ndarray, shape (S, d)
-        The last parameters.
-    staleness : ndarray, shape (S,)
-        Mean number of updates between the beginning of a gradient and its completion (`ServerSGD`).
-    """
-
-    strategy: Any
+    strategy: Strategy
     seeds: tuple[int, ...]
     workers: int
-    steps: np.ndarray
-    times: np.ndarray
-    losses: np.ndarray
-    up_bits: np.ndarray
-    down_bits: np.ndarray
-    model: np.ndarray
-    staleness: np.ndarray
-
-    def first(self, loss: float) -> np.ndarray:
-        """Where in `steps` each run first has at most this loss, shape (S,); -1 where it never has."""
-        reached = self.losses <= loss
-        return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
+    steps: np.ndarray  #: shape (T,)
+    times: np.ndarray  #: seconds of the clock, shape (S, T)
+    losses: np.ndarray  #: of the parameters that training has reached, shape (S, T); infinite once a run has diverged
+    up_bits: np.ndarray  #: sent so far, shape (S, T), mean over the workers; `ServerSGD`: by those that completed
+    down_bits: np.ndarray  #: received, likewise
+    model: np.ndarray  #: the last parameters, shape (S, d)
+    staleness: np.ndarray  #: mean updates between beginning and completion of a gradient (`ServerSGD`), shape (S,)
 
     def steps_to(self, loss: float) -> np.ndarray:
         """Steps until each run was first seen with at most this loss, shape (S,); infinite where it never was."""
@@ -63,8 +40,7 @@ class Descent(Result):
         return self._to(loss, self.times)
 
     def _to(self, loss: float, what: np.ndarray) -> np.ndarray:
-        first = self.first(loss)
-        return np.where(first >= 0, what[np.arange(len(first)), first], np.inf)
+        return np.where(self.losses <= loss, what, np.inf).min(axis=1)  # neither steps nor seconds ever fall
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each look at the loss: means over the runs, and their least and largest loss."""
@@ -90,34 +66,15 @@ class Descent(Result):
 Transfer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def no_time(up: np.ndarray, down: np.ndarray) -> np.ndarray:
-    """A network that takes no time."""
-    return np.zeros_like(up)
-
-
 @dataclass(frozen=True)
 class Clock:
-    """What a step costs in seconds.
-
-    Attributes
-    ----------
-    step : float
-        Mean seconds of a worker's gradient of a mini-batch.
-    cv : float
-        Its coefficient of variation (gamma distributed); 1 is exponential.
-    transfer : callable
-        Bits up and down for each worker, arrays of shape (S,), to the seconds of a meeting.
-    paces : tuple of float
-        How many times as long the first workers take, of those that step together; the others take once as long.
-    straggler_probability, straggler_slowdown : float
-        A gradient takes `straggler_slowdown` times as long with this probability.
-    """
+    """What a step costs in seconds: a gradient of a mini-batch takes ``step`` on average, gamma distributed."""
 
     step: float = 1.0
-    cv: float = 0.0
-    transfer: Transfer = no_time
-    paces: tuple[float, ...] = ()
-    straggler_probability: float = 0.0
+    cv: float = 0.0  #: coefficient of variation; 1 is exponential
+    transfer: Transfer = lambda up, down: np.zeros_like(up)  #: bits, for each worker, to the seconds of a meeting
+    paces: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
+    straggler_probability: float = 0.0  #: with which a gradient takes `straggler_slowdown` times as long
     straggler_slowdown: float = 1.0
 
     def __post_init__(self) -> None:
@@ -161,28 +118,10 @@ def descend(
     """
     Train: run a strategy on a problem, for several seeds side by side.
 
-    Parameters
-    ----------
-    problem : Problem
-    strategy : Strategy
-        `ServerSGD` counts single gradients as steps, all others steps of all workers.
-    workers : int
-    steps : int
-    learning_rate : float or callable
-        Or a function of the step.
-    seeds : int or sequence of int
-        That many, or these; a seed's run is the same whichever others run beside it, but for rounding.
-    record : int
-        At how many steps the loss is looked at, the first and the last included.
-    clock : Clock, optional
-        What computation and transfers take; a second each, and nothing.
-    until : float, optional
-        Stop when every run has been seen with at most this loss.
-
-    Returns
-    -------
-    Descent
-        Losses by step, time and bits sent. A run that diverges has infinite losses from then on.
+    Steps are those of all workers, of `ServerSGD` single gradients. The learning rate may be a function of the step;
+    ``seeds`` are so many, or these: a seed's run is the same whichever others run beside it, but for rounding. The loss
+    is looked at ``record`` times, the first and the last included; training stops when every run has been seen with at
+    most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
 
     Raises
     ------
@@ -196,82 +135,65 @@ def descend(
     >>> bool(run.losses[:, -1].mean() < 0.1 * run.losses[:, 0].mean())
     True
     """
-    n = require_count(workers, "descend: workers", least=1)
-    require_count(steps, "descend: steps", least=1)
+    n = require_count(workers, "descend: workers")
+    require_count(steps, "descend: steps")
     record = min(require_count(record, "descend: record", least=2), steps + 1)
+    if not isinstance(problem, Problem):
+        raise ModelError(f"problem must be a Problem such as LeastSquares, got {type(problem).__name__}")
     if not isinstance(strategy, Strategy):
         raise ModelError(f"descend: strategy must be a Strategy such as LocalSGD(8), got {type(strategy).__name__}")
-    if (shares := len(require_problem(problem).shares)) not in (0, n):
-        raise ModelError(f"descend: the problem is split among {shares} workers, got {n}; split it again")
-    rate = learning_rate if callable(learning_rate) else _constant(learning_rate)
-    seeds = range(require_count(seeds, "descend: seeds", least=1)) if isinstance(seeds, int) else seeds
+    if len(problem.shares) not in (0, n):
+        raise ModelError(f"descend: the problem is split among {len(problem.shares)} workers, got {n}; split it again")
+    if not callable(learning_rate):
+        require_number(learning_rate, "descend: learning_rate", positive=True)
+    seeds = range(require_count(seeds, "descend: seeds")) if isinstance(seeds, int) else seeds
     chosen = [require_seed(seed, "descend: seed") for seed in seeds]
     rngs, timers, starts = ([np.random.default_rng([seed, use]) for seed in chosen] for use in range(3))
     state = strategy.begin(np.stack([problem.start(rng) for rng in starts]), n)
-    clock = clock or Clock()
-    run = _Run(problem, strategy, clock, n, rate, rngs, timers, state)
+    loop = _Loop(problem, strategy, clock or Clock(), n, state, rngs, timers)
+    step = loop.one_by_one(steps) if strategy.one_by_one else loop.together()
     marks = np.unique(np.linspace(0, steps, record).round().astype(int))
+    seen = np.zeros((4, len(chosen), len(marks)))  # seconds, bits up and down, losses
+    now, up, down = np.zeros((3, len(chosen)))
     with np.errstate(over="ignore", invalid="ignore"):
-        return run.all(steps, marks, chosen, -np.inf if until is None else until)
-
-
-def _constant(rate: float) -> Callable[[int], float]:
-    require_number(rate, "descend: learning_rate", positive=True)
-    return lambda _: rate
+        seen[3, :, 0] = loop.loss()
+        row = 1
+        for k in range(steps):
+            rate = learning_rate(k) if callable(learning_rate) else learning_rate
+            now, sent = step(Moment(k, rate, rngs, now, problem.loss))
+            up, down = up + sent.up, down + sent.down
+            if k + 1 == marks[row]:
+                seen[:, :, row] = now, up, down, loop.loss()
+                row += 1
+                if until is not None and (seen[3, :, :row] <= until).any(axis=1).all():
+                    break
+        times, up, down, losses = seen[..., :row]
+        staleness = state.get("staleness", np.zeros(len(chosen))) / marks[row - 1]
+        model = strategy.model(state)
+    return Descent(strategy, tuple(chosen), n, marks[:row], times, losses, up, down, model, staleness)
 
 
 @dataclass
-class _Run:
-    """What the loop carries along."""
+class _Loop:
+    """A problem, a strategy and what changes as it runs."""
 
     problem: Problem
     strategy: Strategy
     clock: Clock
     workers: int
-    rate: Callable[[int], float]
+    state: State
     rngs: list[np.random.Generator]
     timers: list[np.random.Generator]
-    state: State
 
-    def all(self, steps: int, marks: np.ndarray, seeds: list[int], until: float) -> Descent:
-        runs = len(seeds)
-        step = self._one_by_one(self.strategy, steps) if isinstance(self.strategy, ServerSGD) else self._together()
-        time, up, down = np.zeros((runs, len(marks))), np.zeros((runs, len(marks))), np.zeros((runs, len(marks)))
-        losses = np.zeros((runs, len(marks)))
-        losses[:, 0] = self._loss()
-        row, now, total_up, total_down = 1, np.zeros(runs), np.zeros(runs), np.zeros(runs)
-        for k in range(steps):
-            now, sent = step(Moment(k, self.rate(k), self.rngs, now, self.problem.loss))
-            total_up, total_down = total_up + sent.up, total_down + sent.down
-            if k + 1 == marks[row]:
-                time[:, row], up[:, row], down[:, row], losses[:, row] = now, total_up, total_down, self._loss()
-                row += 1
-                if (losses[:, :row] <= until).any(axis=1).all():
-                    break
-        staleness = self.state["staleness"] / marks[row - 1] if "staleness" in self.state else np.zeros(runs)
-        return Descent(
-            self.strategy,
-            tuple(seeds),
-            self.workers,
-            marks[:row],
-            time[:, :row],
-            losses[:, :row],
-            up[:, :row],
-            down[:, :row],
-            self.strategy.model(self.state),
-            staleness,
-        )
-
-    def _loss(self) -> np.ndarray:
+    def loss(self) -> np.ndarray:
         losses = self.problem.loss(self.strategy.model(self.state))
         return np.where(np.isfinite(losses), losses, np.inf)
 
-    def _together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+    def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
         """A step of all workers; who meets waits for its partners and for the transfer."""
-        every, exact = np.arange(self.workers), self.strategy.exact
+        every, exact, runs = np.arange(self.workers), self.strategy.exact, len(self.rngs)
         batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
-        clocks = np.zeros((len(self.rngs), self.workers))
-        arrival = np.zeros((len(self.rngs), 1))  # of what was sent ahead
+        clocks, arrival = np.zeros((runs, self.workers)), np.zeros((runs, 1))  # arrival: of what was sent ahead
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:
             nonlocal clocks, arrival
@@ -283,8 +205,9 @@ class _Run:
                 gradients = self.problem.sampled_gradients(x, every, self.rngs)
             sent = self.strategy.update(self.state, gradients, moment)
             clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,), batches) for timer in self.timers])
-            if sent.met.any():
-                met, takes = sent.met[:, None], self.clock.transfer(sent.up, sent.down)[:, None]
+            if np.any(sent.met):
+                up, down, met = (np.broadcast_to(value, runs) for value in (sent.up, sent.down, sent.met))
+                met, takes = met[:, None], self.clock.transfer(up, down)[:, None]
                 if sent.ahead:  # this one's all-reduce begins when the last worker is there
                     go = np.maximum(clocks, arrival)
                     arrival = np.where(met, go.max(axis=1, keepdims=True) + takes, arrival)
@@ -295,22 +218,29 @@ class _Run:
 
         return step
 
-    def _one_by_one(self, strategy: ServerSGD, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A gradient of one worker, in the order in which they complete."""
-        orders = [strategy.make_order(self.workers, steps, self.clock.durations, timer) for timer in self.timers]
-        times = np.stack([order.times[:steps] for order in orders])
-        workers = np.stack([order.workers[:steps] for order in orders])
-        if workers.shape[1] < steps or workers.max() >= self.workers:
-            raise ModelError(
-                f"descend: the order has {workers.shape[1]} gradients of workers up to {workers.max()}, "
-                f"but {steps} of {self.workers} workers are asked for"
-            )
-        runs = np.arange(len(orders))
+    def one_by_one(self, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+        """A gradient of one worker of each run, the next to complete; the strategy says who then begins another."""
+        runs, size = np.arange(len(self.rngs)), steps // self.workers + 4 * math.isqrt(steps) + 8
+
+        def draw() -> np.ndarray:
+            return np.stack([self.clock.durations(timer, (self.workers, size)) for timer in self.timers])
+
+        drawn = draw()  # of each worker, one after the other
+        ends, begun = drawn[..., 0].copy(), np.ones((len(runs), self.workers), int)
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:
-            chosen = workers[:, moment.number]
+            nonlocal drawn
+            chosen = ends.argmin(axis=1)
+            now = ends[runs, chosen]
             x = self.state["copies"][runs, chosen][:, None]
             gradients = self.problem.sampled_gradients(x, chosen[:, None], self.rngs)
-            return times[:, moment.number], strategy.complete(self.state, gradients, chosen, moment)
+            sent = self.strategy.update(self.state, gradients, moment._replace(time=now, workers=chosen))
+            ends[runs, chosen] = np.inf
+            if begun.max() == drawn.shape[2]:
+                drawn = np.concatenate([drawn, draw()], axis=2)
+            run, worker = np.nonzero(sent.begin)
+            ends[run, worker] = now[run] + drawn[run, worker, begun[run, worker]]
+            begun[sent.begin] += 1
+            return now, sent
 
         return step

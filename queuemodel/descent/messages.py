@@ -1,72 +1,44 @@
-"""Strategies in which not everyone sends everything to everyone.
+"""Strategies without a meeting of all.
 
 Gossip on a graph when there is something to say (`SquarmSGD`), in the order of who has most to say
-(`OrderedGradient`), and a few coordinates that the channel adds up (`OverTheAir`).
+(`OrderedGradient`), and a server that applies gradients as they complete (`ServerSGD`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..checks import require_choice, require_count, require_number, require_share
+from ..checks import require_choice
 from ..errors import ModelError
 from .compression import Compressor, Identity
-from .strategy import WORD, Moment, Sent, State, Strategy, nothing, per_worker, sent
-
-GRAPHS = ("ring", "torus", "complete")
+from .strategy import WORD, Moment, Sent, State, Strategy, per_worker
 
 
 def mixing_matrix(graph: str, workers: int) -> np.ndarray:
+    """Weights with which workers on a "ring", "torus" or "complete" graph average their neighbours' values and theirs.
+
+    Shape (n, n), symmetric, rows add up to 1; every neighbour, and the worker itself, counts 1 / (degree + 1), on a
+    complete graph thus 1/n (Xiao and Boyd 2004, maximum-degree weights). A torus needs a square number of workers.
     """
-    Weights with which each worker averages its neighbours' values and its own, shape (n, n).
-
-    Symmetric, rows add up to 1; every neighbour, and the worker itself, counts 1 / (degree + 1), on a complete graph
-    thus 1/n (Xiao and Boyd 2004, maximum-degree weights).
-
-    Parameters
-    ----------
-    graph : {"ring", "torus", "complete"}
-        A torus needs a square number of workers.
-    workers : int
-
-    Raises
-    ------
-    ModelError
-        For another graph, or a torus of no square number.
-    """
-    require_choice(graph, "graph", GRAPHS)
-    n = require_count(workers, "workers", least=1)
-    neighbours = np.zeros((n, n), bool)
-    i = np.arange(n)
-    if graph == "complete":
-        neighbours[:] = True
-    elif graph == "ring":
-        neighbours[i, (i + 1) % n] = True
+    require_choice(graph, "graph", ("ring", "torus", "complete"))
+    i, side = np.arange(workers), math.isqrt(workers)
+    if graph == "torus" and side**2 != workers:
+        raise ModelError(f"torus: workers must be a square number, got {workers}")
+    if graph == "torus":
+        grid = i.reshape(side, side)
+        ahead = [np.roll(grid, 1, axis).ravel() for axis in (0, 1)]
     else:
-        side = round(n**0.5)
-        if side * side != n:
-            raise ModelError(f"torus: workers must be a square number, got {n}")
-        row, column = divmod(i, side)
-        neighbours[i, row * side + (column + 1) % side] = True
-        neighbours[i, (row + 1) % side * side + column] = True
-    neighbours |= neighbours.T
+        ahead = [np.roll(i, by) for by in range(1, 2 if graph == "ring" else workers)]
+    neighbours = np.zeros((workers, workers), bool)
+    for others in ahead:
+        neighbours[i, others] = neighbours[others, i] = True
     np.fill_diagonal(neighbours, False)
     weights = neighbours / (neighbours.sum(axis=1).max(initial=0) + 1)
     np.fill_diagonal(weights, 1 - weights.sum(axis=1))
     return weights
-
-
-def spectral_gap(weights: np.ndarray) -> float:
-    """1 minus the second largest absolute eigenvalue: an averaging takes at least this share off the disagreement."""
-    sizes = np.sort(np.abs(np.linalg.eigvalsh(weights)))
-    return float(1 - sizes[-2]) if len(sizes) > 1 else 1.0
-
-
-def degree(weights: np.ndarray) -> int:
-    """Largest number of neighbours."""
-    return int((np.count_nonzero(weights, axis=1) - (np.diag(weights) > 0)).max())
 
 
 @dataclass(frozen=True)
@@ -75,18 +47,8 @@ class SquarmSGD(Strategy):
 
     v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from what
     its neighbours know of it exceeds eta sqrt(trigger) sends them the compressed difference (`Compressor.contract`),
-    and moves by ``mixing`` times the weighted difference of what it knows of them and they of it.
-
-    Attributes
-    ----------
-    graph : {"ring", "torus", "complete"}
-    compressor : Compressor
-    local_steps : int
-    trigger : float
-        0: whoever has changed sends.
-    mixing : float
-        In (0, 1]; stable with less for coarser compression.
-    momentum : float
+    and moves by ``mixing`` times the weighted difference of what it knows of them and they of it. A mixing below 1 is
+    stable with coarser compression.
     """
 
     graph: str = "ring"
@@ -97,11 +59,8 @@ class SquarmSGD(Strategy):
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         mixing_matrix(self.graph, 1)
-        require_count(self.local_steps, "SquarmSGD: local_steps", least=1)
-        require_number(self.trigger, "SquarmSGD: trigger")
-        require_number(self.mixing, "SquarmSGD: mixing", positive=True, largest=1.0)
-        require_share(self.momentum, "SquarmSGD: momentum")
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         x = per_worker(start, workers)
@@ -112,13 +71,14 @@ class SquarmSGD(Strategy):
         state["v"] = self.momentum * state["v"] + gradients
         x -= moment.rate * (self.momentum * state["v"] + gradients if self.momentum else gradients)
         if (moment.number + 1) % self.local_steps:
-            return nothing(len(gradients))
+            return Sent()
         change = x - known
         speaks = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
         known += np.where(speaks[..., None], self.compressor.contract(change, moment.rngs), 0)
         x += (self.mixing * (weights.astype(x.dtype) @ known - known)).astype(x.dtype)
-        bits = speaks.mean(axis=1) * degree(weights) * self.compressor.bits(x.shape[-1])
-        return sent(len(gradients), bits, bits, partners=weights > 0)
+        degree = np.count_nonzero(weights, axis=1).max() - 1  # a worker's own weight is never 0
+        bits = speaks.mean(axis=1) * degree * self.compressor.bits(x.shape[-1])
+        return Sent(bits, bits, met=True, partners=weights > 0)
 
 
 @dataclass(frozen=True)
@@ -130,111 +90,96 @@ class OrderedGradient(Strategy):
     workers have sent, those that wait have norms of at most r, and it halts as soon as (n - j) r is at most the
     threshold. What is missing is a sum of n - j vectors of norms of at most r, so the sum of gradients in use differs
     from the true one by at most the threshold, and the step from that of gradient descent by at most eta threshold / n.
-
-    Attributes
-    ----------
-    threshold : float
-        0: everything that differs is sent, gradient descent.
-    relative : float
-        Threshold as a share of the norm of the sum that the server used last; added to the other.
+    The threshold is ``threshold`` plus ``relative`` times the norm of the sum that the server used last.
     """
 
     threshold: float = 0.0
     relative: float = 0.1
     exact = True
 
-    def __post_init__(self) -> None:
-        require_number(self.threshold, "OrderedGradient: threshold")
-        require_number(self.relative, "OrderedGradient: relative")
-
     def begin(self, start: np.ndarray, workers: int) -> State:
-        told = np.zeros((len(start), workers, start.shape[-1]), start.dtype)
-        return {"x": start[:, None].copy(), "told": told, "silent": np.zeros(len(start))}
+        return {"x": start[:, None].copy(), "told": np.zeros_like(per_worker(start, workers))}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         told = state["told"]
         norms = np.linalg.norm(gradients - told, axis=-1)
         halt = self.threshold + self.relative * np.linalg.norm(told.sum(axis=1), axis=-1)
-        speaks = speakers(norms, halt)
+        order = np.argsort(-norms, axis=1, kind="stable")
+        waiting = norms.shape[1] - np.arange(norms.shape[1])
+        enough = waiting * np.take_along_axis(norms, order, axis=1) <= halt[:, None]
+        silent = np.logical_or.accumulate(enough, axis=1)  # the first who need not speak, and all after them
+        speaks = np.empty_like(silent)
+        np.put_along_axis(speaks, order, ~silent, axis=1)
         told[speaks] = gradients[speaks]
         state["x"] -= moment.rate * told.mean(axis=1, keepdims=True)
-        d, spoken = gradients.shape[-1], speaks.mean(axis=1)
-        return sent(len(gradients), WORD * d * spoken, WORD * d)
+        bits = WORD * gradients.shape[-1]
+        return Sent(bits * speaks.mean(axis=1), bits, met=True)
 
 
-def speakers(norms: np.ndarray, threshold: np.ndarray) -> np.ndarray:
-    """Who sends, as bool of shape (S, n), from the norms of the innovations and thresholds of shape (S,)."""
-    order = np.argsort(-norms, axis=1, kind="stable")
-    falling = np.take_along_axis(norms, order, axis=1)
-    waiting = norms.shape[1] - np.arange(norms.shape[1])
-    enough = waiting * falling <= threshold[:, None]  # the first who need not, and all after them
-    silent = np.logical_or.accumulate(enough, axis=1)
-    speaks = np.empty_like(silent)
-    np.put_along_axis(speaks, order, ~silent, axis=1)
-    return speaks
+NAMES = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
 
 
 @dataclass(frozen=True)
-class OverTheAir(Strategy):
-    """Some coordinates, one to a sub-carrier, are added up by the channel (Zhang, Li and Dedeoglu, INFOCOM 2021).
+class ServerSGD(Strategy):
+    """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
 
-    Worker m has u_m = eta g_m + r_m. In each step ``carriers`` common random coordinates j are sent with amplitudes
-    sqrt(q_j) / max(h_mj, fading), so that sqrt(q_j) * sum of min(h_mj / fading, 1) u_mj arrives, and noise; r_m keeps
-    the other coordinates, and of these what a weak channel lost. The noise in the server's mean has the variance
-    noise^2 / (q_j n^2). The amplitudes are ours: with a_j = max over m of (u_mj / max(h_mj, fading))^2, "inversion"
-    takes one q for all sub-carriers, power / sum a; "water-filling" q_j = power / (sqrt(a_j) sum sqrt(a)), which makes
-    the sum of variances least under sum q_j a_j <= power. Both keep every worker within its power.
-
-    Attributes
-    ----------
-    carriers : int
-    power : float
-        Largest sum of squared amplitudes of a worker in a step.
-    noise : float
-        Standard deviation of the noise on each sub-carrier.
-    fading : float
-        Amplitude of the Rayleigh channel (mean square 1) below which a worker spends no more power.
-    allocation : {"water-filling", "inversion"}
+    Names, and who then gets new parameters and goes on, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and
+    "k-batch-async": whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once it is no more
+    than ``staleness_bound`` completed steps ahead of the slowest; "k-async": the k who completed; "k-sync",
+    "k-batch-sync": all, others' work being given up, but meanwhile whoever completes waits, or takes another batch at
+    the same parameters. K-sync with k = n is synchronous SGD, with less that with n - k backup workers (Chen et al.
+    2016).
     """
 
-    carriers: int = 16
-    power: float = 1.0
-    noise: float = 0.01
-    fading: float = 0.1
-    allocation: str = "water-filling"
+    name: str = "async"
+    k: int = 1
+    staleness_bound: int = 0
+    one_by_one = True
 
     def __post_init__(self) -> None:
-        require_count(self.carriers, "OverTheAir: carriers", least=1)
-        require_number(self.power, "OverTheAir: power", positive=True)
-        require_number(self.noise, "OverTheAir: noise")
-        require_number(self.fading, "OverTheAir: fading", positive=True)
-        require_choice(self.allocation, "OverTheAir: allocation", ("water-filling", "inversion"))
+        super().__post_init__()
+        require_choice(self.name, "ServerSGD: name", NAMES)
+        if self.k > 1 and self.name in ("async", "bounded-staleness"):
+            raise ModelError(f"ServerSGD: {self.name!r} applies every gradient by itself, so k must be 1, got {self.k}")
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        return {"x": start[:, None].copy(), "rest": np.zeros((len(start), workers, start.shape[-1]), start.dtype)}
+        if self.k > workers and self.name in ("k-sync", "k-async"):
+            raise ModelError(f"ServerSGD: {self.name!r} needs at least k = {self.k} workers, got {workers}")
+        x, shape = start[:, None].copy(), (len(start), workers)
+        return {
+            "x": x,
+            "copies": per_worker(start, workers),
+            "sum": np.zeros_like(x),
+            "waits": np.zeros(shape, bool),
+            "version": np.zeros(shape, int),
+            "done": np.zeros(shape, int),
+            "staleness": np.zeros(len(start)),
+        }
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        runs, n, d = gradients.shape
-        k = min(self.carriers, d)
-        u = moment.rate * gradients + state["rest"]
-        chosen = np.stack([rng.choice(d, k, replace=False) for rng in moment.rngs])[:, None, :]
-        told = np.take_along_axis(u, chosen, axis=-1)
-        channel = np.stack([rng.rayleigh(np.sqrt(0.5), (n, k)) for rng in moment.rngs])
-        noise = self.noise * np.stack([rng.normal(size=k) for rng in moment.rngs])
-        through = np.minimum(channel / self.fading, 1.0)
-        received = (through * told).mean(axis=1) + noise / (n * np.sqrt(self.gains(told, channel)))
-        np.put_along_axis(u, chosen, (1 - through) * told, axis=-1)
-        state["rest"] = u
-        step = np.zeros((runs, 1, d), u.dtype)
-        np.put_along_axis(step, chosen, received[:, None].astype(u.dtype), axis=-1)
-        state["x"] -= step
-        return sent(runs, WORD * k / n, WORD * k)  # one slot, whatever n
-
-    def gains(self, told: np.ndarray, channel: np.ndarray) -> np.ndarray:
-        """Received power of one unit on each sub-carrier, q of shape (S, k); told and channel have shape (S, n, k)."""
-        needed = np.square(told / np.maximum(channel, self.fading)).max(axis=1)
-        needed = np.maximum(needed, 1e-12 * needed.max(axis=1, keepdims=True) + np.finfo(float).tiny)
-        if self.allocation == "inversion":
-            return np.broadcast_to(self.power / needed.sum(axis=1, keepdims=True), needed.shape)
-        root = np.sqrt(needed)
-        return self.power / (root * root.sum(axis=1, keepdims=True))
+        runs, workers = np.arange(len(gradients)), moment.workers
+        updates, rest = divmod(moment.number, self.k)
+        due = rest + 1 == self.k
+        state["staleness"] += updates - state["version"][runs, workers]
+        state["sum"] += gradients
+        state["waits"][runs, workers] = True
+        state["done"][runs, workers] += 1
+        if due:
+            state["x"] -= moment.rate / self.k * state["sum"]
+            state["sum"][:] = 0.0
+        if self.name in ("k-sync", "k-batch-sync"):
+            renewed = np.full_like(state["waits"], due)
+        elif self.name == "k-async":
+            renewed = state["waits"] & due
+        elif self.name == "bounded-staleness":
+            ahead = state["done"] - state["done"].min(axis=1, keepdims=True)
+            renewed = state["waits"] & (ahead <= self.staleness_bound)
+        else:
+            renewed = state["waits"].copy()
+        run, worker = np.nonzero(renewed)
+        state["copies"][run, worker] = state["x"][run, 0]
+        state["version"][renewed] = updates + due
+        begin = state["waits"] if self.name == "k-batch-sync" and not due else renewed
+        state["waits"] = state["waits"] & ~begin
+        bits = WORD * gradients.shape[-1]
+        return Sent(bits, bits, begin=begin)

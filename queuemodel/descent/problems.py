@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,34 +17,17 @@ from ..errors import ModelError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(ABC):
-    """Mean loss over examples, plus ``regularization / 2 * |x|^2``.
+    """Mean loss over examples, plus ``regularization / 2 * |x|^2``."""
 
-    Attributes
-    ----------
-    features : ndarray, shape (m, p)
-        Their dtype is that of everything computed.
-    targets : ndarray, shape (m,)
-    batch_size : int
-        Examples of one worker's gradient, drawn with replacement.
-    regularization : float
-    shares : tuple of ndarray of int
-        The examples of each worker; empty: every worker draws from all (see `queuemodel.descent.split`).
-
-    Raises
-    ------
-    ModelError
-        When shapes do not agree, numbers are not finite, or a share is empty.
-    """
-
-    features: np.ndarray
-    targets: np.ndarray
-    batch_size: int = 1
+    features: np.ndarray  #: shape (m, p); their dtype is that of everything computed
+    targets: np.ndarray  #: shape (m,)
+    batch_size: int = 1  #: examples of one worker's gradient, drawn with replacement
     regularization: float = 0.0
-    shares: tuple[np.ndarray, ...] = field(default=())
+    shares: tuple[np.ndarray, ...] = ()  #: the examples of each worker; empty: every worker draws from all (`split`)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        require_count(self.batch_size, f"{name}: batch_size", least=1)
+        require_count(self.batch_size, f"{name}: batch_size")
         require_number(self.regularization, f"{name}: regularization")
         if self.features.ndim != 2 or self.targets.shape != self.features.shape[:1] or not len(self.targets):
             raise ModelError(
@@ -55,9 +38,7 @@ class Problem(ABC):
             raise ModelError(f"{name}: features and targets must be finite numbers")
         for i, share in enumerate(self.shares):
             if not len(share) or share.min() < 0 or share.max() >= len(self.targets):
-                raise ModelError(
-                    f"{name}: the share of worker {i} must name examples from 0 to {len(self.targets) - 1}"
-                )
+                raise ModelError(f"{name}: the share of worker {i} must name examples 0 to {len(self.targets) - 1}")
 
     @property
     @abstractmethod
@@ -91,20 +72,10 @@ class Problem(ABC):
         return np.stack(own, axis=-2) + self.features.dtype.type(self.regularization) * x[..., None, :]
 
     def sampled_gradients(self, x: np.ndarray, workers: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """
-        Gradients on mini-batches of the workers' shares.
+        """Gradients on mini-batches of the workers' shares, shape (S, n, d).
 
-        Parameters
-        ----------
-        x : ndarray, shape (S, n, d) or (S, 1, d)
-            Parameters of each run's workers, or those that all share.
-        workers : ndarray of int, shape (n,) or (S, n)
-        rngs : list of S Generator
-            One for each run: a run is the same whatever runs beside it.
-
-        Returns
-        -------
-        ndarray, shape (S, n, d)
+        ``x`` of shape (S, n, d), or (S, 1, d) where all share it; ``workers`` of shape (n,) or (S, n); a generator for
+        each of the S runs, so that a run is the same whatever runs beside it.
         """
         u = np.stack([rng.random((workers.shape[-1], self.batch_size)) for rng in rngs])
         if self.shares:
@@ -146,22 +117,10 @@ class Problem(ABC):
         """The least loss."""
         return float(self.loss(self.optimum))
 
-    def gradient_variance(self, x: np.ndarray) -> float:
-        """Trace of the covariance of one example's gradient at ``x``, shape (d,); a batch's is this over B."""
-        every = self.example_gradient(x, self.features[:, None], self.targets[:, None])
-        return float(every.var(axis=0).sum())
-
     def __repr__(self) -> str:
         m, p = self.features.shape
         split = f", split among {len(self.shares)} workers" if self.shares else ""
         return f"{type(self).__name__}({m} examples of {p} features, {self.dimension} parameters{split})"
-
-
-def require_problem(problem: Any) -> Problem:
-    """The problem, or a `ModelError`."""
-    if not isinstance(problem, Problem):
-        raise ModelError(f"problem must be a Problem such as LeastSquares, got {type(problem).__name__}")
-    return problem
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,66 +152,64 @@ class LeastSquares(Problem):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogisticRegression(Problem):
-    """Multinomial logistic loss; targets are classes 0, 1, ...; strongly convex with ``regularization > 0``.
-
-    Parameters are those of one class after the other: features are then read and written as they lie in memory.
-    """
+class Classifier(Problem):
+    """Multinomial logistic loss of scores; targets are classes 0, 1, ..."""
 
     classes: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(self.classes, "LogisticRegression: classes", least=int(self.targets.max()) + 1)
+        require_count(self.classes, f"{type(self).__name__}: classes", least=int(self.targets.max()) + 1)
+
+    @abstractmethod
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Of each class, shape (..., B, c), by parameters (..., d) of features (..., B, p)."""
+
+    def example_loss(self, x: np.ndarray) -> np.ndarray:
+        scores, targets = self.scores(x, self.features), self.targets.astype(int)
+        right = np.take_along_axis(scores, np.broadcast_to(targets[:, None], (*scores.shape[:-1], 1)), axis=-1)
+        return (logsumexp(scores, axis=-1) - right[..., 0]).mean(axis=-1)
+
+
+def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Derivative of the mean cross-entropy over B examples; scores (..., B, c), targets (..., B) or broadcast."""
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    odds /= odds.sum(axis=-1, keepdims=True)
+    odds -= targets[..., None] == np.arange(scores.shape[-1])
+    odds /= scores.shape[-2]
+    return odds
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogisticRegression(Classifier):
+    """Scores linear in the features; strongly convex with ``regularization > 0``.
+
+    Parameters are those of one class after the other: features are then read and written as they lie in memory.
+    """
 
     @property
     def dimension(self) -> int:
         return self.features.shape[1] * self.classes
 
-    def _scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
         weights = x.reshape(*x.shape[:-1], self.classes, features.shape[-1])
         return features @ np.swapaxes(weights, -1, -2)
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        miss = softmax_miss(self._scores(x, features), targets)
+        miss = softmax_miss(self.scores(x, features), targets)
         gradient = np.swapaxes(miss, -1, -2) @ features
         return gradient.reshape(*gradient.shape[:-2], -1)
 
-    def example_loss(self, x: np.ndarray) -> np.ndarray:
-        return cross_entropy(self._scores(x, self.features), self.targets)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SigmoidSquares(Problem):
-    """Half of the mean squared error of a sigmoid's prediction of targets in [0, 1]: smooth and not convex.
-
-    With targets that a sigmoid makes itself, the least loss is 0, at its weights.
-    """
-
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1]
-
-    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        p = expit((features @ x[..., None])[..., 0])
-        slope = (p - targets) * p * (1 - p)
-        return (slope[..., None, :] @ features)[..., 0, :] / features.shape[-2]
-
-    def example_loss(self, x: np.ndarray) -> np.ndarray:
-        return np.square(expit(x @ self.features.T) - self.targets).mean(axis=-1) / 2
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Perceptron(Problem):
-    """One hidden layer of ``tanh`` units, logistic loss of its outputs; targets are classes; not convex."""
+class Perceptron(Classifier):
+    """One hidden layer of ``tanh`` units; not convex."""
 
     hidden: int = 16
-    classes: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(self.hidden, "Perceptron: hidden", least=1)
-        require_count(self.classes, "Perceptron: classes", least=int(self.targets.max()) + 1)
+        require_count(self.hidden, "Perceptron: hidden")
 
     @property
     def dimension(self) -> int:
@@ -289,51 +246,21 @@ class Perceptron(Problem):
         shape = miss.shape[:-2]
         return np.concatenate([part.reshape(*shape, -1) for part in parts], axis=-1)
 
-    def example_loss(self, x: np.ndarray) -> np.ndarray:
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
         first, bias, second, last = self._layers(x)
-        scores = self._active(self.features, first, bias) @ np.swapaxes(second, -1, -2) + last
-        return cross_entropy(scores, self.targets)
-
-
-def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Derivative of the mean cross-entropy over B examples; scores (..., B, c), targets (..., B) or broadcast."""
-    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    odds /= odds.sum(axis=-1, keepdims=True)
-    odds -= targets[..., None] == np.arange(scores.shape[-1])
-    odds /= scores.shape[-2]
-    return odds
-
-
-def cross_entropy(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Mean over the examples of the logarithm of what the right class is not given; shape (..., B, c) to (...)."""
-    right = np.take_along_axis(scores, np.broadcast_to(targets.astype(int)[:, None], (*scores.shape[:-1], 1)), axis=-1)
-    return (logsumexp(scores, axis=-1) - right[..., 0]).mean(axis=-1)
+        return self._active(features, first, bias) @ np.swapaxes(second, -1, -2) + last
 
 
 P = TypeVar("P", bound=Problem)
 
-KINDS = ("least-squares", "logistic", "sigmoid", "perceptron")
+KINDS = ("least-squares", "logistic", "perceptron")
 
 
 def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_size: int = 4, seed: int = 0) -> Problem:
-    """
-    A problem of random examples.
+    """A problem of random examples, one of `KINDS`.
 
-    Parameters
-    ----------
-    kind : {"least-squares", "logistic", "sigmoid", "perceptron"}
-        Least squares with noise of 0.5; two classes whose labels a linear rule decides by odds, regularized by 0.01
-        (strongly convex); a sigmoid's own outputs (not convex, least loss 0); two classes that a random perceptron
-        of 8 hidden units decides (not convex).
-    examples, features : int
-    batch_size : int
-        Examples of one worker's gradient.
-    seed : int
-
-    Raises
-    ------
-    ModelError
-        For another kind or a senseless number.
+    Least squares with noise of 0.5; two classes whose labels a linear rule decides by odds, regularized by 0.01
+    (strongly convex); two classes that a random perceptron of 8 hidden units decides (not convex).
 
     Examples
     --------
@@ -342,10 +269,7 @@ def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_si
     LogisticRegression(512 examples of 20 features, 40 parameters)
     """
     require_choice(kind, "make_problem: kind", KINDS)
-    m, p = (
-        require_count(n, f"make_problem: {what}", least=1)
-        for n, what in ((examples, "examples"), (features, "features"))
-    )
+    m, p = require_count(examples, "make_problem: examples"), require_count(features, "make_problem: features")
     rng = np.random.default_rng(require_seed(seed, "make_problem: seed"))
     A, w = rng.normal(size=(m, p)), rng.normal(size=p)
     match kind:
@@ -353,27 +277,19 @@ def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_si
             return LeastSquares(A, A @ w + 0.5 * rng.normal(size=m), batch_size)
         case "logistic":
             return LogisticRegression(A, (rng.random(m) < expit(A @ w)).astype(int), batch_size, 0.01)
-        case "sigmoid":
-            return SigmoidSquares(A, expit(A @ w / np.sqrt(p)), batch_size)
         case _:
             score = np.tanh(A @ rng.normal(size=(p, 8))) @ rng.normal(size=8)
             return Perceptron(A, (score > np.median(score)).astype(int), batch_size)
 
 
 def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int = 0) -> P:
-    """
-    The problem with its examples split among workers, each example at one of them, as many at each as can be.
+    """The problem with its examples split among workers, each example at one of them, as many at each as can be.
 
     Each worker draws the shares of its classes (of numbers: their quarters) from a symmetric Dirichlet distribution and
     fills itself accordingly from what is left (Hsu, Qi and Brown 2019): with a small ``concentration`` each sees few
     classes, with ``inf`` all alike.
-
-    Raises
-    ------
-    ModelError
-        When there are fewer examples than workers, or a senseless number.
     """
-    require_count(workers, "split: workers", least=1)
+    require_count(workers, "split: workers")
     if concentration != np.inf:
         require_number(concentration, "split: concentration", positive=True)
     rng = np.random.default_rng(require_seed(seed, "split: seed"))

@@ -16,35 +16,25 @@ link, and p how the all-reduce grows with the nodes. Two nodes cannot tell p. A 
 takes 1.9 times as long on sixteen nodes as on two, which is p = 0.3, though most of it between two and four; latencies
 and stragglers on the network go on growing.
 
-Before it stand measured steps and their table, and the steps on one GPU that every placement repeats.
+Before it stand measured steps and their table.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 
 import msgspec
 import numpy as np
 
-from ..checks import require_count, require_number
+from ..checks import MOST_EXAMPLES, require_count, require_number
 from ..errors import DataError
 from ..files import read_bytes
 from ..rows import Row, read_rows
 from ..strategies import order_statistic
 
-#: Columns that a table of placements must have.
-COLUMNS = ("nodes", "gpus", "batch_size", "step_time")
-
-#: GPUs of a job.
-MOST_GPUS = 10_000
-
-#: Examples per GPU and step.
-MOST_EXAMPLES = 10**9
-
-#: Seconds; nobody waits longer for a step.
-LONGEST_STEP = 1e6
+#: GPUs of a job, and seconds of a step: nobody has more, or waits longer.
+MOST_GPUS, LONGEST_STEP = 10_000, 1e6
 
 
 class PlacedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,7 +91,8 @@ def read_placements(path: str | os.PathLike[str]) -> list[PlacedStep]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    rows = read_rows(path, required=COLUMNS, optional=("gpus_per_node",), what="measurements")
+    columns = ("nodes", "gpus", "batch_size", "step_time")
+    rows = read_rows(path, required=columns, optional=("gpus_per_node",), what="measurements")
     return [_placed(row) for row in rows]
 
 
@@ -112,52 +103,12 @@ def holds_placements(path: str | os.PathLike[str]) -> bool:
 
 
 def _placed(row: Row) -> PlacedStep:
-    values = {name: row.count(name) for name in COLUMNS[:3]}
+    values = {name: row.count(name) for name in ("nodes", "gpus", "batch_size")}
     share = row.count("gpus_per_node") if row.given("gpus_per_node") else 0
     try:
         return PlacedStep(**values, step_time=row.number("step_time"), gpus_per_node=share)
     except DataError as error:
         raise DataError(f"{row.where}: {error}") from None
-
-
-@dataclass(frozen=True, eq=False)
-class Alone:
-    """Steps on one GPU, by increasing batch size; linear between them.
-
-    Attributes
-    ----------
-    batch_size : ndarray of int, shape (n,)
-    step_time : ndarray, shape (n,)
-        Seconds.
-    draws : ndarray, shape (B, n)
-        Seconds, drawn with the other parameters.
-    """
-
-    batch_size: np.ndarray
-    step_time: np.ndarray
-    draws: np.ndarray
-
-    @property
-    def span(self) -> str:
-        """The batch sizes, for messages."""
-        return span(self.batch_size)
-
-    def covers(self, batch_size: int) -> bool:
-        """Whether it lies among those measured."""
-        return bool(self.batch_size[0] <= batch_size <= self.batch_size[-1])
-
-    def at(self, batch_size: np.ndarray | int) -> np.ndarray:
-        """Seconds."""
-        return np.asarray(np.interp(batch_size, self.batch_size, self.step_time))
-
-    def drawn(self, batch_size: int) -> np.ndarray:
-        """Seconds of the draws, shape (B, 1)."""
-        return self.draws @ shares(np.array([batch_size]), self.batch_size).T
-
-
-def shares(batch_size: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    """Weights (n, sizes) of steps at the measured batch sizes in those at others (n,)."""
-    return np.column_stack([np.interp(batch_size, measured, unit) for unit in np.eye(len(measured))])
 
 
 def span(batch_size: np.ndarray) -> str:
@@ -172,24 +123,29 @@ SHARPNESS = 4.0
 #: Degrees of freedom of the law of measurements' errors (Student's).
 TAILS = 6
 
-#: Forward share (logit), straggling, all-reduce on two nodes and in one (logarithms), sharing of a link, growth.
-PARAMETERS = ("forward", "straggling", "across", "inside", "sharing", "growth")
+#: Of n placements: weights of the steps on one GPU with the measured batch sizes, shape (n, sizes); nodes, GPUs, and
+#: GPUs on the fullest node, shape (n,).
+Shapes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def step_time(
-    parameters: np.ndarray, compute: np.ndarray, nodes: np.ndarray, gpus: np.ndarray, gpus_per_node: np.ndarray
-) -> np.ndarray:
+def shapes(
+    sizes: np.ndarray, nodes: np.ndarray, gpus: np.ndarray, gpus_per_node: np.ndarray, batch_size: np.ndarray
+) -> Shapes:
+    """What a step's time depends on, where one GPU was measured with batches of these sizes; linear between them."""
+    weights = np.column_stack([np.interp(batch_size, sizes, unit) for unit in np.eye(len(sizes))])
+    return weights, nodes, gpus, gpus_per_node
+
+
+def step_time(parameters: np.ndarray, placed: Shapes) -> np.ndarray:
     """Seconds of a step, shape (..., n).
 
-    Parameters
-    ----------
-    parameters : ndarray, shape (..., 6)
-        In the order of `PARAMETERS`.
-    compute : ndarray, shape (n,)
-        Seconds of a step on one GPU.
-    nodes, gpus, gpus_per_node : ndarray of int, shape (n,)
+    Parameters, shape (..., sizes + 6): logarithms of the steps on one GPU, the forward share (logit), straggling,
+    all-reduce on two nodes and in one (logarithms), sharing of a link, growth.
     """
-    forward, straggling, across, inside, sharing, growth = np.moveaxis(parameters, -1, 0)[..., None]
+    weights, nodes, gpus, gpus_per_node = placed
+    alone, law = np.split(parameters, [weights.shape[1]], axis=-1)
+    forward, straggling, across, inside, sharing, growth = np.moveaxis(law, -1, 0)[..., None]
+    compute = np.exp(alone) @ weights.T
     share = 1.0 / (1.0 + np.exp(-forward))
     computed = compute * (1.0 + np.exp(straggling) * _largest(gpus))
     several = np.maximum(nodes, 2)

@@ -10,20 +10,21 @@ is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import require_count, require_seed, require_share
+from ..checks import MOST_EXAMPLES, require_count, require_seed, require_share
 from ..errors import FitError, ModelError
 from ..results import Result
 from ..training import Parameter, ThroughputCurve
 from ..training.curve import require_workers
 from ..training.parameters import standard_errors
-from .law import MOST_EXAMPLES, MOST_GPUS, PARAMETERS, TAILS, Alone, PlacedStep, shares, span, step_time
+from .law import MOST_GPUS, TAILS, PlacedStep, shapes, span, step_time
 
 #: A measurement that is off by so many times the error of one is doubted.
 DOUBT = 5.0
@@ -41,10 +42,11 @@ class PlacementModel(Result):
     Attributes
     ----------
     measured : tuple of PlacedStep
-    alone : Alone
-        Steps on one GPU.
-    mode, draws : ndarray, shapes (6,), (B, 6)
-        The parameters of `queuemodel.placements.law`: the likeliest, and draws from the posterior.
+    sizes : ndarray of int, shape (n,)
+        Batch sizes of steps measured on one GPU, increasing.
+    mode, draws : ndarray, shapes (n + 6,), (B, n + 6)
+        Logarithms of the seconds of these, and the parameters of `queuemodel.placements.law`: the likeliest, and draws
+        from the posterior.
     prior_spread : ndarray, shape (6,)
         Standard deviations before anything was measured.
     error : ndarray, shape (B,)
@@ -52,7 +54,7 @@ class PlacementModel(Result):
     """
 
     measured: tuple[PlacedStep, ...]
-    alone: Alone
+    sizes: np.ndarray
     mode: np.ndarray
     draws: np.ndarray
     prior_spread: np.ndarray
@@ -66,34 +68,21 @@ class PlacementModel(Result):
     @cached_property
     def note(self) -> str:
         """What this fit cannot know, and which measurement does not fit the others."""
-        told = self._told()
-        unknown = [
-            why
-            for name, why in (
-                ("inside", "the all-reduce inside a node"),
-                ("sharing", "how the GPUs of a node share its link"),
-                ("growth", "how the all-reduce grows beyond two nodes"),
-            )
-            if not told[name]
-        ]
+        unknown = [one.unsure for one, told in zip(LAW, self._told(), strict=True) if one.unsure and not told]
         notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
-        off = [abs(np.log(p.step_time / self._seconds(p))) for p in self.measured]
-        if max(off) > DOUBT * np.median(self.error):
-            p = self.measured[int(np.argmax(off))]
+        off = np.abs(np.log([p.step_time for p in self.measured] / self.seconds(self.measured)))
+        if off.max() > DOUBT * np.median(self.error):
+            p = self.measured[int(off.argmax())]
             what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
             notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
         return "; ".join(notes)
 
-    def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
-        """Seconds of a step.
+    def seconds(self, points: Sequence[PlacedStep]) -> np.ndarray:
+        """Of steps that are placed like these, shape (n,)."""
+        return step_time(self.mode, shapes(self.sizes, *_columns(points)))
 
-        Parameters
-        ----------
-        nodes, gpus : int
-        batch_size : int
-            Examples per GPU and step.
-        gpus_per_node : int, optional
-            On the node that has most of them; as even as can be, unless given.
+    def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
+        """Seconds of a step with so many examples per GPU; on nodes as even as can be, unless the fullest one is told.
 
         Raises
         ------
@@ -104,8 +93,8 @@ class PlacementModel(Result):
         placed = PlacedStep(
             nodes=nodes, gpus=gpus, batch_size=batch_size, step_time=1.0, gpus_per_node=gpus_per_node or 0
         )
-        self._compute(batch_size, placed.nodes)
-        return self._seconds(placed)
+        self._require_known(batch_size, placed.nodes)
+        return float(self.seconds([placed])[0])
 
     def throughput(
         self,
@@ -118,22 +107,9 @@ class PlacementModel(Result):
     ) -> ThroughputCurve:
         """Predict throughput against the number of GPUs, on as few nodes as they fit.
 
-        Parameters
-        ----------
-        gpus : iterable of int
-            Increasing.
-        gpus_per_node : int, optional
-            As many as the fullest measured node has, unless given.
-        batch_size : int, optional
-            Examples per GPU and step; may be left out where only one was measured.
-        confidence : float
-            Probability of the interval, which covers the fit's uncertainty and that of a measurement.
-        seed : int
-
-        Raises
-        ------
-        ModelError
-            As `step_time`.
+        Nodes have as many GPUs as the fullest measured one, unless told; the batch size, examples per GPU and step, may
+        be left out where only one was measured. Intervals cover the fit's uncertainty and that of a measurement. Raises
+        as `step_time`.
         """
         N = require_workers(gpus)
         require_share(confidence, "throughput: confidence", open_ended=True)
@@ -141,22 +117,27 @@ class PlacementModel(Result):
             max(point.gpus_per_node for point in self.measured) if gpus_per_node is None else gpus_per_node,
             "throughput: gpus_per_node", most=MOST_GPUS,
         )  # fmt: skip
-        size = self._batch_size(batch_size)
-        k, fullest = -(-N // g), np.minimum(N, g)
-        compute = self._compute(size, int(k.max()))
+        sizes = {point.batch_size for point in self.measured}
+        if batch_size is None and len(sizes) > 1:
+            raise ModelError(
+                f"throughput: batch_size must be given, since {len(sizes)} were measured ({span(self.sizes)})"
+            )
+        size = min(sizes) if batch_size is None else batch_size
+        self._require_known(size, -(-int(N.max()) // g))
+        n = np.append(1, N)
+        placed = shapes(self.sizes, -(-n // g), n, np.minimum(n, g), np.full_like(n, size))
         rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
         noise = np.exp(self.error * rng.standard_t(TAILS, len(self.draws)))[:, None]
-        X = N / step_time(self.mode, compute, k, N, fullest)
+        single, X = np.split(n / step_time(self.mode, placed), [1])
         tail = (1.0 - confidence) / 2
-        lower, upper = np.quantile(
-            N / (noise * step_time(self.draws, self.alone.drawn(size), k, N, fullest)), [tail, 1.0 - tail], axis=0
-        )
+        drawn = (n / (noise * step_time(self.draws, placed)))[:, 1:]
+        lower, upper = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
         return ThroughputCurve(
             workers=N,
             steps_per_second=X,
             lower=np.minimum(lower, X),
             upper=np.maximum(upper, X),
-            single=float(1.0 / compute),
+            single=float(single[0]),
             batch_size=size,
             parameter_servers=0,
             workers_per_node=g,
@@ -176,23 +157,17 @@ class PlacementModel(Result):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
-        forward, straggling, across, inside, sharing, growth = self.mode
-        share = 1.0 / (1.0 + np.exp(-forward))
-        error, told = dict(zip(PARAMETERS, standard_errors(self.draws), strict=True)), self._told()
-        rows = (
-            ("forward share", share, "", "forward", share * (1 - share), "of a step's computation, before gradients"),
-            ("straggling", np.exp(straggling), "", "straggling", None, "spread of a GPU's step, relative to its mean"),
-            ("all-reduce, two nodes", np.exp(across), "s", "across", None, "one GPU each, hidden or not"),
-            ("all-reduce, one node", np.exp(inside), "s", "inside", None, "two GPUs"),
-            ("sharing of a link", sharing, "", "sharing", 1.0, "exponent of the GPUs on a node"),
-            ("growth with nodes", growth, "", "growth", 1.0, "exponent of the nodes"),
-        )
+        value = self.mode[-len(LAW) :].copy()
+        value[:4] = np.exp(value[:4])
+        value[0] /= 1.0 + value[0]
+        error = standard_errors(self.draws)[-len(LAW) :]
+        error[:4] *= value[:4] * np.array([1 - value[0], 1, 1, 1])
         return tuple(
             Parameter(
-                name, float(value), unit, standard_error=float(error[key] * (value if scale is None else scale)),
-                origin="measured" if told[key] else "assumed", identified=told[key], note=note,
+                one.name, found, one.unit, standard_error=off, origin="measured" if told else "assumed",
+                identified=told, note=one.note,
             )
-            for name, value, unit, key, scale, note in rows
+            for one, found, off, told in zip(LAW, value.tolist(), error.tolist(), self._told(), strict=True)
         )  # fmt: skip
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -203,49 +178,57 @@ class PlacementModel(Result):
         """What was measured, and what the fit cannot know."""
         return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")
 
-    def _seconds(self, placed: PlacedStep) -> float:
-        shape = np.array([[placed.nodes], [placed.gpus], [placed.gpus_per_node]])
-        return float(step_time(self.mode, self.alone.at(placed.batch_size), *shape)[0])
+    def _told(self) -> list[bool]:
+        """Of each parameter of the law, whether the measurements tell it."""
+        narrowed: list[bool] = (standard_errors(self.draws)[-len(LAW) :] < TOLD * self.prior_spread).tolist()
+        return narrowed
 
-    def _told(self) -> dict[str, bool]:
-        narrowed = standard_errors(self.draws) < TOLD * self.prior_spread
-        return dict(zip(PARAMETERS, narrowed.tolist(), strict=True))
-
-    def _batch_size(self, batch_size: int | None) -> int:
-        sizes = {point.batch_size for point in self.measured}
-        if batch_size is None and len(sizes) > 1:
-            raise ModelError(
-                f"throughput: batch_size must be given, since {len(sizes)} were measured ({self.alone.span})"
-            )
-        (only, *_) = sizes
-        return only if batch_size is None else batch_size
-
-    def _compute(self, batch_size: int, nodes: int) -> np.ndarray:
+    def _require_known(self, batch_size: int, nodes: int) -> None:
         require_count(batch_size, "batch_size", most=MOST_EXAMPLES)
-        if not self.alone.covers(batch_size):
-            raise ModelError(f"batch_size: one GPU was measured with {self.alone.span} examples, got {batch_size}")
+        if not self.sizes[0] <= batch_size <= self.sizes[-1]:
+            raise ModelError(f"batch_size: one GPU was measured with {span(self.sizes)} examples, got {batch_size}")
         if nodes > 1 and self.profiled_nodes == 1:
             raise ModelError(
                 f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
             )
-        return self.alone.at(batch_size)
 
 
-#: Means and standard deviations, assumed after seeing the jobs of docs/explanation/placements. The all-reduce times are
-#: relative to the fastest step on one GPU.
-PRIOR = {
-    "forward": (np.log(0.5), 1.0),  # a backward pass takes twice as long as a forward pass
-    "straggling": (np.log(0.03), 0.7),
-    "across": (0.0, 3.0),
-    "inside": (np.log(0.1), 1.5),
-    "sharing": (0.1, 0.15),  # 0.06 to 0.2 in those jobs
-    "growth": (0.34, 0.15),  # as wide as jobs differ
-}
+def _columns(points: Sequence[PlacedStep]) -> np.ndarray:
+    """Nodes, GPUs, GPUs on the fullest node and batch sizes, shape (4, n)."""
+    return np.array([(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in points]).T
+
+
+class Assumed(NamedTuple):
+    """A parameter of the law, in the order of `step_time`, and what is assumed of it before anything is measured.
+
+    Means and standard deviations were chosen after seeing the jobs of docs/explanation/placements. The first four are
+    logarithms, the share's of its odds; all-reduce times are relative to the fastest step on one GPU.
+    """
+
+    name: str
+    mean: float
+    spread: float
+    note: str
+    unit: str = ""
+    unsure: str = ""  # what is not known where it is not told
+
+
+LAW = (
+    Assumed("forward share", math.log(0.5), 1.0, "of a step's computation, before gradients"),  # backward takes twice
+    Assumed("straggling", math.log(0.03), 0.7, "spread of a GPU's step, relative to its mean"),
+    Assumed("all-reduce, two nodes", 0.0, 3.0, "one GPU each, hidden or not", "s"),
+    Assumed("all-reduce, one node", math.log(0.1), 1.5, "two GPUs", "s", "the all-reduce inside a node"),
+    Assumed("sharing of a link", 0.1, 0.15, "exponent of the GPUs on a node",  # 0.06 to 0.2 in those jobs
+            unsure="how the GPUs of a node share its link"),
+    Assumed("growth with nodes", 0.34, 0.15, "exponent of the nodes",  # as wide as jobs differ
+            unsure="how the all-reduce grows beyond two nodes"),
+)  # fmt: skip
 
 #: An all-reduce between two nodes of so many seconds grows half as fast with the nodes (assumed, likewise).
 LONG = 0.7
 
-ACROSS, GROWTH = PARAMETERS.index("across"), PARAMETERS.index("growth")
+#: Where, from the end, the parameters have the all-reduce between two nodes and the growth.
+ACROSS, GROWTH = -4, -1
 
 #: Draws, out of how many proposed, and how much wider than the normal approximation these spread.
 DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
@@ -287,12 +270,10 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
                 f"{span(sizes)}; measure one GPU with that batch too"
             )
     first = [np.mean([np.log(point.step_time) for point in once if point.batch_size == size]) for size in sizes]
-    mean, spread = np.array([PRIOR[name] for name in PARAMETERS]).T  # the growth is that of a short all-reduce
-    mean = mean + min(first) * np.isin(PARAMETERS, ("across", "inside"))
+    mean, spread = np.array([(one.mean, one.spread) for one in LAW]).T  # the growth is that of a short all-reduce
+    mean[2:4] += min(first)
     mode, draws, error = _posterior(points, sizes, np.append(first, mean), mean, spread)
-    alone, law = np.split(mode, [len(sizes)])
-    drawn, draws = np.split(draws, [len(sizes)], axis=1)
-    return PlacementModel(points, Alone(sizes, np.exp(alone), np.exp(drawn)), law, draws, spread, error)
+    return PlacementModel(points, sizes, mode, draws, spread, error)
 
 
 def _posterior(
@@ -305,13 +286,12 @@ def _posterior(
     """
     from scipy.optimize import least_squares
 
-    nodes, gpus, fullest, batch = np.array([(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in points]).T
-    logs, share, own, n = np.log([p.step_time for p in points]), shares(batch, sizes), len(sizes), len(points)
+    placed, logs = shapes(sizes, *_columns(points)), np.log([p.step_time for p in points])
+    own, n = len(sizes), len(points)
 
     def residuals(parameters: np.ndarray, error: np.ndarray | float) -> np.ndarray:
         law = parameters[..., own:]
-        compute = np.exp(parameters[..., :own]) @ share.T
-        x = (logs - np.log(step_time(law, compute, nodes, gpus, fullest))) / error
+        x = (logs - np.log(step_time(parameters, placed))) / error
         robust = np.sign(x) * np.sqrt((TAILS + 1) * np.log1p(x**2 / TAILS))
         expected = np.broadcast_to(mean, law.shape).copy()
         expected[..., GROWTH] /= 1.0 + np.exp(law[..., ACROSS]) / LONG

@@ -4,17 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from queuemodel.collectives import (
-    DoubleBinaryTree,
-    HalvingDoubling,
-    Hierarchical,
-    Hoplite,
-    MultiTree,
-    ParameterServers,
-    RecursiveDoubling,
-    Ring,
-    SplitServers,
-)
+from queuemodel import collectives as qc
 
 
 class Transfer(NamedTuple):
@@ -98,17 +88,17 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
     """The schedule of an algorithm on so many nodes; ``blocks`` and ``depth`` of those that are pipelined."""
     n = nodes
     match algorithm:
-        case Ring():
+        case qc.Ring():
             pieces = [one(i) for i in range(n)]
             rounds = [r for reduce in (True, False) for r in around(range(n), pieces, reduce=reduce)]
             return Schedule(n, n, [1 / n] * n, rounds, n)
-        case RecursiveDoubling():  # piece 0: the sum with the node's own part; piece 1: without
+        case qc.RecursiveDoubling():  # piece 0: the sum with the node's own part; piece 1: without
             rounds = [
                 [Transfer(i, (i + distance) % n, one(0 if own else 1), True, range(2)) for i in range(n)]
                 for distance, own in algorithm.distances(n)
             ]
             return Schedule(n, n, [1.0, 1.0], rounds, 1, blocking=True)
-        case HalvingDoubling():
+        case qc.HalvingDoubling():
             p = 1 << (n.bit_length() - 1)
             at = [2 * i if i < n - p else i + n - p for i in range(p)]
             half = {d: [(i ^ d) // d * d for i in range(p)] for s in range(1, p.bit_length()) if (d := p >> s)}
@@ -119,7 +109,7 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
             fold = [[Transfer(2 * i + 1, 2 * i, range(p), True) for i in range(n - p)]] * (n > p)
             up = fold + halving
             return Schedule(n, n, [1 / p] * p, up + [[t.back for t in r] for r in reversed(up)], p, blocking=True)
-        case DoubleBinaryTree():
+        case qc.DoubleBinaryTree():
             k, levels = algorithm.blocks or blocks, n.bit_length()
             up, down = [[] for _ in range(levels)], [[] for _ in range(levels)]
             for tree, parents in enumerate(algorithm.trees(n)):
@@ -130,25 +120,25 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
                         down[level(parents, node) - 1] += [t.back for t in sent]
             rounds = [sorted(r, key=lambda t: t.pieces.start % k) for r in up + down if r]
             return Schedule(n, n, [0.5 / k] * (2 * k), rounds, 2 * k)
-        case ParameterServers():
+        case qc.ParameterServers():
             s = algorithm.servers
             push = [Transfer(i, n + k, one(k), True) for i in range(n) for k in range(s)]
             return Schedule(n + s, n, [1 / s] * s, [push, [t.back for t in push]] if n > 1 else [], s)
-        case SplitServers():
+        case qc.SplitServers():
             return split(algorithm, n, blocks)
-        case Hoplite():
+        case qc.Hoplite():
             parents, k = algorithm.tree(n, depth), blocks
             up = [[] for _ in range(n)]
             for node in range(1, n):
                 up[-level(parents, node)] += [Transfer(node, parents[node], one(b), True) for b in range(k)]
             down = [[Transfer(node - 1, node, one(b), False) for b in range(k)] for node in range(1, n)]
             return Schedule(n, n, [1 / k] * k, [r for r in up + down if r], k)
-        case MultiTree():
+        case qc.MultiTree():
             up = [[] for _ in range(algorithm.steps)]
             for step, tree, parent, child in algorithm.joins:
                 up[-step].append(Transfer(child, parent, one(tree), True))
             return Schedule(n, n, [1 / n] * n, up + [[t.back for t in r] for r in reversed(up)], n)
-        case Hierarchical():
+        case qc.Hierarchical():
             return placed(algorithm, n, blocks)
 
 

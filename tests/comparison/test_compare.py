@@ -64,10 +64,14 @@ ON_SERVERS = {
 }
 
 
-def test_rounds_on_servers_take_the_seconds_that_are_predicted():
+def test_steps_on_servers_take_the_seconds_that_are_predicted():
     found = compare(SERVERS, workers=4, strategies=list(ON_SERVERS))
     expected = [predict(SERVERS, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
     np.testing.assert_allclose([only(found, name).steps_per_second for name in ON_SERVERS], expected, rtol=1e-9)
+    trained = compare(SERVERS, workers=4, strategies=["async-ps", "k-batch-async"], **FEW)
+    for one in trained.rows:  # K-batch-async applies fewer updates of as many gradients
+        assert one.steps_per_second == pytest.approx(expected[0], rel=1e-6)
+    assert only(trained, "async-ps").descent.staleness.mean() == pytest.approx(3, rel=0.1)
 
 
 @pytest.mark.parametrize(("profile", "changes"), [(UNTRACED, {}), (SERVERS, {"batch_size": 64})])
@@ -78,14 +82,6 @@ def test_what_cannot_be_simulated_is_compared_without_the_strategies_that_only_a
     assert not {"k-sync", "bounded-staleness", "backup-worker"} & {one.name for one in found.rows}
     with pytest.raises(qm.ModelError, match="strategy 'k-sync'"):
         compare(profile, workers=4, strategies=["k-sync"], **changes)
-
-
-def test_gradients_on_a_server_come_at_the_predicted_rate():
-    result = compare(SERVERS, workers=4, strategies=["async-ps", "k-batch-async"], **FEW)
-    predicted = predict(SERVERS, workers=[4]).steps_per_second[0]
-    for one in result.rows:  # K-batch-async applies fewer updates of as many gradients
-        assert one.steps_per_second == pytest.approx(predicted, rel=1e-6)
-    assert only(result, "async-ps").descent.staleness.mean() == pytest.approx(3, rel=0.1)
 
 
 def test_steps_are_those_of_training_itself():
@@ -138,11 +134,8 @@ def test_ranks_meet_when_they_have_computed():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"worker_speeds": [0.1, 1.0, 1.0, 1.0]},
         {"worker_speeds": [1.0, 1.0, 1.0, 0.1, 1.0]},  # the fifth is not asked about
-        {"worker_speeds": [0.1] * 4},
         {"accelerator_speed": 0.2, "worker_speeds": [1.0, 2.0, 0.5, 4.0]},
-        {"accelerator_speed": 0.1},
         {"straggler_probability": 1.0, "straggler_slowdown": 10.0},
     ],
     ids=str,
@@ -160,15 +153,6 @@ def test_fewer_bytes_take_less_time_on_the_links_of_workers():
     for one in result.rows:
         assert one.steps_per_second == pytest.approx(4 / (0.5 + one.bytes_per_step / 1e6), rel=0.02)
     assert "save nothing" not in result.caption()
-
-
-def test_where_the_network_is_slow_compression_wins_and_where_it_is_fast_nothing_is_won():
-    slow = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e6, **FEW)
-    fast = compare(SERVERS, workers=8, strategies=["sync", "block-sign"], bandwidth=1e12, **FEW)
-    assert slow.best.name == "block-sign"
-    assert only(slow, "sync").seconds_to.mean() > 3 * only(slow, "block-sign").seconds_to.mean()
-    ratio = only(fast, "sync").steps_per_second / only(fast, "block-sign").steps_per_second
-    assert ratio == pytest.approx(1, rel=0.1)
 
 
 def known(name: str, seconds: list[float], spread: float = 0.0) -> Compared:
@@ -190,14 +174,13 @@ def test_probability_of_being_the_best():
 
 
 def test_what_is_said_not_to_reach_the_target_is_not_the_best():
-    result = Comparison((known("a", [1.0] * 4 + [np.inf] * 4), known("b", [2.0] * 8)), 4, 5)
-    np.testing.assert_array_equal(result.probability_best, [0, 1])
+    half = known("a", [1.0] * 4 + [np.inf] * 4)
+    result = Comparison((half, known("b", [2.0] * 8)), 4, 5)
     assert result.best.name == "b"
     first, last = result.to_rows()
     assert (first["strategy"], first["seconds"]) == ("b", 2.0)
     assert (last["seconds"], last["seconds_low"], last["seconds_high"]) == (None, 1.0, None)
-    half = Comparison((known("a", [1.0] * 4 + [np.inf] * 4),), 4, 5)
-    assert half.best is None
+    assert Comparison((half,), 4, 5).best is None
 
 
 def test_a_law_of_convergence_tells_synchronous_steps_only():
@@ -271,9 +254,7 @@ def test_with_nothing_the_answer_is_per_step_and_says_so():
     assert "per step" in result.caption()
     assert only(result, "local-sgd").steps_per_second > only(result, "sync").steps_per_second
     assert all(row["seconds"] is None for row in result.to_rows())
-    assert {one.name for one in result.rows} <= set(NAMES)
-    assert len(result.plot().patches) == len(result.rows)
-    assert "<table>" in result._repr_html_()
+    assert len(result.plot().patches) == len(result.rows) == len({one.name for one in result.rows} & set(NAMES))
 
 
 def test_a_step_sends_and_receives_what_its_strategy_makes_of_the_jobs_parameters():

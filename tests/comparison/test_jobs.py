@@ -7,7 +7,7 @@ from queuemodel import ModelError
 from queuemodel.comparison import Compared, Comparison, compare, job_of
 from queuemodel.data import example_profile
 from queuemodel.descent import Descent, make_problem
-from queuemodel.scheduling import FIFO, EqualShare, Workload, simulate
+from queuemodel.scheduling import FIFO, Workload, simulate
 
 RANKS = example_profile("ddp-alexnet-40")
 PROBLEM = make_problem("least-squares", examples=200, features=10)
@@ -28,18 +28,6 @@ def test_alone_it_takes_what_the_comparison_says(compared, strategy):
         assert ended.end[0] - 5 == pytest.approx(np.median(one.seconds_to), rel=1e-6)
     assert job.steps == pytest.approx(np.median(next(r for r in compared[0].rows if r.name == strategy).steps_to))
     assert (job.least_nodes, job.most_nodes) == (2, 8)
-
-
-def test_the_speed_of_adacomm_falls_as_its_averagings_come_closer(compared):
-    """Half way by the loss to the target, on eight workers against two, and the stretches differ in speed."""
-    job = job_of(compared, "adacomm", name="a", arrival_time=0.0, stretches=4)
-    gains = [curve(8) / curve(2) for _, curve in job.curve.stretches]
-    assert len(gains) > 1
-    assert np.ptp(gains) > 0.05 * np.mean(gains)
-    both = [job_of(compared, "adacomm", name=n, arrival_time=t) for n, t in (("a", 0.0), ("b", 1e6))]
-    ended = simulate(Workload(both), EqualShare(), nodes=8)
-    alone = np.median(next(row for row in compared[2].rows if row.name == "adacomm").seconds_to)
-    assert ended.response_time == pytest.approx([alone, alone])
 
 
 def way(workers, *seconds):

@@ -41,19 +41,6 @@ def test_no_other_meets_the_goal_better(seconds, deadline, chance):
         assert cheapest_in_time.strategy is None
 
 
-@pytest.mark.parametrize(
-    ("asked", "goals"),
-    [
-        ({"deadline": 59.0}, ["fastest", "fewest nodes within 59 s"]),
-        ({"price_per_node_hour": 2.0}, ["fastest", "cheapest"]),
-        ({"deadline": 60.0, "price_per_node_hour": 2.0},
-         ["fastest", "fewest nodes within 1 min", "cheapest", "cheapest within 1 min"]),
-    ],
-)  # fmt: skip
-def test_each_question_has_a_row_and_a_deadline_its_unit(asked, goals):
-    assert [one.goal for one in plan_strategies(compared(2, {"a": [1.0]}), **asked).choices] == goals
-
-
 def test_a_probability_is_named_after_what_it_is_of():
     """The cheapest takes longer than the deadline, which the others meet."""
     curve = [compared(n, {"sync": [12.0 + 6 / n]}) for n in (1, 2)]

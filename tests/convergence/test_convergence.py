@@ -67,32 +67,6 @@ def test_neither_the_unit_nor_the_size_of_a_batch_matters(unit, times):
     assert other.critical_batch == pytest.approx(times * one.critical_batch)
 
 
-def test_one_batch_size_leaves_the_prior():
-    """Of twenty smallest batches, seven times either way."""
-    fitted = qm.fit_convergence([(100, [50.0] * 999), (100, [50.0])])
-    assert fitted.seeds.tolist() == [1000]
-    assert fitted.critical_batch == pytest.approx(100 * np.exp(3), rel=0.02)
-    assert fitted.critical_interval(0.6827) == pytest.approx([100 * np.exp(1), 100 * np.exp(5)], rel=0.1)
-    assert fitted.examples(100) == pytest.approx(50, rel=0.01)
-
-
-@pytest.mark.parametrize(("between_seeds", "seeds"), [(0.05, 10), (0.15, 1), (0.15, 4)])
-def test_intervals_cover_jobs_of_the_prior(between_seeds, seeds):
-    """Of every critical batch, each batch size off the law by its own tuning, some seeds worse than is assumed."""
-    rng = np.random.default_rng(2)
-    sizes = np.array([64, 256, 1024, 8192, 512, 32768])
-    inside = []
-    for _ in range(120):
-        means = law(sizes, critical=64 * np.exp(rng.normal(3.0, 2.0)))
-        means = means * np.exp(rng.choice([0.02, 0.05, 0.1, 0.2]) * rng.standard_normal(6))
-        found = means[:, None] * np.exp(between_seeds * rng.standard_normal((6, seeds)))
-        fitted = qm.fit_convergence([(int(size), own.tolist()) for size, own in zip(sizes[:4], found, strict=False)])
-        low, high = fitted.interval(sizes[4:])
-        truth = found[4:].mean(axis=1)
-        inside += [*((low <= truth) & (truth <= high))]
-    assert 0.8 <= np.mean(inside) <= 0.97
-
-
 def test_benchmarks():
     """MLPerf's reference points: as good as the learnt posterior that this replaced, and better than the line."""
     every = [judge(points) for points in benchmarks().values()]
@@ -121,24 +95,26 @@ def test_a_result_shows_itself():
     assert isinstance(fitted.examples(256), float)
 
 
-def test_what_is_no_measurement_is_refused():
-    fit = qm.fit_convergence
-    with pytest.raises(qm.FitError, match="at least one batch size must be measured"):
-        fit([])
-    for points, message in [
-        ([(0, [1.0])], "batch_size must be a whole number of at least 1, got 0"),
-        ([(8, [1.0, -1.0])], r"batch size 8: examples must be finite and > 0, got -1\.0"),
-        ([(8, [])], "batch size 8: examples of at least one seed are needed, got none"),
-        ([(8, 1.0)], r"expected \(batch_size, \[examples, ...\]\), got \(8, 1.0\)"),
-    ]:
-        with pytest.raises(qm.ModelError, match=message):
-            fit(points)
-    with pytest.raises(qm.ModelError, match=r"batch_size must be a whole number of at least 1, got 2\.5"):
-        fit([(8, [1.0])]).examples(2.5)
-    with pytest.raises(qm.ModelError, match="confidence must be between 0 and 1"):
-        fit([(8, [1.0])]).interval(8, 90)
-    with pytest.raises(qm.ModelError, match="noise_scale must be finite and > 0 examples, got inf"):
-        fit([(8, [1.0])], noise_scale=np.inf)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: qm.fit_convergence([]), "at least one batch size must be measured"),
+        (lambda: qm.fit_convergence([(0, [1.0])]), "batch_size must be a whole number of at least 1, got 0"),
+        (lambda: qm.fit_convergence([(8, [1.0, -1.0])]), r"size 8: examples must be finite and > 0, got -1\.0"),
+        (lambda: qm.fit_convergence([(8, [])]), "batch size 8: examples of at least one seed are needed, got none"),
+        (lambda: qm.fit_convergence([(8, 1.0)]), r"expected \(batch_size, \[examples, ...\]\), got \(8, 1.0\)"),
+        (lambda: qm.fit_convergence([(8, [1.0])]).examples(2.5), r"whole number of at least 1, got 2\.5"),
+        (lambda: qm.fit_convergence([(8, [1.0])]).interval(8, 90), "confidence must be between 0 and 1"),
+        (lambda: qm.fit_convergence([(8, [1.0])], noise_scale=np.inf), "noise_scale must be finite and > 0 examples"),
+        (lambda: qm.noise_scale([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], batch_size=8), r"got \(3,\) and \(3,\)"),
+        (lambda: qm.noise_scale([[1.0, 2.0]], [1.0], batch_size=8), "two or more of each"),  # one step tells no error
+        (lambda: qm.noise_scale([[1.0, -2.0]] * 2, [1.0] * 2, batch_size=8), "norms must be finite and >= 0"),
+        (lambda: qm.noise_scale([[1.0, 2.0]] * 2, [1.0] * 2, batch_size=0), "batch_size must be a whole number"),
+    ],
+)
+def test_what_is_no_measurement_is_refused(make, message):
+    with pytest.raises((qm.ModelError, qm.FitError), match=message):
+        make()
 
 
 def norms(scale, *, steps=50, workers=2, seed=0, batch_size=16, length=200):
@@ -186,19 +162,8 @@ def test_the_noise_scale_moves_the_critical_batch_by_its_precision():
 
 def test_alone_the_noise_scale_tells_other_batch_sizes_by_one():
     relative, fitted = relative_convergence(64, 500.0), qm.fit_convergence([(64, [1.0])], noise_scale=500.0)
-    assert relative.quantiles(64, [0.05, 0.95]) == pytest.approx(1)
+    assert relative.quantiles(64, [0.05, 0.95]) == pytest.approx(64)
     assert relative.critical_interval() == fitted.critical_interval()
     low, high = relative.critical_interval()
-    ends = [(1 + 512 / end) / (1 + 64 / end) for end in (high, low)]  # rises with 1 / critical batch
+    ends = [64 * (1 + 512 / end) / (1 + 64 / end) for end in (high, low)]  # rises with 1 / critical batch
     assert relative.interval(512) == pytest.approx(ends, rel=0.01)
-
-
-def test_what_are_no_norms_is_refused():
-    for own, mean, size, message in [
-        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 8, r"got \(3,\) and \(3,\)"),
-        ([[1.0, 2.0]], [1.0], 8, "two or more of each"),  # one step tells no error
-        ([[1.0, -2.0]] * 2, [1.0] * 2, 8, "squared norms must be finite and >= 0"),
-        ([[1.0, 2.0]] * 2, [1.0] * 2, 0, "batch_size must be a whole number"),
-    ]:
-        with pytest.raises(qm.ModelError, match=message):
-            qm.noise_scale(own, mean, batch_size=size)

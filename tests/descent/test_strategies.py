@@ -19,7 +19,6 @@ from queuemodel.descent import (
     Moment,
     OrderedGradient,
     OverlapLocalSGD,
-    OverTheAir,
     RandomK,
     ServerSGD,
     SquarmSGD,
@@ -28,7 +27,6 @@ from queuemodel.descent import (
     descend,
     make_problem,
     mixing_matrix,
-    spectral_gap,
     split,
 )
 
@@ -45,7 +43,6 @@ STRATEGIES = [
     SquarmSGD("complete", RandomK(0.3), mixing=0.3, trigger=1e-4),
     AdaQuantFL(),
     OrderedGradient(),
-    OverTheAir(4, noise=1e-3),
     ServerSGD(),
     ServerSGD("k-async", 2),
     ServerSGD("k-batch-async", 2),
@@ -113,16 +110,12 @@ def test_server_rules_in_the_limits():
     bounded = run(ServerSGD("bounded-staleness"), steps=80, learning_rate=0.01, record=21)
     np.testing.assert_allclose(bounded.losses, truth.losses, rtol=1e-9)
     assert not np.allclose(run(ServerSGD(), steps=80, learning_rate=0.01, record=21).losses, truth.losses, rtol=1e-4)
-    # K-sync of all is synchronous SGD on other batches, which hardly differ here.
-    problem = make_problem("least-squares", examples=4, features=3, batch_size=256, seed=2)
-
-    def losses(strategy, steps):
-        rest = {"learning_rate": 0.3, "seeds": 8, "record": 41, "clock": Clock(cv=1.0)}
-        return run(strategy, problem, steps=steps, **rest).losses.mean(axis=0)
-
-    synchronous = losses(SynchronousSGD(), 40)
-    np.testing.assert_allclose(losses(ServerSGD("k-sync", 4), 160), synchronous, rtol=0.02)
-    assert not np.allclose(losses(ServerSGD("async"), 160), synchronous, rtol=0.04)
+    # K-sync of all is synchronous SGD, whose batches are all alike here.
+    problem = LeastSquares(np.ones((1, 1)), np.ones(1))
+    synchronous = run(SynchronousSGD(), problem, steps=20, record=21).losses
+    for name, same in (("k-sync", True), ("k-async", True), ("k-batch-sync", True), ("k-batch-async", False)):
+        served = run(ServerSGD(name, 4), problem, steps=80, record=21, clock=Clock(cv=1.0)).losses
+        assert np.allclose(served, synchronous, rtol=1e-9) == same
 
 
 def test_overlap_is_as_derived():
@@ -154,7 +147,7 @@ def test_double_compression_is_as_derived():
     np.testing.assert_allclose(state["anchor"][0, 0], [-3 - 2.9375, 0])
 
 
-def test_error_feedback_keeps_its_residual_bounded_and_beats_its_absence():
+def test_error_feedback_keeps_its_residual_bounded():
     """|e|^2 <= 4 (1 - delta) eta^2 G^2 / delta^2 (Karimireddy et al., ICML 2019, Lemma 3)."""
     strategy, rng, d = DoubleCompression(TopK(0.1)), np.random.default_rng(1), 50
     state = strategy.begin(np.zeros((1, d)), 3)
@@ -166,38 +159,29 @@ def test_error_feedback_keeps_its_residual_bounded_and_beats_its_absence():
         largest = max(largest, float(np.linalg.norm(state["error"], axis=-1).max()))
     assert 0.1 < largest <= 2 * np.sqrt(1 - 0.1) * 0.1 / 0.1
 
-    class Forgetful(DoubleCompression):
-        def update(self, state, gradients, moment):
-            state["error"][:] = 0.0
-            state["server_error"][:] = 0.0
-            return super().update(state, gradients, moment)
 
-    problem = make_problem("logistic", examples=200, features=20, batch_size=16)
-    kept, lost = (
-        run(one(BlockSign(2)), problem, steps=1500).losses[:, -1].mean() for one in (DoubleCompression, Forgetful)
-    )
-    assert kept - problem.minimum < 0.5 * (lost - problem.minimum)
-
-
-@pytest.mark.parametrize(("graph", "workers"), [("ring", 8), ("torus", 9), ("complete", 5)])
-def test_consensus_contracts_at_the_rate_of_the_spectral_gap(graph, workers):
-    """Without gradients, exact gossip shrinks the slowest disagreement by exactly 1 - gap each step."""
+@pytest.mark.parametrize(
+    ("graph", "workers", "rate"),
+    [
+        ("ring", 8, (1 + 2 * np.cos(np.pi / 4)) / 3),
+        ("torus", 9, (3 + 2 * np.cos(2 * np.pi / 3)) / 5),
+        ("complete", 5, 0),
+    ],
+)
+def test_consensus_contracts_at_the_second_eigenvalue(graph, workers, rate):
+    """Without gradients, exact gossip shrinks the slowest disagreement by exactly that each step."""
     weights = mixing_matrix(graph, workers)
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    gap = spectral_gap(weights)
     values, vectors = np.linalg.eigh(weights)
-    slowest = vectors[:, np.argsort(np.abs(values))[-2]]
+    second = np.argsort(np.abs(values))[-2]
+    slowest = vectors[:, second]
+    assert sorted(np.abs(values))[-2:] == pytest.approx([rate, 1], abs=1e-12)
     for mixing in (1.0, 0.4):
         strategy = SquarmSGD(graph, mixing=mixing)
         state = strategy.begin(np.zeros((1, 1)), workers)
         state["x"][0, :, 0] = slowest
         for number in range(3):
             strategy.update(state, np.zeros((1, workers, 1)), moment(number))
-        rate = slowest @ weights @ slowest
-        assert abs(rate) == pytest.approx(1 - gap)
         assert np.linalg.norm(state["x"]) == pytest.approx(abs(1 - mixing * (1 - rate)) ** 3, abs=1e-12)
-    if graph == "ring":
-        assert gap == pytest.approx((2 - 2 * np.cos(2 * np.pi / workers)) / 3)
 
 
 @pytest.mark.parametrize(("trigger", "speakers"), [(0.0, 4), (0.9, 4), (1.1, 3), (4.1, 2), (9.1, 1), (16.1, 0)])
@@ -247,35 +231,6 @@ def test_ordered_gradient_sends_less_and_arrives(problem):
     np.testing.assert_allclose(exact.model[0], x, rtol=1e-9)
 
 
-@pytest.mark.parametrize("allocation", ["water-filling", "inversion"])
-def test_over_the_air_mean_and_variance(allocation):
-    """What arrives on the chosen sub-carriers is the mean of what was sent, with the noise's variance over q n^2."""
-    strategy = OverTheAir(3, power=2.0, noise=0.5, fading=1e-9, allocation=allocation)
-    rng = np.random.default_rng(4)
-    u, channel = rng.normal(size=(1, 4, 3)), rng.rayleigh(0.7, (1, 4, 3))
-    spent = (strategy.gains(u, channel)[:, None] * np.square(u / channel)).sum(axis=-1)
-    assert spent.max() <= 2.0 * (1 + 1e-12)
-    errors = []
-    for i in range(400):
-        state = strategy.begin(np.zeros((1, 3)), 4)
-        strategy.update(state, u, moment(0, 1.0, np.random.default_rng(i)))
-        errors.append(-state["x"][0, 0] - u[0].mean(axis=0))
-    errors = np.array(errors)
-    assert np.abs(errors.mean(axis=0)).max() < 4 * errors.std() / 20
-    channels = (np.random.default_rng(i).rayleigh(np.sqrt(0.5), (1, 4, 3)) for i in range(1000, 5000))
-    expected = np.mean([(0.25 / 16 / strategy.gains(u, channel)).sum() for channel in channels])
-    total = np.square(errors).sum(axis=1)
-    assert total.mean() == pytest.approx(expected, abs=5 * total.std() / 20)
-
-
-def test_water_filling_has_less_noise_than_inversion():
-    rng = np.random.default_rng(0)
-    u, channel = rng.normal(size=(50, 6, 20)), rng.rayleigh(0.7, (50, 6, 20))
-    water, even = ((1 / OverTheAir(allocation=a).gains(u, channel)).sum(axis=1) for a in ("water-filling", "inversion"))
-    assert (water <= even * (1 + 1e-12)).all()
-    assert water.mean() < 0.9 * even.mean()
-
-
 @pytest.mark.parametrize(("local_steps", "transfer"), [(60, 0.0), (58, 2.0)])
 def test_adacomm_decides_when_an_averaging_ends_the_interval(local_steps, transfer):
     clock = Clock(transfer=lambda up, down: np.full(len(up), transfer))
@@ -291,12 +246,17 @@ def test_adacomm_looks_at_the_rate_and_halves_where_the_loss_does_not_fall():
     assert np.diff(np.flatnonzero(np.diff(done.up_bits[0])))[:6].tolist() == [4, 2, 1, 1, 1, 1]
 
 
+def variance_of_one(problem, x):
+    """Trace of the covariance of one example's gradient."""
+    return problem.example_gradient(x, problem.features[:, None], problem.targets[:, None]).var(axis=0).sum()
+
+
 def test_local_sgd_keeps_within_the_bound_of_wang_and_joshi():
     """Mean squared gradient over the run, from below, against Theorem 1's bound for learning rates that it allows."""
     problem = make_problem("least-squares", examples=200, features=10, batch_size=4)
     mu, *_, smoothness = np.linalg.eigvalsh(problem.hessian)
     start, eta, seconds = np.zeros(10), 0.01, 400
-    gap, variance = problem.loss(start) - problem.minimum, problem.gradient_variance(start) / problem.batch_size
+    gap, variance = problem.loss(start) - problem.minimum, variance_of_one(problem, start) / problem.batch_size
     for local_steps in (1, 8):
         done = run(LocalSGD(local_steps), problem, steps=400, learning_rate=0.01, seeds=4, record=401)
         least_norm = 2 * mu * (done.losses.mean() - problem.minimum)  # |gradient|^2 >= 2 mu (f - minimum)
@@ -364,6 +324,11 @@ def test_what_is_sent_and_in_how_many_bits():
     assert TopK(0.01, index_bits=32).bits(1024) == 10 * (32 + 32)
     assert QSGD(3).bits(1000) == 2 * 1000 + 1000 + 32  # two bits for a level, one for a sign
     assert BlockSign(2).bits(1000) == 1000 + 2 * 32
-    for bad in (lambda: TopK(0), lambda: RandomK(1.5), lambda: QSGD(0), lambda: BlockSign(0)):
-        with pytest.raises(ModelError):
-            bad()
+    for kind, name, value in [
+        (TopK, "share", 0), (TopK, "index_bits", 0), (RandomK, "share", 1.5), (QSGD, "levels", 0),
+        (BlockSign, "blocks", 0), (LocalSGD, "local_steps", 0), (AdaComm, "interval", 0.0), (SquarmSGD, "mixing", 1.1),
+        (OverlapLocalSGD, "pull", 2), (SynchronousSGD, "momentum", -0.1), (OrderedGradient, "threshold", -1),
+        (ServerSGD, "staleness_bound", -1),
+    ]:  # fmt: skip
+        with pytest.raises(ModelError, match=f"{kind.__name__}: {name} must be"):
+            kind(**{name: value})

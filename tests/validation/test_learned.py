@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from queuemodel.comparison.timing import Timing
-from queuemodel.descent import SynchronousSGD, descend, make_problem
-from queuemodel.descent.strategy import Moment
+from queuemodel.descent import Moment, SynchronousSGD, descend, make_problem
 from validation.data_parallel import read_ranks
 from validation.learned import SERIES, recorded
 from validation.testbed.recordings import unpacked

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import PlacedStep, PlacementModel, fit_placements, read_placements
-from queuemodel.placements.law import step_time
 from queuemodel.placements.model import ACROSS
 
 #: Where validation/data/README.md says from.
@@ -75,9 +74,7 @@ def far_of(points: Sequence[PlacedStep]) -> list[PlacedStep]:
 
 def predicted(model: PlacementModel, points: Sequence[PlacedStep]) -> np.ndarray:
     """Relative errors of throughput."""
-    nodes, gpus, fullest, batch = np.array([(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in points]).T
-    step_times = step_time(model.mode, model.alone.at(batch), nodes, gpus, fullest)
-    return np.array([point.step_time for point in points]) / step_times - 1
+    return np.array([point.step_time for point in points]) / model.seconds(points) - 1
 
 
 def covered(model: PlacementModel, points: Sequence[PlacedStep]) -> np.ndarray:
