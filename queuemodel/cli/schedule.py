@@ -52,8 +52,6 @@ def cluster_options(restart_seconds: str) -> Decorator:
                      help="Like 30s: without progress after each change of an allocation."),
         click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
                      help="The same at a job's first start."),
-        click.option("--interval", "decision_interval", type=DURATION,
-                     help="Between decisions; at every arrival and end unless given."),
         click.option("--mean-time-to-failure", type=DURATION, help="Of one node, like 30d; none fails unless given."),
         click.option("--checkpoint-seconds", type=DURATION,
                      help="Between checkpoints: a failed job goes back to its last, or to its start."),

@@ -15,9 +15,8 @@ from ..errors import ModelError
 from ..network import Network, Station
 from ..solvers import solve
 from ..training import fit
-from .curves import TableCurve, as_curve
+from .curves import TableCurve, as_curve, speed_at
 from .jobs import Job, Workload, training_steps
-from .speed_tables import speed_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from queuemodel.scheduling import (
     GreedyGain,
     HeSRPT,
     Job,
-    JobState,
     PowerLawCurve,
     RankPriced,
     Workload,
@@ -176,7 +175,7 @@ def test_rank_prices_in_whole_nodes_come_close_to_hesrpt():
 def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
     nodes, p = 40, 0.7
     sizes = np.random.default_rng(1).exponential(100.0, 12)
-    jobs = [JobState(f"{k}", curve=PowerLawCurve(p), remaining=x) for k, x in enumerate(sizes)]
+    jobs = [Job(f"{k}", arrival_time=0, curve=PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
     price = np.empty(12)
     price[np.argsort(-sizes)] = rank_prices(12, exponent)
     n = np.arange(nodes + 1.0)

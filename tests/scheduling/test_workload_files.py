@@ -292,7 +292,6 @@ def test_command_line(run, written, tmp_path):
     [
         (["--policy", "lottery"], "policy: must be one of"),
         (["--policy", "fifo", "--nodes", "2.5"], "must be a whole number of at least 1, got '2.5'"),
-        (["--policy", "fifo", "--interval", "0"], "must be a number > 0"),
         (["--policy", "fifo", "--records"], "--records goes with --format json or csv"),
         (["--policy", "fifo", "--checkpoint-seconds", "5min"], "without effect unless --mean-time-to-failure"),
         (["--policy", "fifo", "--nodes", "2"], "line 3: requested_nodes must be at most the cluster's 2 nodes, got 3"),

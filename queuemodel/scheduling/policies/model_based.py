@@ -2,8 +2,7 @@
 
 Lin, Paolieri, Chou and Golubchik ("A model-based approach to streamlining distributed training for asynchronous SGD",
 2018) describe heuristics that trade shorter service against efficiency, the speedup per additional node. The full text
-was not at hand: orders, grants and knobs below are ours. `RankPriced` and
-`Goodput` are this package's own.
+was not at hand: orders, grants and knobs below are ours. `RankPriced` and `Goodput` are this package's own.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ from ...checks import require_choice, require_number, require_share
 from ...errors import ModelError
 from ..view import ActiveJobs
 from .base import Policy, in_turn
-from .increments import corners, greedy, last_corner, most_useful, speed_increments, time_increments
-
-
-def useful_nodes(speeds: np.ndarray) -> int:
-    """Nodes up to saturation: the least with the largest speed."""
-    return int(np.argmax(speeds))
+from .increments import corners, greedy, most_useful, speed_increments, time_increments
 
 
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
@@ -31,14 +25,13 @@ def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
 
     Counted on the concave majorant of the curve.
     """
-    marks = corners(speeds)
-    least = int(np.flatnonzero(marks)[0])
-    worth = speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[least] / least
-    return max(least, int(last_corner(speeds)[np.count_nonzero(worth)]))
+    at = corners(speeds)
+    worth = np.count_nonzero(speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[at[0]] / at[0])
+    return int(at[at <= worth].max(initial=at[0]))
 
 
-_GRANTS: dict[str, Callable[..., int]] = {
-    "useful": useful_nodes,
+_GRANTS: dict[str, Callable[[np.ndarray, float], int]] = {
+    "useful": lambda speeds, threshold: int(np.argmax(speeds)),
     "efficient": most_useful,
     "marginal": marginal_nodes,
 }
@@ -47,22 +40,14 @@ _ORDERS = ("arrival", "shortest", "gain")
 
 @dataclass(frozen=True)
 class ModelBased(Policy):
-    """Jobs in an order, each granted as many nodes as its predicted curve justifies.
+    """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
 
-    Parameters
-    ----------
-    order : {"shortest", "arrival", "gain"}
-        Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
-    grant : {"efficient", "marginal", "useful"}
-        As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above
-        it, or all up to saturation.
-    threshold : float, default 0.5
-        The knob: 1 is frugal, 0 is the same as ``"useful"``.
-    """
-
+    #: Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
     order: str = "shortest"
+    #: As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above it,
+    #: or all up to saturation ("useful").
     grant: str = "efficient"
-    threshold: float = 0.5
+    threshold: float = 0.5  #: The knob: 1 is frugal, 0 is the same as "useful".
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -73,11 +58,7 @@ class ModelBased(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        if self.grant == "useful":
-            wanted = jobs.per_curve(useful_nodes)
-        else:
-            wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
-        wanted = wanted.astype(int)
+        wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
         if self.order == "arrival":
             order = np.arange(len(jobs))
         else:
@@ -91,17 +72,12 @@ class GreedyGain(Policy):
     """Node by node to the job whose rate of ending rises most: marginal speed over the steps left.
 
     For one job size and concave curves this drains work as fast as can be; the division by the steps left favours
-    short jobs as SRPT does. Nodes that would lower the efficiency X(n) / (n X(1)) below the floor stay idle.
-
-    Parameters
-    ----------
-    floor : float, default 0.5
-    power : float, default 1
-        Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
-        node.
+    short jobs as SRPT does.
     """
 
-    floor: float = 0.5
+    floor: float = 0.5  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
+    #: Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
+    #: node.
     power: float = 1.0
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
@@ -112,7 +88,7 @@ class GreedyGain(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
+        alone = jobs.per_curve(speed_increments, float(self.floor))[:, 0]
         weight = (alone / jobs.remaining) ** self.power / alone
         return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
 
@@ -172,17 +148,11 @@ class RankPriced(Policy):
     The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
     gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in
     whole nodes; with arrivals and other curves it is a heuristic.
-
-    Parameters
-    ----------
-    exponent : float, default 0.5
-        Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
-    floor : float, default 0
-        Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
     """
 
+    #: Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
     exponent: float = 0.5
-    floor: float = 0.0
+    floor: float = 0.0  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -194,7 +164,7 @@ class RankPriced(Policy):
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
         floor = float(self.floor)
-        alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
+        alone = jobs.per_curve(speed_increments, floor)[:, 0]
         order = np.argsort(-jobs.remaining / alone, kind="stable")
         price = np.empty(len(order))
         price[order] = rank_prices(len(order), self.exponent)
@@ -208,11 +178,6 @@ class Goodput(RankPriced):
     Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021). A job whose `BatchSizes` are known is
     seen, and runs, by its goodput at the noise scale of the moment; the policy does not look ahead to how that changes,
     and is not asked when it does. Changing the batch size alone costs no restart. Other jobs are as for `RankPriced`.
-
-    Parameters
-    ----------
-    exponent, floor : float
-        As of `RankPriced`.
     """
 
     knows: ClassVar[frozenset[str]] = RankPriced.knows | {"batch_sizes"}
