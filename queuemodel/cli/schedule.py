@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -33,16 +33,6 @@ NEEDS = {
     "spread_speed": "nodes_per_machine",
 }
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
-
-
-class Scheduled(Protocol):
-    """What a run of jobs yields."""
-
-    def summary(self) -> dict[str, Any]:
-        """Its figures."""
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One record per job."""
 
 
 def cluster_options(restart_seconds: str) -> Decorator:
@@ -120,7 +110,7 @@ def schedule(
     print_schedules(schedules, nodes=nodes, output_format=output_format, records=records)
 
 
-def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_format: str, records: bool) -> None:
+def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
     """Print the figures of runs by the name of their policy, or the records of their jobs."""
     if records and output_format == "table":
         raise click.UsageError("--records goes with --format json or csv")

@@ -26,21 +26,11 @@ SHOWN = ("mean_response_time", "mean_slowdown", "efficiency", "utilization", "me
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study(Result):
-    """Figures of many runs.
+    """Figures of many runs."""
 
-    Attributes
-    ----------
-    runs : tuple of dict
-        One per run: what was varied (``policy``, ``load``, ...), ``replication``, and the figures.
-    varied : tuple of str
-        Names of what was varied.
-    complete : bool
-        False when it was interrupted: only the runs that had ended are there.
-    """
-
-    runs: tuple[dict[str, Any], ...]
-    varied: tuple[str, ...]
-    complete: bool = True
+    runs: tuple[dict[str, Any], ...]  #: What was varied (``policy``, ``load``, ...), ``replication``, and the figures.
+    varied: tuple[str, ...]  #: Names of what was varied.
+    complete: bool = True  #: False when it was interrupted: only the runs that had ended are there.
 
     def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
         """Mean and half-width of the interval (Student's t over replications) of each figure, per combination.
@@ -156,26 +146,10 @@ def sweep(
 ) -> Study:
     """Every policy at every load, on the same replications of a stream.
 
-    Parameters
-    ----------
-    stream : Stream
-    policies : sequence of Policy
-    loads : iterable of float, optional
-        The stream's own unless given.
-    cluster : Cluster, optional
-        The stream's nodes without costs unless given.
-    replications : int, default 5
-    seed : int
-        Of the first replication; the others follow.
-    n_jobs, backend : int, str
-        As joblib takes them (``"loky"``, ``"dask"``, ``"ray"``, ...; `queuemodel.parallel`); -1: all cores.
-    progress : bool, default False
-        Show a bar on stderr.
-
-    Returns
-    -------
-    Study
-        After Ctrl-C with what had ended by then.
+    Loads are the stream's own unless given, and so are the cluster's nodes, without costs. ``seed`` is that of the
+    first replication; the others follow. ``n_jobs`` and ``backend`` are joblib's (``"loky"``, ``"dask"``, ``"ray"``,
+    ...; `queuemodel.parallel`); -1: all cores. With ``progress`` a bar is shown on stderr. After Ctrl-C the study has
+    what had ended by then.
     """
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
