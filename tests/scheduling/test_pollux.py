@@ -155,18 +155,6 @@ def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
     assert simulate(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
 
 
-def test_the_artifacts_conventions_on_one_job(traces, workload):
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,1,24\n")
-    for policy in ("tiresias", FIFO()):
-        result = replay(read_jobs(workload, traces), policy, gpus=4)
-        # Seen at the end of the first step of 60 s, 30 s for the start, then 120 updates of a second.
-        assert result.response_time.tolist() == [60 + 30 + 120]
-        assert result.to_rows()[0]["attained_service"] == 150
-    workload.write_text("name,time,application,num_replicas,batch_size\na,1507532400,bert,1,24\n")
-    with pytest.raises(DataError, match="line 2: time must be at most 10000000 seconds from the stream's start"):
-        read_jobs(workload, traces)
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
@@ -188,11 +176,15 @@ def test_damaged_measurements_are_one_line(traces, workload, name, old, new, mes
 
 
 def test_what_is_not_measured_is_said_where_it_is_needed(traces, workload):
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
+    head = "name,time,application,num_replicas,batch_size\n"
+    workload.write_text(head + "a,0,bert,8,24\n")
     with pytest.raises(DataError, match="no step time is measured for a batch of 3 on each of 8 GPUs"):
         replay(read_jobs(workload, traces), "tiresias", gpus=8)
     with pytest.raises(ModelError, match="num_replicas must be at most the 4 GPUs, got 8"):
         replay(read_jobs(workload, traces), "tiresias", gpus=4)
+    workload.write_text(head + "a,1507532400,bert,1,24\n")
+    with pytest.raises(DataError, match="line 2: time must be at most 10000000 seconds from the stream's start"):
+        read_jobs(workload, traces)
     (traces / "bert" / "validation-24 (copy).csv").write_text("")
     with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
         read_pollux(workload, traces)

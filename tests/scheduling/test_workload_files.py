@@ -40,12 +40,6 @@ def written(tmp_path):
     return write
 
 
-def one_line(error, *parts):
-    assert "\n" not in str(error.value)
-    for part in parts:
-        assert str(part) in str(error.value)
-
-
 def test_a_workload_is_read(written):
     a, b = read_workload(written(GOOD))
     assert (a.requested, a.most_nodes, a.curve(3), a.kind) == (2, 4, pytest.approx(4.85), "image")
@@ -57,35 +51,6 @@ def test_a_workload_is_read(written):
         written("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,1,3e12,4e6,2:1 3:2\n")
     )
     assert (work.steps, work.least_nodes, work.most_nodes) == (750_000, 2, 3)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("a,0,100", "a,9,100", "line 3: arrival_time must not fall, got 5 after 9"),
-        ("b,5", "a,5", "line 3: the name 'a' is already that of line 2"),
-        ("b,5", ",5", "line 3: name must be printable text, got an empty cell"),
-        ("2:3.7", "2:nan", "line 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
-        (",1,4,2,", ",1,8,2,", "line 2: speeds are given for 1 to 4 nodes, but the job may run on 1 to 8"),
-        (",1,4,2,", ",4,2,2,", r"line 2: job 'a': least_nodes \(4\) must not exceed most_nodes \(2\)"),
-        (",text,0.25", "", "line 3: a row must have 9 values"),
-        ("arrival_time", "time", "line 1: column 'arrival_time' is missing"),
-        ("requested_nodes", "requested_node", "unknown column 'requested_node'; did you mean 'requested_nodes'"),
-        ("power 0.8 2.5", "profile p.json", "need predicted"),
-    ],
-)
-def test_bad_workloads_are_refused_with_file_and_row(written, old, new, message):
-    path = written(GOOD.replace(old, new, 1))
-    with pytest.raises(DataError, match=message) as caught:
-        read_workload(path, nodes=16)
-    one_line(caught, path)
-
-
-def test_two_ways_to_say_the_work_are_refused_together(written):
-    with pytest.raises(DataError, match="line 2: steps and epochs, dataset_size, batch_size are two ways"):
-        read_workload(written("name,arrival_time,steps,batch_size,speeds\na,0,2,10,1:1 2:2\n"))
-    with pytest.raises(DataError, match="no jobs below the header"):
-        read_workload(written(HEADER))
 
 
 BATCHES = "name,arrival_time,speeds,batch_size,noise_scales,steps,most_nodes,epochs,dataset_size\n"
@@ -113,20 +78,38 @@ def test_one_noise_scale_leaves_the_work_to_steps_or_epochs_and_most_nodes_to_al
     assert (near.most_nodes, near.batch_sizes.limit(8)) == (2, 3)  # the user's table ends at two nodes
 
 
-@pytest.mark.parametrize(
-    ("cells", "words"),
-    [
-        (f"a,0,{SPEEDS},48,96,300,,,", r"batch_size must be one of \[32, 64\], whose speeds are given, got 48"),
-        (f"a,0,{SPEEDS},64,500:,,,,", "noise_scales must be a number of examples, or"),
-        (f"a,0,{SPEEDS},64,500:32,300,,,", "leave steps and epochs empty"),
-        (f"a,0,{SPEEDS},64,-96,300,,,", "noise_scale must be finite and >= 0"),
-        ("a,0,32=1:4.0;32=1:2.0,32,96,300,,,", "batch size 32 stands twice"),
-    ],
-)
-def test_senseless_batch_sizes_are_refused_in_one_line(written, cells, words):
-    with pytest.raises(DataError, match=rf"jobs\.csv: line 2: .*{words}") as caught:
-        read_workload(written(BATCHES + cells + "\n"))
-    one_line(caught)
+PLAIN = "name,arrival_time,steps,speeds\n"
+BAD = [
+    (GOOD.replace("a,0,100", "a,9,100"), "line 3: arrival_time must not fall, got 5 after 9"),
+    (GOOD.replace("b,5", "a,5"), "line 3: the name 'a' is already that of line 2"),
+    (GOOD.replace("b,5", ",5"), "line 3: name must be printable text, got an empty cell"),
+    (GOOD.replace("2:3.7", "2:nan"), "line 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
+    (GOOD.replace(",1,4,2,", ",1,8,2,"), "line 2: speeds are given for 1 to 4 nodes, but the job may run on 1 to 8"),
+    (GOOD.replace(",1,4,2,", ",4,2,2,"), r"line 2: job 'a': least_nodes \(4\) must not exceed most_nodes \(2\)"),
+    (GOOD.replace(",text,0.25", ""), "line 3: a row must have 9 values"),
+    (GOOD.replace("arrival_time", "time"), "line 1: column 'arrival_time' is missing"),
+    (GOOD.replace("requested_nodes", "requested_node"), "'requested_node'; did you mean 'requested_nodes'"),
+    (HEADER, "no jobs below the header"),
+    ("name,arrival_time,steps,batch_size,speeds\na,0,2,10,1:1 2:2\n", "line 2: steps and epochs, .* are two ways"),
+    (BATCHES + f"a,0,{SPEEDS},48,96,300,,,\n", r"batch_size must be one of \[32, 64\], whose speeds .*, got 48"),
+    (BATCHES + f"a,0,{SPEEDS},64,500:,,,,\n", "line 2: noise_scales must be a number of examples, or"),
+    (BATCHES + f"a,0,{SPEEDS},64,500:32,300,,,\n", "line 2: .*leave steps and epochs empty"),
+    (BATCHES + f"a,0,{SPEEDS},64,-96,300,,,\n", "line 2: .*noise_scale must be finite and >= 0"),
+    (BATCHES + "a,0,32=1:4.0;32=1:2.0,32,96,300,,,\n", "line 2: .*batch size 32 stands twice"),
+    (PLAIN + "a,0,9,profile\n", "profile FILE NAME=VALUE"),
+    (PLAIN + "a,0,9,profile nowhere.json\n", r"line 2: speeds: .*nowhere.json: cannot be read"),
+    (PLAIN + "a,0,9,profile ddp-alexnet-40.json speed=2\n", "speed is no setting of a prediction"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_bad_workloads_are_refused_with_file_and_row(tmp_path, written, text, message):
+    copy_examples(tmp_path)
+    path = written(text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_workload(path, nodes=16, predicted=curve_of)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_speeds_come_from_profiles_beside_the_workload(tmp_path, written):
@@ -151,21 +134,8 @@ def test_speeds_come_from_profiles_beside_the_workload(tmp_path, written):
     assert d.curve(2) == pytest.approx(predict(profile, workers=[2], method="mva").at(2))
     with pytest.raises(DataError, match="need most_nodes"):
         read_workload(path, predicted=curve_of)
-
-
-@pytest.mark.parametrize(
-    ("speeds", "match"),
-    [
-        ("profile", "profile FILE NAME=VALUE"),
-        ("profile nowhere.json", r"line 2: speeds: .*nowhere.json: cannot be read"),
-        ("profile ddp-alexnet-40.json speed=2", "speed is no setting of a prediction"),
-    ],
-)
-def test_speeds_that_cannot_be_predicted_are_refused_with_their_line(tmp_path, written, speeds, match):
-    copy_examples(tmp_path)
-    with pytest.raises(DataError, match=match) as caught:
-        read_workload(written(f"name,arrival_time,steps,speeds\na,0,9,{speeds}\n"), nodes=4, predicted=curve_of)
-    one_line(caught)
+    with pytest.raises(DataError, match="need predicted"):
+        read_workload(path, nodes=12)
 
 
 def test_public_formats(public_data):
@@ -249,7 +219,7 @@ def test_gavel(written):
 def test_bad_gavel_files_are_one_line(written, content, speeds, message):
     with pytest.raises(DataError, match=message) as caught:
         read_gavel(written(content, "jobs.trace"), written(speeds, "speeds.json"))
-    one_line(caught)
+    assert "\n" not in str(caught.value)
 
 
 def test_elasticflow(written):
