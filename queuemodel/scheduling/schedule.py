@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results import Result
+from ..results import Result, rows_of
 from .cluster import Cluster
 from .policies.base import Policy
 
@@ -99,23 +99,20 @@ class Schedule(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per job, warm-up included."""
-        held = self.attained_service / np.maximum(self.end - self.start, 1e-300)
-        return [
-            {
-                "name": self.names[j],
-                "kind": self.kinds[j],
-                "arrival_time": float(self.arrival[j]),
-                "first_start": float(self.start[j]),
-                "end": float(self.end[j]),
-                "response_time": float(self.end[j] - self.arrival[j]),
-                "mean_nodes": float(held[j]),
-                "attained_service": float(self.attained_service[j]),
-                "restarts": int(self.restarts[j]),
-                "failures": int(self.failures[j]),
-                "early_end": bool(self.early[j]),
-            }
-            for j in range(len(self.names))
-        ]
+        columns: dict[str, Any] = {
+            "name": self.names,
+            "kind": self.kinds,
+            "arrival_time": self.arrival,
+            "first_start": self.start,
+            "end": self.end,
+            "response_time": self.end - self.arrival,
+            "mean_nodes": self.attained_service / np.maximum(self.end - self.start, 1e-300),
+            "attained_service": self.attained_service,
+            "restarts": self.restarts,
+            "failures": self.failures,
+            "early_end": self.early,
+        }
+        return rows_of(columns)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The figures."""

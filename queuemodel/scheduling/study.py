@@ -140,16 +140,12 @@ def sweep(
     replications: int = 5,
     seed: int = 0,
     warmup: float = 0.1,
-    n_jobs: int = 1,
-    backend: str | None = None,
-    progress: bool = False,
+    **engine: Any,
 ) -> Study:
     """Every policy at every load, on the same replications of a stream.
 
     Loads are the stream's own unless given, and so are the cluster's nodes, without costs. ``seed`` is that of the
-    first replication; the others follow. ``n_jobs`` and ``backend`` are joblib's (``"loky"``, ``"dask"``, ``"ray"``,
-    ...; `queuemodel.parallel`); -1: all cores. With ``progress`` a bar is shown on stderr. After Ctrl-C the study has
-    what had ended by then.
+    first replication; the others follow. ``engine`` is what `run_all` takes.
     """
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
@@ -167,7 +163,7 @@ def sweep(
         Replication(source, policy, where, seed + number, {"load": source.load, "policy": policy.name}, warmup)
         for source, number, policy in itertools.product(points, range(replications), different)
     ]
-    return run_all(runs, n_jobs=n_jobs, backend=backend, progress=progress)
+    return run_all(runs, **engine)
 
 
 def run_all(
@@ -177,7 +173,11 @@ def run_all(
     backend: str | None = None,
     progress: bool = False,
 ) -> Study:
-    """Carry out runs in parallel; an interruption keeps those that have ended."""
+    """Carry out runs in parallel; after Ctrl-C the study has those that had ended.
+
+    ``n_jobs`` (-1: all cores) and ``backend`` (``"loky"``, ``"dask"``, ``"ray"``, ...) are joblib's, as of
+    `queuemodel.parallel`. With ``progress`` a bar is shown on stderr.
+    """
     if not runs:
         raise ModelError("study: nothing to run; give at least one policy, load and replication")
     if n_jobs != -1:

@@ -11,8 +11,6 @@ from queuemodel.errors import DataError, ModelError
 from queuemodel.scheduling import FIFO, Cluster, EqualShare, Goodput, GreedyGain, RankPriced, read_pollux, simulate
 from validation.pollux import (
     application_batch_sizes,
-    epoch_rates,
-    packed,
     read_application,
     read_jobs,
     replay,
@@ -70,21 +68,6 @@ def test_the_exact_simulation_of_the_same_jobs_comes_close(pollux):
     assert exact[Goodput()] < 0.9 * exact[RankPriced()]
 
 
-@pytest.mark.parametrize("gpus", [1, 4, 16])
-def test_each_epoch_of_the_replay_runs_at_the_best_of_the_tried_batch_sizes(pollux, gpus):
-    """Up to the rounding of the local batch size, which the choice leaves out."""
-    for name in ("cifar10", "bert"):
-        application = read_application(pollux / "traces", name)
-        sizes = application_batch_sizes(application)
-        chosen = tuple(int(phase.batch_size[gpus]) for phase in sizes.phases(1, 16, name))
-        tried = [size for size, curve in sizes.curves.items() if curve(gpus) > 0]  # not NaN
-        rates = np.array([epoch_rates(application, (size,), packed(gpus)) for size in tried])
-        best = np.array(epoch_rates(application, chosen, packed(gpus))) / rates.max(axis=0)
-        assert best.min() > 0.95
-        assert best.mean() > 0.99
-        assert (rates / rates.max(axis=0)).min() < 0.9  # what another batch size may cost
-
-
 def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     text = (pollux / "workloads" / "workload-6.csv").read_text()
     lines = text.splitlines()
@@ -108,10 +91,8 @@ def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
 
 def test_the_command_of_the_reproduction(pollux):
     arguments = [str(pollux / "workloads" / "workload-6.csv"), "--traces", str(pollux / "traces"), "--format", "json"]
-    arguments += ["--policy", "tiresias", "--policy", "optimus"]
-    policies = json.loads(CliRunner().invoke(reproduce, arguments).stdout)["policies"]
-    assert policies["tiresias"]["mean_response_time"] == pytest.approx(3469.69375)
-    assert policies["optimus"]["mean_response_time"] == pytest.approx(5301.875)
+    found = json.loads(CliRunner().invoke(reproduce, [*arguments, "--policy", "tiresias"]).stdout)["policies"]
+    assert found["tiresias"]["mean_response_time"] == pytest.approx(3469.69375)
 
 
 HEADER = "placement,local_bsz,step_time,sync_time\n"

@@ -1,8 +1,7 @@
 """Policies: frozen values that say how many nodes each job gets, and their names on the command line.
 
 `base` says what a policy is, and hands out nodes in an order; those of `baseline` give a job what it asked for, divide
-or preempt, those of `model_based` follow predicted curves, node by node through `increments`. A new one is one more
-class, and a line in `POLICIES`.
+or preempt, those of `model_based` follow predicted curves. A new one is one more class, and a line in `POLICIES`.
 """
 
 from __future__ import annotations
