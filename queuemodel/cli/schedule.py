@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -35,16 +35,6 @@ NEEDS = {
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
-class Scheduled(Protocol):
-    """What a run of jobs yields."""
-
-    def summary(self) -> dict[str, Any]:
-        """Its figures."""
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One record per job."""
-
-
 def cluster_options(restart_seconds: str) -> Decorator:
     """What the cluster does to its jobs, with the time that a restart takes unless it is told."""
     return together(
@@ -52,8 +42,6 @@ def cluster_options(restart_seconds: str) -> Decorator:
                      help="Like 30s: without progress after each change of an allocation."),
         click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
                      help="The same at a job's first start."),
-        click.option("--interval", "decision_interval", type=DURATION,
-                     help="Between decisions; at every arrival and end unless given."),
         click.option("--mean-time-to-failure", type=DURATION, help="Of one node, like 30d; none fails unless given."),
         click.option("--checkpoint-seconds", type=DURATION,
                      help="Between checkpoints: a failed job goes back to its last, or to its start."),
@@ -122,7 +110,7 @@ def schedule(
     print_schedules(schedules, nodes=nodes, output_format=output_format, records=records)
 
 
-def print_schedules(schedules: Mapping[str, Scheduled], *, nodes: int, output_format: str, records: bool) -> None:
+def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
     """Print the figures of runs by the name of their policy, or the records of their jobs."""
     if records and output_format == "table":
         raise click.UsageError("--records goes with --format json or csv")

@@ -6,11 +6,11 @@ format) or from random `streams`. `simulate` runs it on a `Cluster` under one of
 columns of `view` that it declares: `engine` advances the `state` and yields a `Schedule`, one record per job and the
 figures that follow. `study` repeats that over policies and loads; `figures` draws both.
 
-Curves are asked once per kind of job and number of nodes (`speed_tables`); nothing else here knows a performance model.
+Curves are asked once per kind of job and number of nodes; nothing else here knows a performance model.
 """
 
 from .cluster import Cluster
-from .curves import DistortedCurve, PowerLawCurve, SpeedCurve, TableCurve, as_curve
+from .curves import PowerLawCurve, TableCurve, as_curve
 from .jobs import Job, Workload
 from .phases import BatchSizes, StagedCurve, statistical_efficiency
 from .policies import (
@@ -35,7 +35,7 @@ from .schedule import Schedule
 from .simulate import simulate
 from .streams import JobKind, Stream, example_kinds, measured_kinds
 from .study import Study, sweep
-from .view import ActiveJobs, JobState
+from .view import ActiveJobs
 from .workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_pollux, read_workload
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "Backfill",
     "BatchSizes",
     "Cluster",
-    "DistortedCurve",
     "EqualShare",
     "FitnessMaximization",
     "Goodput",
@@ -54,7 +53,6 @@ __all__ = [
     "HeSRPT",
     "Job",
     "JobKind",
-    "JobState",
     "LeastAttainedService",
     "ModelBased",
     "Optimus",
@@ -63,7 +61,6 @@ __all__ = [
     "RankPriced",
     "Schedule",
     "ShortestJobFirst",
-    "SpeedCurve",
     "StagedCurve",
     "Stream",
     "Study",

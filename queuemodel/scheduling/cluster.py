@@ -13,43 +13,23 @@ from .curves import MOST_NODES
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, and what the simulation charges (times in seconds).
-
-    Parameters
-    ----------
-    nodes : int
-    restart_seconds : float, default 0
-        Without progress after each change of a job that has run: checkpoint and restart.
-    start_seconds : float, default 0
-        Without progress at the first start.
-    decision_interval : float, optional
-        Ask the policy only at multiples of it; unless given, at every arrival, end and failure.
-    mean_time_to_failure : float, default inf
-        Of one node, exponential; a failed node is replaced at once, its job goes back to the last checkpoint.
-    checkpoint_seconds : float, default inf
-        Running time between checkpoints, which cost nothing; a change of allocation is one too.
-    nodes_per_machine : int, optional
-        Nodes stand in machines of so many.
-    spread_speed : float, default 1
-        Speed of a job, relative to its curve, on more machines than it needs.
-    """
+    """Nodes, and what the simulation charges (times in seconds)."""
 
     nodes: int
     _: KW_ONLY
-    restart_seconds: float = 0.0
-    start_seconds: float = 0.0
-    decision_interval: float | None = None
+    restart_seconds: float = 0.0  #: Without progress after each change of a job that has run.
+    start_seconds: float = 0.0  #: Without progress at the first start.
+    #: Of one node, exponential; a failed node is replaced at once, its job goes back to the last checkpoint.
     mean_time_to_failure: float = math.inf
+    #: Running time between checkpoints, which cost nothing; a change of allocation is one too.
     checkpoint_seconds: float = math.inf
-    nodes_per_machine: int | None = None
-    spread_speed: float = 1.0
+    nodes_per_machine: int | None = None  #: Nodes stand in machines of so many.
+    spread_speed: float = 1.0  #: Speed of a job, relative to its curve, on more machines than it needs.
 
     def __post_init__(self) -> None:
         require_count(self.nodes, "cluster: nodes", most=MOST_NODES)
         require_number(self.restart_seconds, "cluster: restart_seconds", unit="seconds")
         require_number(self.start_seconds, "cluster: start_seconds", unit="seconds")
-        if self.decision_interval is not None:
-            require_number(self.decision_interval, "cluster: decision_interval", unit="seconds", positive=True)
         for field in ("mean_time_to_failure", "checkpoint_seconds"):
             value = getattr(self, field)
             if value != math.inf:
@@ -80,7 +60,7 @@ class Placement:
             self.leave(j)
         factor = np.ones(len(jobs))
         for k in np.argsort(-nodes, kind="stable").tolist():
-            if nodes[k] > 0 and not self.enter(int(jobs[k]), int(nodes[k])):
+            if nodes[k] > 0 and not self._enter(int(jobs[k]), int(nodes[k])):
                 factor[k] = self.spread_speed
         return factor
 
@@ -89,18 +69,13 @@ class Placement:
         for machine, count in self.held.pop(job, ()):
             self.free[machine] += count
 
-    def enter(self, job: int, nodes: int) -> bool:
+    def _enter(self, job: int, nodes: int) -> bool:
         """Place a job: into the fullest machine that takes it whole, else over the emptiest; True when packed."""
-        fits = np.flatnonzero(self.free >= nodes)
-        if fits.size:
-            machine = int(fits[np.argmin(self.free[fits])])
-            self.held[job] = [(machine, nodes)]
-            self.free[machine] -= nodes
-            return True
         taken = self.held[job] = []
         left = nodes
         while left:
-            machine = int(np.argmax(self.free))
+            fits = np.flatnonzero(self.free >= nodes)
+            machine = int(fits[np.argmin(self.free[fits])] if fits.size else np.argmax(self.free))
             count = min(left, int(self.free[machine]))
             taken.append((machine, count))
             self.free[machine] -= count

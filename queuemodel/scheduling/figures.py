@@ -15,23 +15,20 @@ from .study import Study
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Jobs drawn in their own colour; the others share a grey area.
-OWN_COLOUR = 12
-
 SIZE = (7.6, 4.0)
 
 
-def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True, **kwargs: Any) -> Axes:
-    """Nodes over time as stacked areas, one per job; the jobs with most node-seconds in colour.
+def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Nodes over time as stacked areas; the jobs with most node-seconds in colours of their own, the others in grey.
 
     Needs ``simulate(..., history=True)``.
     """
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; simulate with history=True")
     ax = ax or new_axes(SIZE)
-    unit = 3600.0 if hours else 1.0
+    hours = 3600.0
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
-    big = np.argsort(-schedule.attained_service, kind="stable")[:OWN_COLOUR]
+    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1]  # the last one is grey
     levels = np.zeros((len(big) + 1, len(times)))
     for j in range(len(schedule.names)):
         changes = schedule.history[schedule.history[:, 1] == j]
@@ -41,28 +38,22 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, hours: bool = True
         held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
         own = np.flatnonzero(big == j)
         levels[own[0] if own.size else len(big)] += held
-    from matplotlib.colors import to_rgba
-
-    light = 1.0, 0.55  # colours come back lighter: more jobs than colours
-    colours = [to_rgba(COLORS[k % len(COLORS)], light[k // len(COLORS)]) for k in range(len(big))] + [to_rgba(OTHERS)]
-    order = np.append(np.argsort(schedule.arrival[big], kind="stable"), len(big))
-    names = [schedule.names[big[k]] if k < len(big) else "other jobs" for k in order]
-    keep = [k for k, _ in enumerate(order) if levels[order[k]].any()]
+    order = [k for k in [*np.argsort(schedule.arrival[big], kind="stable"), len(big)] if levels[k].any()]
     ax.stackplot(
-        times / unit,
-        levels[order][keep],
-        labels=[names[k] for k in keep],
-        colors=[colours[order[k]] for k in keep],
+        times / hours,
+        levels[order],
+        labels=[schedule.names[big[k]] if k < len(big) else "other jobs" for k in order],
+        colors=[COLORS[k] if k < len(big) else OTHERS for k in order],
         step="post",
         linewidth=0,
         **kwargs,
     )
     ax.axhline(schedule.cluster.nodes, color=BOUND, linestyle="--", linewidth=1.2)
     ax.set(
-        xlabel=f"time ({'h' if hours else 's'})",
+        xlabel="time (h)",
         ylabel="nodes (held)",
         ylim=(0, schedule.cluster.nodes * 1.04),
-        xlim=(times[0] / unit, times[-1] / unit),
+        xlim=(times[0] / hours, times[-1] / hours),
         title=schedule.policy.name,
     )
     finish(ax, legend="right", reverse=True)

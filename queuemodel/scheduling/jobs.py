@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,56 +20,29 @@ from ..checks import (
     require_share,
 )
 from ..errors import ModelError, QueueModelError
-from .curves import DistortedCurve, as_curve, distorted
+from .curves import Curve, as_curve, distorted
 from .phases import BatchSizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A training job as the scheduler meets it.
+    """A training job as the scheduler meets it; its curve is checked when a simulation starts."""
 
-    Parameters
-    ----------
-    name : str
-        Unique within its workload.
-    arrival_time : float
-        Seconds, >= 0.
-    steps : float
-        Work in steps, the unit of the curve; `Job.training` counts them from epochs.
-    curve : callable, mapping or ThroughputCurve
-        Steps per second against nodes; the truth that the simulation runs.
-    least_nodes, most_nodes : int
-        It runs on no fewer and no more; ``most_nodes`` None: as many as the cluster has.
-    requested_nodes : int, optional
-        What the user asked for, used by rigid policies; ``least_nodes`` unless given. A cluster that has fewer gives
-        all it has.
-    end_probability : float, default 0
-        That it is terminated early, uniformly over its work, as users kill runs whose loss does not fall.
-    predicted : like ``curve``, optional
-        What a policy sees instead of the truth.
-    kind : str
-        Label for grouping.
-    batch_sizes : BatchSizes, optional
-        What it may be trained with instead, for policies that choose; the work in all else is that at the user's batch
-        size (`Job.adaptive` counts it).
-
-    Raises
-    ------
-    ModelError
-        When a value makes no sense; the curve itself is checked against the cluster when a simulation starts.
-    """
-
-    name: str
+    name: str  #: Unique within its workload.
     _: KW_ONLY
-    arrival_time: float
-    steps: float
-    curve: Callable[[float], float]
-    least_nodes: int = 1
-    most_nodes: int | None = None
+    arrival_time: float  #: Seconds, >= 0.
+    steps: float  #: Work in steps, the unit of the curve.
+    #: Steps per second against nodes, the truth that runs: a callable, mapping or `ThroughputCurve`.
+    curve: Curve
+    least_nodes: int = 1  #: It runs on no fewer.
+    most_nodes: int | None = None  #: And on no more; None: as many as the cluster has.
+    #: What the user asked for, used by rigid policies; ``least_nodes`` unless given.
     requested_nodes: int | None = None
-    end_probability: float = 0.0
-    predicted: Callable[[float], float] | None = None
-    kind: str = ""
+    end_probability: float = 0.0  #: That it is terminated early, uniformly over its work, as users kill runs.
+    predicted: Curve | None = None  #: What a policy sees instead of the true curve.
+    kind: str = ""  #: Label for grouping.
+    #: What it may be trained with instead, for policies that choose; the work in all else is that at the user's batch
+    #: size (`Job.adaptive` counts it).
     batch_sizes: BatchSizes | None = None
 
     def __post_init__(self) -> None:
@@ -98,18 +72,6 @@ class Job:
                 object.__setattr__(self, "predicted", as_curve(self.predicted))
         except ModelError as error:
             raise ModelError(f"{what}: {error}") from None
-
-    @classmethod
-    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> Job:
-        """A job of so many passes over a data set; a step treats ``batch_size`` examples.
-
-        Examples
-        --------
-        >>> from queuemodel.scheduling import Job
-        >>> Job.training("a", epochs=3, dataset_size=1000, batch_size=10, arrival_time=0, curve=float).steps
-        300.0
-        """
-        return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"job {name!r}"), **rest)
 
     @classmethod
     def adaptive(cls, name: str, *, batch_sizes: BatchSizes, batch_size: int, **rest: Any) -> Job:
@@ -153,19 +115,7 @@ def training_steps(epochs: float, dataset_size: float, batch_size: float, what: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Jobs in order of arrival.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Sorted by arrival time, names unique.
-    name : str
-
-    Raises
-    ------
-    ModelError
-        When there is no job, a name is given twice, or the arrival times go back.
-    """
+    """Jobs in order of arrival, with names of their own."""
 
     jobs: tuple[Job, ...]
     name: str = ""
@@ -176,17 +126,15 @@ class Workload:
         if not self.jobs:
             raise ModelError("workload: at least one job is needed, got none")
         seen: set[str] = set()
-        last: Job | None = None
-        for job in self.jobs:
+        for before, job in zip([self.jobs[0], *self.jobs], self.jobs, strict=False):
             if job.name in seen:
                 raise ModelError(f"workload: two jobs are named {job.name!r}; names must be unique")
             seen.add(job.name)
-            if last is not None and job.arrival_time < last.arrival_time:
+            if job.arrival_time < before.arrival_time:
                 raise ModelError(
-                    f"workload: job {job.name!r} arrives at {job.arrival_time:g} s, after {last.name!r} at "
-                    f"{last.arrival_time:g} s in the list; sort the jobs by arrival time"
+                    f"workload: job {job.name!r} arrives at {job.arrival_time:g} s, after {before.name!r} at "
+                    f"{before.arrival_time:g} s in the list; sort the jobs by arrival time"
                 )
-            last = job
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -203,21 +151,19 @@ class Workload:
     def with_prediction_error(self, *, level: float = 0.0, scaling: float = 0.0, seed: int = 0) -> Workload:
         """The same jobs, seen by policies through wrong curves; the truth is what runs.
 
-        Parameters
-        ----------
-        level : float
-            Standard deviation of the logarithm of a factor on the whole curve, one per job; at most 10.
-        scaling : float
-            Standard deviation of the error of the scaling exponent, one per job (see `DistortedCurve`);
-            at most 10.
-        seed : int
+        ``level`` is the standard deviation of the logarithm of a factor on the whole curve, ``scaling`` that of the
+        error of the scaling exponent; both are drawn once per job, and at most 10.
         """
         for value, name in ((level, "level"), (scaling, "scaling")):
             require_number(value, f"prediction error: {name}", largest=10)
-        rng = np.random.default_rng(require_seed(seed))
-        errors = rng.standard_normal((len(self), 2))
-        wrong = [(math.exp(level * a), scaling * b) for a, b in errors.tolist()]
-        jobs = [_seen_wrong(job, factor, bend) for job, (factor, bend) in zip(self.jobs, wrong, strict=True)]
+        errors = np.random.default_rng(require_seed(seed)).standard_normal((len(self), 2)) * (level, scaling)
+        jobs = []
+        for job, (factor, bend) in zip(self.jobs, errors.tolist(), strict=True):
+            wrong = partial(distorted, factor=math.exp(factor), bend=bend)
+            sizes = job.batch_sizes
+            if sizes is not None:
+                sizes = replace(sizes, predicted={size: wrong(curve) for size, curve in sizes.curves.items()})
+            jobs.append(replace(job, predicted=wrong(job.curve), batch_sizes=sizes))
         return Workload(jobs, self.name)
 
     def shares(self, seed: int) -> np.ndarray:
@@ -230,16 +176,3 @@ class Workload:
             if chance < chances[j]:
                 shares[j] = max(share, 1e-9)
         return shares
-
-
-def _seen_wrong(job: Job, factor: float, bend: float) -> Job:
-    sizes = job.batch_sizes
-    if sizes is not None:
-        seen = {size: distorted(curve, factor=factor, bend=bend) for size, curve in sizes.curves.items()}
-        sizes = replace(sizes, predicted=seen)
-    return replace(job, predicted=DistortedCurve(job.curve, factor=factor, bend=bend), batch_sizes=sizes)
-
-
-def sequence_of(jobs: Workload | Sequence[Job]) -> Workload:
-    """A workload from itself or from a list of jobs."""
-    return jobs if isinstance(jobs, Workload) else Workload(jobs)

@@ -7,55 +7,34 @@ Goodput is throughput times statistical efficiency: S. McCandlish et al., "An Em
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ..checks import require_count, require_number
 from ..convergence import NoiseScale
 from ..errors import ModelError
-from .curves import TableCurve, as_curve
-from .speed_tables import speed_table
+from .curves import Curve, TableCurve, as_curve, speed_table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Phase:
-    """A stretch of a job's work.
+class Phase(NamedTuple):
+    """A stretch of a job's work; arrays are of shape (nodes + 1,)."""
 
-    Attributes
-    ----------
-    until : float
-        Steps done at its end, counted from the job's start.
-    curve, seen : SpeedCurve
-        Steps per second against nodes: those that run, and those that a policy sees.
-    batch_size : ndarray of int, shape (nodes + 1,), or None
-        What is chosen on so many nodes, where the job may choose; 0: it does not run there.
-    """
-
-    until: float
-    curve: Callable[[float], float]
-    seen: Callable[[float], float]
-    batch_size: np.ndarray | None = None
+    until: float  # steps done at its end, counted from the job's start
+    speeds: np.ndarray  # steps per second that run
+    seen: np.ndarray  # steps per second that a policy sees
+    batch_size: np.ndarray | None = None  # what is chosen, where the job may choose; 0: it does not run there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedCurve:
     """A curve for each stretch of a job's work; as one curve, the mean speed over all of it.
 
-    A simulation runs each stretch at its own curve, and shows it to policies that know curves. Policies that divide
-    nodes run and see the mean.
-
-    Parameters
-    ----------
-    stretches : sequence of pairs (length, curve)
-        Lengths are relative: the job's steps are divided in their proportion.
-
-    Raises
-    ------
-    ModelError
-        When there is no stretch, a length is no number > 0, or a curve is none.
+    The ``stretches`` are pairs (length, curve); the job's steps are divided in proportion to the lengths. A simulation
+    runs each stretch at its own curve, and shows it to policies that know curves. Policies that divide nodes run and
+    see the mean.
 
     Examples
     --------
@@ -64,15 +43,10 @@ class StagedCurve:
     5.333
     """
 
-    stretches: Sequence[tuple[float, Callable[[float], float]]]
+    stretches: Sequence[tuple[float, Curve]]
 
     def __post_init__(self) -> None:
-        try:
-            pairs = [(length, curve) for length, curve in self.stretches]
-        except (TypeError, ValueError):
-            raise ModelError(f"staged curve: must be pairs (length, curve), got {self.stretches!r}") from None
-        if not pairs:
-            raise ModelError("staged curve: needs at least one pair (length, curve), got none")
+        pairs = _pairs(self.stretches, "staged curve: must be pairs (length, curve)")
         checked = tuple(
             (require_number(length, "staged curve: length", positive=True), as_curve(curve)) for length, curve in pairs
         )
@@ -80,19 +54,28 @@ class StagedCurve:
 
     def __call__(self, nodes: float, /) -> float:
         """Mean steps per second over all of the work."""
-        lengths, curves = zip(*self.stretches, strict=True)
-        return float(sum(lengths) / sum(length / curve(nodes) for length, curve in zip(lengths, curves, strict=True)))
+        return float(
+            sum(length for length, _ in self.stretches) / sum(length / curve(nodes) for length, curve in self.stretches)
+        )
 
-    def phases(
-        self, steps: float, least: int, most: int, what: str, seen: Callable[[float], float] | None
-    ) -> tuple[Phase, ...]:
+    def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
         """The phases of a job of so many steps on ``least`` to ``most`` nodes; policies see ``seen`` if it is given."""
         lengths = np.array([length for length, _ in self.stretches])
         ends = np.cumsum(lengths) / lengths.sum() * steps
         ends[-1] = steps
         tables = [speed_table(curve, least=least, most=most, what=what) for _, curve in self.stretches]
-        curves = [TableCurve([(n, speeds[n]) for n in range(least, most + 1)]) for speeds in tables]
-        return tuple(Phase(end, curve, seen or curve) for end, curve in zip(ends.tolist(), curves, strict=True))
+        told = tables if seen is None else [speed_table(seen, least=least, most=most, what=what)] * len(tables)
+        return [Phase(*phase) for phase in zip(ends.tolist(), tables, told, strict=True)]
+
+
+def _pairs(given: Any, what: str) -> list[tuple[Any, Any]]:
+    try:
+        pairs = [(one, other) for one, other in given]
+    except (TypeError, ValueError):
+        pairs = []
+    if not pairs:
+        raise ModelError(f"{what}, at least one, got {given!r}")
+    return pairs
 
 
 def statistical_efficiency(batch_size: float, noise_scale: float, *, first: float) -> float:
@@ -120,25 +103,6 @@ class BatchSizes:
     Progress counts in steps at the smallest batch size, the *first*: a step at B does what
     ``B / first * statistical_efficiency(B, ...)`` of them do. That is exact as far as the critical-batch law is.
 
-    Parameters
-    ----------
-    curves : mapping of int to curve
-        Steps per second against nodes by total batch size (examples). A batch size whose curve is a table is not used
-        on other numbers of nodes than that covers.
-    noise_scales : sequence of pairs (steps, noise scale)
-        One per stretch of training: its length in steps at the first batch size, and the gradient noise scale in
-        examples, 0 to ``inf`` or as `noise_scale` estimates it, or a mapping of it by batch size where training at
-        another batch size meets another noise.
-    most_nodes : int, optional
-        It runs on no more, whatever its batch size.
-    predicted : mapping like ``curves``, optional
-        What a policy sees, and the batch size is chosen by, instead of the truth.
-
-    Raises
-    ------
-    ModelError
-        When a value makes no sense.
-
     Examples
     --------
     >>> sizes = BatchSizes({32: {1: 4.0, 2: 6.0}, 64: {1: 2.2, 2: 4.0}}, [(500, 32.0), (500, 1000.0)])
@@ -146,11 +110,16 @@ class BatchSizes:
     [32, 64]
     """
 
-    curves: Mapping[int, Callable[[float], float]]
+    #: Steps per second against nodes by total batch size (examples). A batch size whose curve is a table is not used
+    #: on other numbers of nodes than that covers.
+    curves: Mapping[int, Curve]
+    #: Pairs of steps at the first batch size and gradient noise scale, one per stretch of training. The scale is in
+    #: examples, 0 to ``inf`` or as `noise_scale` estimates it, or a mapping of it by batch size where training at
+    #: another batch size meets another noise.
     noise_scales: Sequence[tuple[float, float | NoiseScale | Mapping[int, float | NoiseScale]]]
     _: KW_ONLY
-    most_nodes: int | None = None
-    predicted: Mapping[int, Callable[[float], float]] | None = None
+    most_nodes: int | None = None  #: It runs on no more, whatever its batch size.
+    predicted: Mapping[int, Curve] | None = None  #: What a policy sees, and the batch size is chosen by.
 
     def __post_init__(self) -> None:
         for name in ("curves", "predicted"):
@@ -166,14 +135,7 @@ class BatchSizes:
                 f"batch sizes: predicted must have the batch sizes of curves, {sorted(self.curves)}, "
                 f"got {sorted(self.predicted)}"
             )
-        try:
-            pairs = tuple((steps, scale) for steps, scale in self.noise_scales)
-        except (TypeError, ValueError):
-            raise ModelError(
-                f"batch sizes: noise_scales must be pairs (steps, noise scale), got {self.noise_scales!r}"
-            ) from None
-        if not pairs:
-            raise ModelError("batch sizes: noise_scales must hold at least one pair (steps, noise scale), got none")
+        pairs = _pairs(self.noise_scales, "batch sizes: noise_scales must be pairs (steps, noise scale)")
         object.__setattr__(self, "noise_scales", tuple(self._stretch(steps, scale) for steps, scale in pairs))
         if self.most_nodes is not None:
             require_count(self.most_nodes, "batch sizes: most_nodes")
@@ -197,29 +159,22 @@ class BatchSizes:
         """The smallest batch size, whose steps are the unit of progress."""
         return min(self.curves)
 
-    def gains(self) -> np.ndarray:
-        """Progress of one step in each stretch at each batch size, shape (stretches, batch sizes)."""
-        first = self.first
-        table = [
-            [size / first * statistical_efficiency(size, scales[size], first=first) for size in self.curves]
-            for _, scales in self.stretches
+    def _stretches(self) -> list[tuple[float, np.ndarray]]:
+        """Steps at the first batch size, and progress of one step at each batch size, of each stretch."""
+        first, each = self.first, cast("Sequence[tuple[float, Mapping[int, float]]]", self.noise_scales)
+        return [
+            (steps, np.array([B / first * statistical_efficiency(B, scales[B], first=first) for B in self.curves]))
+            for steps, scales in each
         ]
-        return np.array(table)
-
-    @property
-    def stretches(self) -> tuple[tuple[float, dict[int, float]], ...]:
-        """Steps at the first batch size, and the noise scale by batch size, of each stretch."""
-        return self.noise_scales  # type: ignore[return-value]
 
     def steps(self, batch_size: int) -> float:
         """Steps of the whole training at one batch size."""
-        column = self.gains()[:, list(self.curves).index(batch_size)]
-        return float(sum(steps / gain for (steps, _), gain in zip(self.stretches, column.tolist(), strict=True)))
+        column = list(self.curves).index(batch_size)
+        return float(sum(steps / gain[column] for steps, gain in self._stretches()))
 
     def limit(self, nodes: int) -> int:
         """Most nodes that a job can use in a cluster of so many."""
-        tables = [curve for curve in self.curves.values() if isinstance(curve, TableCurve)]
-        known = max(int(curve.points[-1][0]) for curve in tables) if len(tables) == len(self.curves) else nodes
+        known = max(curve.most if isinstance(curve, TableCurve) else nodes for curve in self.curves.values())
         return min(known, nodes, self.most_nodes or nodes)
 
     def chosen(self, *, nodes: int, done: float) -> int:
@@ -230,16 +185,11 @@ class BatchSizes:
         phase = next((phase for phase in phases if done < phase.until), phases[-1])
         return int(phase.batch_size[nodes])  # type: ignore[index]
 
-    def phases(self, least: int, most: int, what: str) -> tuple[Phase, ...]:
+    def phases(self, least: int, most: int, what: str) -> list[Phase]:
         """Goodput against nodes, and the batch size behind it, in each stretch of training.
 
         On each number of nodes the batch size is that of largest goodput as predicted, the smallest of equal ones; a
         job's batch size is no other job's matter.
-
-        Raises
-        ------
-        ModelError
-            When a curve is no number > 0 where it is needed, or no batch size runs on some number of nodes.
         """
         sizes = np.array(list(self.curves))
         true = np.array([_speeds(curve, least, most, what) for curve in self.curves.values()])
@@ -252,31 +202,24 @@ class BatchSizes:
                 f"{what}: no batch size of {sizes.tolist()} has a speed on {least + int(idle[0])} nodes, but must on "
                 f"{least} to {most}"
             )
-        nodes = np.arange(least, most + 1)
         found, done = [], 0.0
-        for (steps, _), gain in zip(self.stretches, self.gains(), strict=True):
+        for steps, gain in self._stretches():
             best = (gain[:, None] * seen).argmax(axis=0)
             runs, believed = ((gain[:, None] * speeds)[best, np.arange(most + 1)] for speeds in (true, seen))
             done += steps
-            found.append(Phase(done, _curve(nodes, runs), _curve(nodes, believed), np.where(runs > 0, sizes[best], 0)))
-        return tuple(found)
+            found.append(Phase(done, runs, believed, np.where(runs > 0, sizes[best], 0)))
+        return found
 
 
-def _as_curve(curve: Any, batch_size: int) -> Callable[[float], float]:
+def _as_curve(curve: Any, batch_size: int) -> Curve:
     try:
         return as_curve(curve)
     except ModelError as error:
         raise ModelError(f"batch sizes: at {batch_size}: {error}") from None
 
 
-def _curve(nodes: np.ndarray, speeds: np.ndarray) -> TableCurve:
-    return TableCurve(list(zip(nodes.tolist(), speeds[nodes].tolist(), strict=True)))
-
-
-def _speeds(curve: Callable[[float], float], least: int, most: int, what: str) -> np.ndarray:
+def _speeds(curve: Curve, least: int, most: int, what: str) -> np.ndarray:
     """Speeds on 0 to ``most`` nodes; 0 where a table does not reach."""
-    if isinstance(curve, TableCurve):
-        speeds = np.nan_to_num(curve.table(most))
-        speeds[:least] = 0.0
-        return speeds
-    return speed_table(curve, least=least, most=most, what=what)
+    if not isinstance(curve, TableCurve):
+        return speed_table(curve, least=least, most=most, what=what)
+    return np.nan_to_num(curve.table(most)) * (np.arange(most + 1) >= least)

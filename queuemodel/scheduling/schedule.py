@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..results import Result
+from ..results import Result, rows_of
 from .cluster import Cluster
 from .policies.base import Policy
 
 #: The figures of a summary, in the order of tables; times in seconds.
-FIGURES = (
-    "mean_response_time",
-    "median_response_time",
-    "p95_response_time",
-    "p99_response_time",
-    "mean_slowdown",
-    "p95_slowdown",
-    "mean_queueing_delay",
-    "utilization",
-    "efficiency",
-    "mean_restarts",
-    "makespan",
-    "worst_fairness",
-)
+FIGURES: dict[str, Callable[[Schedule], float]] = {
+    "mean_response_time": lambda run: run.mean_response_time,
+    "median_response_time": lambda run: np.median(run.response_time),
+    "p95_response_time": lambda run: np.quantile(run.response_time, 0.95),
+    "p99_response_time": lambda run: np.quantile(run.response_time, 0.99),
+    "mean_slowdown": lambda run: run.slowdown.mean(),
+    "p95_slowdown": lambda run: np.quantile(run.slowdown, 0.95),
+    "mean_queueing_delay": lambda run: (run.start - run.arrival)[run.warmup :].mean(),
+    "utilization": lambda run: run.utilization,
+    "efficiency": lambda run: run.efficiency,
+    "mean_restarts": lambda run: run.restarts[run.warmup :].mean(),
+    "makespan": lambda run: run.makespan,
+    "worst_fairness": lambda run: run.fairness.max(),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schedule(Result):
-    """Records of the jobs of one run, each an array of shape (jobs,) in order of arrival; times in seconds.
-
-    Attributes
-    ----------
-    policy : Policy
-    cluster : Cluster
-    names, kinds : tuple of str
-    arrival, start, end : ndarray
-        Arrival, first start, end.
-    attained_service : ndarray
-        Node-seconds held.
-    useful_service : ndarray
-        Node-seconds that the work done would have taken at the efficiency of the least nodes.
-    best_time : ndarray
-        Seconds that the job takes alone on its fastest number of nodes.
-    shared_time : ndarray
-        Seconds that it would have taken on an equal share of the cluster among the jobs met on average.
-    restarts, failures : ndarray of int
-    early : ndarray of bool
-        Whether it was terminated early.
-    warmup : int
-        Jobs, first by arrival, left out of means and quantiles.
-    seed : int
-    history : ndarray, shape (changes, 3), or None
-        Time, job (position) and its new number of nodes.
-    events, decisions : int
-        How often the state changed, and how often the policy was asked.
-    """
+    """Records of the jobs of one run, each an array of shape (jobs,) in order of arrival; times in seconds."""
 
     digits = 6
 
@@ -66,30 +40,25 @@ class Schedule(Result):
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     arrival: np.ndarray
-    start: np.ndarray
+    start: np.ndarray  #: The first one.
     end: np.ndarray
-    attained_service: np.ndarray
-    useful_service: np.ndarray
-    best_time: np.ndarray
-    shared_time: np.ndarray
+    attained_service: np.ndarray  #: Node-seconds held.
+    useful_service: np.ndarray  #: Node-seconds that the work done takes at the efficiency of the least nodes.
+    best_time: np.ndarray  #: Seconds that the job takes alone on its fastest number of nodes.
+    shared_time: np.ndarray  #: The same on an equal share of the cluster among the jobs met on average.
     restarts: np.ndarray
     failures: np.ndarray
-    early: np.ndarray
-    warmup: int
+    early: np.ndarray  #: Whether it was terminated early.
+    warmup: int  #: Jobs, first by arrival, left out of means and quantiles.
     seed: int
-    history: np.ndarray | None
-    events: int
-    decisions: int
+    history: np.ndarray | None  #: Time, job (position) and its new number of nodes, shape (changes, 3).
+    events: int  #: How often the state changed.
+    decisions: int  #: How often the policy was asked.
 
     @property
     def response_time(self) -> np.ndarray:
         """From arrival to end, after the warm-up."""
         return (self.end - self.arrival)[self.warmup :]
-
-    @property
-    def queueing_delay(self) -> np.ndarray:
-        """From arrival to the first start, after the warm-up."""
-        return (self.start - self.arrival)[self.warmup :]
 
     @property
     def slowdown(self) -> np.ndarray:
@@ -126,41 +95,24 @@ class Schedule(Result):
 
     def summary(self) -> dict[str, float]:
         """The figures of `FIGURES` by name."""
-        T, s = self.response_time, self.slowdown
-        return {
-            "mean_response_time": self.mean_response_time,
-            "median_response_time": float(np.median(T)),
-            "p95_response_time": float(np.quantile(T, 0.95)),
-            "p99_response_time": float(np.quantile(T, 0.99)),
-            "mean_slowdown": float(s.mean()),
-            "p95_slowdown": float(np.quantile(s, 0.95)),
-            "mean_queueing_delay": float(self.queueing_delay.mean()),
-            "utilization": self.utilization,
-            "efficiency": self.efficiency,
-            "mean_restarts": float(self.restarts[self.warmup :].mean()),
-            "makespan": self.makespan,
-            "worst_fairness": float(self.fairness.max()),
-        }
+        return {name: float(figure(self)) for name, figure in FIGURES.items()}
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per job, warm-up included."""
-        held = self.attained_service / np.maximum(self.end - self.start, 1e-300)
-        return [
-            {
-                "name": self.names[j],
-                "kind": self.kinds[j],
-                "arrival_time": float(self.arrival[j]),
-                "first_start": float(self.start[j]),
-                "end": float(self.end[j]),
-                "response_time": float(self.end[j] - self.arrival[j]),
-                "mean_nodes": float(held[j]),
-                "attained_service": float(self.attained_service[j]),
-                "restarts": int(self.restarts[j]),
-                "failures": int(self.failures[j]),
-                "early_end": bool(self.early[j]),
-            }
-            for j in range(len(self.names))
-        ]
+        columns: dict[str, Any] = {
+            "name": self.names,
+            "kind": self.kinds,
+            "arrival_time": self.arrival,
+            "first_start": self.start,
+            "end": self.end,
+            "response_time": self.end - self.arrival,
+            "mean_nodes": self.attained_service / np.maximum(self.end - self.start, 1e-300),
+            "attained_service": self.attained_service,
+            "restarts": self.restarts,
+            "failures": self.failures,
+            "early_end": self.early,
+        }
+        return rows_of(columns)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The figures."""

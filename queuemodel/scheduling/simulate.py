@@ -8,7 +8,7 @@ from typing import Any
 from ..checks import require_seed, require_share
 from ..errors import ModelError
 from .cluster import Cluster
-from .jobs import Job, Workload, sequence_of
+from .jobs import Job, Workload
 from .policies.base import Policy
 from .schedule import Schedule
 
@@ -29,31 +29,10 @@ def simulate(
     Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
     its end is solved for, not stepped to.
 
-    Parameters
-    ----------
-    workload : Workload or sequence of Job
-    policy : Policy
-    nodes : int, optional
-        Of a cluster without restart costs or failures; else give ``cluster``.
-    cluster : Cluster, optional
-    seed : int, default 0
-        Of early ends and of failures. Early ends are the same under every policy.
-    warmup : float, default 0
-        Share of the jobs, first by arrival, that means and quantiles leave out.
-    history : bool, default False
-        Keep every change of every allocation, for plotting nodes over time.
-    progress : callable, optional
-        Called now and then with the number of jobs that have ended.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    ModelError
-        When a job needs or requests more nodes than there are, a curve is not a number > 0 where it is needed, or the
-        policy grants what it must not or starves everybody.
+    The cluster is one of so many ``nodes`` without restart costs or failures, or a `Cluster`. ``seed`` is that of early
+    ends (the same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that
+    means and quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over
+    time. ``progress`` is called now and then with the number of jobs that have ended.
 
     Examples
     --------
@@ -72,6 +51,7 @@ def simulate(
     where = Cluster(nodes) if cluster is None else cluster  # type: ignore[arg-type]
     from .engine import Engine  # compiled loops: numba takes long to import
 
-    engine = Engine(sequence_of(workload), policy, where, seed=seed, history=history)
+    jobs = workload if isinstance(workload, Workload) else Workload(workload)
+    engine = Engine(jobs, policy, where, seed=seed, history=history)
     engine.run(progress)
     return engine.schedule(warmup=warmup, seed=seed)

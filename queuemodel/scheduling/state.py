@@ -20,8 +20,8 @@ from .jobs import Job
 #: and node on the least nodes. CROWD_THEN and CROWD: integral of the jobs in the cluster, at the arrival and the end.
 #: GOAL: work done at the end of the phase, at most TRUE; FINISH: when that will be.
 DONE, SINCE, RESUME, SPEED, NODES, FINISH, START, END, ATTAINED, USEFUL = range(10)
-TRUE, ALONE, FASTEST, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 19)
-FIELDS = 19
+TRUE, ALONE, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 18)
+FIELDS = 18
 
 
 def fresh(steps: np.ndarray) -> np.ndarray:
@@ -89,23 +89,6 @@ def change(state, running, jobs, nodes, speeds, now, start_seconds, restart_seco
 
 
 @compiled()
-def enter(state, j, now, crowding, alone, fastest, goal):
-    """A job has arrived, that runs at such speeds and is in its first phase until ``goal``."""
-    state[SINCE, j], state[CROWD_THEN, j] = now, crowding
-    state[ALONE, j], state[FASTEST, j], state[GOAL, j] = alone, fastest, goal
-
-
-@compiled()
-def go_on(state, job, now, alone, speed, goal):
-    """A running job, alone in an array, is at the end of its phase; the next one goes until ``goal``."""
-    settle(state, job, now)
-    for j in job:
-        state[DONE, j] = state[GOAL, j]
-        state[ALONE, j], state[SPEED, j], state[GOAL, j] = alone, speed, goal
-        state[FINISH, j] = now + (goal - state[DONE, j]) / speed
-
-
-@compiled()
 def end(state, running, jobs, now, crowding):
     """These jobs have ended; gives the jobs that run on."""
     settle(state, jobs, now)
@@ -126,6 +109,28 @@ def left(state, steps, jobs, now):
         running = max(now - max(state[RESUME, j], state[SINCE, j]), 0.0)
         rest[k] = max(steps[j] - state[DONE, j] - state[SPEED, j] * running, steps[j] * 1e-12)
     return rest
+
+
+@compiled()
+def hand_out(values, following, row, weight, nodes):
+    """Node after node, up to the ``following`` corner, to the job whose next one is worth most and which that fits."""
+    granted = np.zeros(len(row), dtype=np.int64)
+    worth = np.empty(len(row))
+    for j in range(len(row)):
+        worth[j] = values[row[j], 0] * weight[j]
+    left = nodes
+    while left > 0:
+        j = int(np.argmax(worth))
+        if worth[j] <= 0:
+            break
+        n = following[row[j], granted[j]]
+        if n - granted[j] > left:
+            worth[j] = 0.0
+            continue
+        left -= n - granted[j]
+        granted[j] = n
+        worth[j] = values[row[j], n] * weight[j] if n < values.shape[1] else 0.0
+    return granted
 
 
 @compiled()

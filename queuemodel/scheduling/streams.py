@@ -16,42 +16,24 @@ from ..network import Network, Station
 from ..solvers import solve
 from ..training import Job as TrainingJob
 from ..training import fit_network, fit_throughputs
-from .curves import TableCurve, as_curve
+from .curves import TableCurve, as_curve, speed_at
 from .jobs import Job, Workload, training_steps
-from .speed_tables import speed_at
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """One kind of job in a mix.
-
-    Parameters
-    ----------
-    name : str
-    curve : callable, mapping or ThroughputCurve
-        Steps per second against nodes.
-    steps : float
-        Mean work.
-    variation : float, default 1
-        Coefficient of variation of the work, at most 1000: 0 all the same, 1 exponential, else lognormal.
-    requested_nodes, least_nodes, most_nodes : int
-        A table's, or `ThroughputCurve`'s, largest node count is the most unless one is given.
-    weight : float, default 1
-        Share of the jobs, relative to the other kinds.
-    end_probability : float, default 0
-        As of `Job`.
-    """
+    """One kind of job in a mix."""
 
     name: str
     _: KW_ONLY
-    curve: Any
-    steps: float
-    variation: float = 1.0
+    curve: Any  #: Steps per second against nodes, as of `Job`.
+    steps: float  #: Mean work.
+    variation: float = 1.0  #: Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
     requested_nodes: int = 1
     least_nodes: int = 1
-    most_nodes: int | None = None
-    weight: float = 1.0
-    end_probability: float = 0.0
+    most_nodes: int | None = None  #: The largest node count of a table, or `ThroughputCurve`, unless given.
+    weight: float = 1.0  #: Share of the jobs, relative to the other kinds.
+    end_probability: float = 0.0  #: As of `Job`.
 
     def __post_init__(self) -> None:
         require_name(self.name, "kind")
@@ -62,7 +44,7 @@ class JobKind:
         require_count(self.requested_nodes, f"{what}: requested_nodes")
         object.__setattr__(self, "curve", as_curve(self.curve))
         if self.most_nodes is None and isinstance(self.curve, TableCurve):
-            object.__setattr__(self, "most_nodes", int(self.curve.points[-1][0]))
+            object.__setattr__(self, "most_nodes", self.curve.most)
         speed_at(self.curve, self.requested_nodes, what)
 
     @classmethod
@@ -101,18 +83,8 @@ _GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 class Stream:
     """A random workload.
 
-    Parameters
-    ----------
-    kinds : sequence of JobKind
-    jobs : int
-        Length.
-    nodes : int
-        Of the cluster that ``load`` is about.
-    load : float
-        Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's
-        curve may need more or fewer node-seconds, so 1 is no limit of stability.
-    arrivals : {"poisson", "bursty", "regular", "at-once"}
-        Exponential, gamma (of coefficient of variation 3) or constant times between arrivals, or all at time 0.
+    Times between arrivals are exponential (``"poisson"``), gamma of coefficient of variation 3 (``"bursty"``) or
+    constant (``"regular"``), or all jobs arrive at time 0 (``"at-once"``).
 
     Examples
     --------
@@ -123,8 +95,10 @@ class Stream:
 
     kinds: tuple[JobKind, ...]
     _: KW_ONLY
-    jobs: int
-    nodes: int
+    jobs: int  #: Length.
+    nodes: int  #: Of the cluster that ``load`` is about.
+    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's curve
+    #: may need more or fewer node-seconds, so 1 is no limit of stability.
     load: float = 0.7
     arrivals: str = "poisson"
 
@@ -137,20 +111,14 @@ class Stream:
         require_number(self.load, "stream: load", positive=True)
         require_choice(self.arrivals, "stream: arrivals", _GAPS)
 
-    @property
-    def rate(self) -> float:
-        """Arrivals per second."""
-        weight = np.array([kind.weight for kind in self.kinds])
-        service = np.array([kind.service for kind in self.kinds])
-        return self.load * self.nodes / float((weight / weight.sum()) @ service)
-
     def workload(self, seed: int) -> Workload:
         """One sample; kinds, work and arrivals come from separate generators, so a change of one keeps the others."""
         sequences = np.random.SeedSequence(require_seed(seed)).spawn(3)
         kinds_rng, work_rng, time_rng = (np.random.default_rng(one) for one in sequences)
-        weight = np.array([kind.weight for kind in self.kinds])
-        chosen = kinds_rng.choice(len(self.kinds), self.jobs, p=weight / weight.sum())
-        gaps = _GAPS[self.arrivals](time_rng, self.jobs) / self.rate
+        weight, service = np.array([(kind.weight, kind.service) for kind in self.kinds]).T
+        weight = weight / weight.sum()
+        chosen = kinds_rng.choice(len(self.kinds), self.jobs, p=weight)
+        gaps = _GAPS[self.arrivals](time_rng, self.jobs) / (self.load * self.nodes / float(weight @ service))
         jobs = []
         for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True)):
             kind = self.kinds[k]
@@ -170,12 +138,6 @@ class Stream:
         return Workload(jobs, f"load {self.load:g}, seed {seed}")
 
 
-def network_curve(network: Network, *, most: int) -> TableCurve:
-    """Steps per second of a training job from its closed network, one customer per worker node (exact MVA)."""
-    speeds = solve(network, population=most).throughputs
-    return TableCurve(tuple(zip(range(1, most + 1), speeds.tolist(), strict=True)))
-
-
 def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
     """A mix of four kinds of asynchronous training job with one parameter server, for studies without data.
 
@@ -183,24 +145,20 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
     queue at the server. The kinds saturate at about 4, 10, 25 and 80 workers; sizes are lognormal, the large ones rare.
     """
     mix = (
-        # name, compute s, server s, steps, requested, weight
-        ("embedding", 0.06, 0.02, 40_000.0, 2, 5.0),
-        ("small-image", 0.18, 0.02, 60_000.0, 4, 3.0),
-        ("speech", 0.48, 0.02, 100_000.0, 8, 1.5),
-        ("large-image", 1.58, 0.02, 300_000.0, 16, 0.5),
+        # name, compute s, steps, requested, weight
+        ("embedding", 0.06, 40_000.0, 2, 5.0),
+        ("small-image", 0.18, 60_000.0, 4, 3.0),
+        ("speech", 0.48, 100_000.0, 8, 1.5),
+        ("large-image", 1.58, 300_000.0, 16, 0.5),
     )
-    return tuple(
-        JobKind(
-            name,
-            curve=network_curve(Network((Station("server", service_time=server),), think_time=compute), most=most),
-            steps=steps,
-            variation=1.5,
-            requested_nodes=min(requested, most),
-            most_nodes=most,
-            weight=weight,
-        )
-        for name, compute, server, steps, requested, weight in mix
-    )
+    kinds = []
+    for name, compute, steps, requested, weight in mix:
+        network = Network((Station("server", service_time=0.02),), think_time=compute)
+        speeds = solve(network, population=most).throughputs.tolist()
+        curve = TableCurve(enumerate(speeds, start=1))
+        asked = min(requested, most)
+        kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=asked, weight=weight))
+    return tuple(kinds)
 
 
 def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:

@@ -26,21 +26,11 @@ SHOWN = ("mean_response_time", "mean_slowdown", "efficiency", "utilization", "me
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study(Result):
-    """Figures of many runs.
+    """Figures of many runs."""
 
-    Attributes
-    ----------
-    runs : tuple of dict
-        One per run: what was varied (``policy``, ``load``, ...), ``replication``, and the figures.
-    varied : tuple of str
-        Names of what was varied.
-    complete : bool
-        False when it was interrupted: only the runs that had ended are there.
-    """
-
-    runs: tuple[dict[str, Any], ...]
-    varied: tuple[str, ...]
-    complete: bool = True
+    runs: tuple[dict[str, Any], ...]  #: What was varied (``policy``, ``load``, ...), ``replication``, and the figures.
+    varied: tuple[str, ...]  #: Names of what was varied.
+    complete: bool = True  #: False when it was interrupted: only the runs that had ended are there.
 
     def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
         """Mean and half-width of the interval (Student's t over replications) of each figure, per combination.
@@ -150,32 +140,12 @@ def sweep(
     replications: int = 5,
     seed: int = 0,
     warmup: float = 0.1,
-    n_jobs: int = 1,
-    backend: str | None = None,
-    progress: bool = False,
+    **engine: Any,
 ) -> Study:
     """Every policy at every load, on the same replications of a stream.
 
-    Parameters
-    ----------
-    stream : Stream
-    policies : sequence of Policy
-    loads : iterable of float, optional
-        The stream's own unless given.
-    cluster : Cluster, optional
-        The stream's nodes without costs unless given.
-    replications : int, default 5
-    seed : int
-        Of the first replication; the others follow.
-    n_jobs, backend : int, str
-        As joblib takes them (``"loky"``, ``"dask"``, ``"ray"``, ...; `queuemodel.parallel`); -1: all cores.
-    progress : bool, default False
-        Show a bar on stderr.
-
-    Returns
-    -------
-    Study
-        After Ctrl-C with what had ended by then.
+    Loads are the stream's own unless given, and so are the cluster's nodes, without costs. ``seed`` is that of the
+    first replication; the others follow. ``engine`` is what `run_all` takes.
     """
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
@@ -193,7 +163,7 @@ def sweep(
         Replication(source, policy, where, seed + number, {"load": source.load, "policy": policy.name}, warmup)
         for source, number, policy in itertools.product(points, range(replications), different)
     ]
-    return run_all(runs, n_jobs=n_jobs, backend=backend, progress=progress)
+    return run_all(runs, **engine)
 
 
 def run_all(
@@ -203,7 +173,11 @@ def run_all(
     backend: str | None = None,
     progress: bool = False,
 ) -> Study:
-    """Carry out runs in parallel; an interruption keeps those that have ended."""
+    """Carry out runs in parallel; after Ctrl-C the study has those that had ended.
+
+    ``n_jobs`` (-1: all cores) and ``backend`` (``"loky"``, ``"dask"``, ``"ray"``, ...) are joblib's, as of
+    `queuemodel.parallel`. With ``progress`` a bar is shown on stderr.
+    """
     if not runs:
         raise ModelError("study: nothing to run; give at least one policy, load and replication")
     if n_jobs != -1:

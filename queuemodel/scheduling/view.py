@@ -3,132 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ..errors import ModelError
-from .curves import as_curve
-from .speed_tables import SpeedTables
+from .curves import SpeedTables
+from .jobs import Job
 
-#: What a policy may declare to know beyond names, arrival times, limits and present nodes.
-KNOWLEDGE = ("attained_service", "remaining", "curve", "end", "batch_sizes")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JobState:
-    """One job at one instant, for calling a policy by hand.
-
-    Parameters
-    ----------
-    name : str
-    curve : SpeedCurve
-        Steps per second against nodes, as the policy believes it.
-    remaining : float
-        Steps left, as the policy believes.
-    arrival_time, attained_service : float
-        Seconds; node-seconds.
-    nodes : int
-        Held now.
-    least_nodes, most_nodes, requested_nodes : int
-    """
-
-    name: str
-    _: KW_ONLY
-    curve: Any = float
-    remaining: float = 1.0
-    arrival_time: float = 0.0
-    attained_service: float = 0.0
-    nodes: float = 0
-    least_nodes: int = 1
-    most_nodes: int | None = None
-    requested_nodes: int | None = None
+#: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
+COLUMNS = {
+    "names": "",
+    "arrival_time": "",  # seconds
+    "least": "",  # nodes
+    "most": "",  # nodes, at most those of the cluster
+    "requested": "",  # nodes that the users asked for
+    "nodes": "",  # held now
+    "attained_service": "attained_service",  # node-seconds held so far
+    "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
+    "row": "curve",  # of each job's curve in ``tables``, as the policy believes it
+}
 
 
 class ActiveJobs:
-    """The jobs in the cluster in order of arrival, as columns of shape (jobs,).
+    """The jobs in the cluster in order of arrival, as columns of shape (jobs,): those of `COLUMNS`.
 
     Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks; ``gather`` gives each by its
     name, and is asked for it at most once.
     """
 
-    __slots__ = ("_count", "_gather", "_knows", "_seen", "_who", "tables")
-
     def __init__(
-        self,
-        gather: Callable[[str], Any],
-        count: int,
-        tables: SpeedTables,
-        *,
-        knows: Iterable[str] = KNOWLEDGE,
-        who: str = "policy",
+        self, gather: Callable[[str], Any], count: int, tables: SpeedTables, *, knows: Iterable[str], who: str
     ) -> None:
-        self._gather, self._count = gather, count
-        self._seen: dict[str, Any] = {}
+        self._gather, self._count, self._knows, self._who = gather, count, knows, who
         self.tables = tables
-        self._knows = knows
-        self._who = who
-
-    def names(self) -> list[str]:
-        """Names of the jobs."""
-        return self._column("names")
-
-    def _column(self, name: str) -> Any:
-        value = self._seen.get(name)
-        if value is None:
-            value = self._seen[name] = self._gather(name)
-        return value
-
-    def _known(self, what: str) -> None:
-        if what not in self._knows:
-            raise ModelError(f"{self._who}: looks at {what!r} but does not declare it; add it to its `knows`")
 
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def arrival_time(self) -> np.ndarray:
-        """Seconds."""
-        return self._column("arrival_time")
-
-    @property
-    def least(self) -> np.ndarray:
-        """Least nodes."""
-        return self._column("least")
-
-    @property
-    def most(self) -> np.ndarray:
-        """Most nodes, at most those of the cluster."""
-        return self._column("most")
-
-    @property
-    def requested(self) -> np.ndarray:
-        """Nodes that the users asked for."""
-        return self._column("requested")
-
-    @property
-    def nodes(self) -> np.ndarray:
-        """Nodes held now."""
-        return self._column("nodes")
-
-    @property
-    def attained_service(self) -> np.ndarray:
-        """Node-seconds held so far."""
-        self._known("attained_service")
-        return self._column("attained_service")
-
-    @property
-    def remaining(self) -> np.ndarray:
-        """Steps left: of the declared work, or the true ones for a policy that knows the end."""
-        self._known("remaining")
-        return self._column("true_remaining" if "end" in self._knows else "remaining")
-
-    @property
-    def row(self) -> np.ndarray:
-        """Row of each job's curve in ``tables``, as the policy believes it."""
-        self._known("curve")
-        return self._column("row")
+    def __getattr__(self, column: str) -> Any:
+        if column not in COLUMNS:
+            raise AttributeError(column)
+        needed = COLUMNS[column]
+        if needed and needed not in self._knows:
+            raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
+        told = "true_remaining" if column == "remaining" and "end" in self._knows else column
+        value = self.__dict__[column] = self._gather(told)
+        return value
 
     def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
         """``function(speed table, *args)`` of each job's curve, computed once per curve; shape (jobs, ...)."""
@@ -139,28 +60,27 @@ class ActiveJobs:
         return self.tables.speeds[self.row, nodes]
 
     @classmethod
-    def of(cls, states: Sequence[JobState], nodes: int, *, knows: Iterable[str] = KNOWLEDGE) -> ActiveJobs:
-        """Columns from single jobs, put in order of arrival (then of name)."""
-        ordered = sorted(states, key=lambda state: (state.arrival_time, state.name))
+    def of(cls, jobs: Sequence[Job], nodes: int, *, knows: Iterable[str], who: str) -> ActiveJobs:
+        """Jobs as they arrive, put in order of arrival (then of name)."""
+        ordered = sorted(jobs, key=lambda job: (job.arrival_time, job.name))
         tables = SpeedTables(nodes)
-        most = [min(nodes, state.most_nodes or nodes) for state in ordered]
+        most = [min(nodes, job.most_nodes or nodes) for job in ordered]
         rows = [
-            tables.acquire(as_curve(state.curve), state.least_nodes, top, f"job {state.name!r}")
+            tables.acquire(job.predicted or job.curve, job.least_nodes, top, f"job {job.name!r}")
+            for job, top in zip(ordered, most, strict=True)
             if "curve" in knows
-            else 0
-            for state, top in zip(ordered, most, strict=True)
         ]
+        steps = np.array([job.steps for job in ordered])
         columns: dict[str, Any] = {
-            "names": [state.name for state in ordered],
-            "least": np.array([state.least_nodes for state in ordered], dtype=int),
+            "names": [job.name for job in ordered],
+            "arrival_time": np.array([job.arrival_time for job in ordered]),
+            "least": np.array([job.least_nodes for job in ordered], dtype=int),
             "most": np.array(most, dtype=int),
-            "requested": np.array([state.requested_nodes or state.least_nodes for state in ordered], dtype=int),
+            "requested": np.array([job.requested for job in ordered], dtype=int),
+            "nodes": np.zeros(len(ordered)),
+            "attained_service": np.zeros(len(ordered)),
+            "remaining": steps,
+            "true_remaining": steps,
             "row": np.array(rows, dtype=int),
         }
-        for name in ("arrival_time", "attained_service", "remaining", "nodes"):
-            columns[name] = np.array([float(getattr(state, name)) for state in ordered])
-        columns["true_remaining"] = columns["remaining"]
-        return cls(columns.__getitem__, len(ordered), tables, knows=knows)
-
-
-Jobs: TypeAlias = ActiveJobs | Sequence[JobState]
+        return cls(columns.__getitem__, len(ordered), tables, knows=knows, who=who)

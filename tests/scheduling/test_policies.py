@@ -11,13 +11,11 @@ from queuemodel.scheduling import (
     POLICIES,
     SRPT,
     Backfill,
-    Cluster,
     EqualShare,
     FitnessMaximization,
     GreedyGain,
     HeSRPT,
     Job,
-    JobState,
     LeastAttainedService,
     ModelBased,
     Optimus,
@@ -61,65 +59,40 @@ CURVES = [
 ]
 
 
-def states(seed, count):
+def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
+    return Job(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
+
+
+def some_jobs(seed, count, nodes):
     rng = np.random.default_rng(seed)
     made = []
     for k in range(count):
-        least = int(rng.integers(1, 4))
+        least = int(rng.integers(1, min(nodes, 3) + 1))
         most = int(rng.integers(least, 20))
-        made.append(
-            JobState(
-                f"job-{k}",
-                curve=CURVES[int(rng.integers(len(CURVES)))],
-                remaining=float(rng.exponential(50)) + 1e-3,
-                arrival_time=float(rng.integers(0, 5)),
-                attained_service=float(rng.exponential(50)),
-                least_nodes=least,
-                most_nodes=most,
-                requested_nodes=int(rng.integers(least, most + 1)),
-            )
-        )
+        asked = int(rng.integers(least, min(most, nodes) + 1))
+        limits = {"least_nodes": least, "most_nodes": most, "requested_nodes": asked}
+        curve, steps = CURVES[int(rng.integers(len(CURVES)))], float(rng.exponential(50)) + 1e-3
+        made.append(waiting(f"job-{k}", curve, steps, float(k // 3), **limits))
     return made
 
 
 @pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.name)
 @pytest.mark.parametrize("nodes", [1, 7, 40])
-def test_every_policy_keeps_the_rules(policy, nodes):
-    for seed in range(12):
-        jobs = [state for state in states(seed, 1 + 2 * seed) if state.requested_nodes <= nodes]
+def test_every_policy_keeps_the_rules_and_finishes_every_job(policy, nodes):
+    """The simulation refuses grants outside the jobs' limits, of fractions, and of more nodes than there are."""
+    for seed in range(6):
+        jobs = some_jobs(seed, 1 + 6 * seed, nodes)
+        schedule = simulate(jobs, policy, nodes=nodes)
+        assert (schedule.end > schedule.start).all()
+        assert (schedule.start >= schedule.arrival).all()
+        assert 0 < schedule.utilization <= 1 + 1e-12
+        assert 0 < schedule.efficiency <= 1.8  # one table above is superlinear
         first = policy.allocate(jobs, nodes, 9.0)
-        assert sum(first.values()) <= nodes
-        for state in jobs:
-            granted = first.get(state.name, 0)
-            assert granted == 0 or state.least_nodes <= granted <= state.most_nodes
-            assert granted == int(granted)
         order = np.random.default_rng(seed).permutation(len(jobs))
         assert policy.allocate([jobs[k] for k in order], nodes, 9.0) == first
-        if isinstance(policy, EqualShare) and jobs:  # leaves no node idle that some job could use
-            room = [s for s in jobs if first.get(s.name, 0) < s.most_nodes and s.least_nodes == 1]
+        if isinstance(policy, EqualShare):  # leaves no node idle that some job could use
+            room = [one for one in jobs if first.get(one.name, 0) < one.most_nodes and one.least_nodes == 1]
             assert sum(first.values()) == nodes or not room
-
-
-@pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.name)
-def test_every_policy_finishes_every_job_and_is_frozen(policy):
-    rng = np.random.default_rng(1)
-    jobs = [
-        Job(
-            f"{k}",
-            arrival_time=float(k // 3),
-            steps=float(rng.exponential(20)) + 0.1,
-            curve=CURVES[k % len(CURVES)],
-            least_nodes=1 + k % 2,
-            most_nodes=12,
-            requested_nodes=2 + k % 5,
-        )
-        for k in range(60)
-    ]
-    schedule = simulate(jobs, policy, nodes=16)
-    assert (schedule.end > schedule.arrival).all()
-    assert (schedule.start >= schedule.arrival).all()
-    assert 0 < schedule.utilization <= 1 + 1e-12
-    assert 0 < schedule.efficiency <= 1.8  # one table above is superlinear
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.fixed = 2
 
@@ -142,7 +115,7 @@ def test_policies_on_concave_curves_go_node_by_node(name, seed):
     rng, nodes = np.random.default_rng(seed), 50
     exponents, left, speeds = rng.uniform(0.3, 0.95, 9), rng.exponential(30, 9) + 0.1, rng.uniform(0.5, 3.0, 9)
     curves = [PowerLawCurve(float(p), speed=float(x)) for p, x in zip(exponents, speeds, strict=True)]
-    jobs = [JobState(f"{k}", curve=c, remaining=r) for k, (c, r) in enumerate(zip(curves, left, strict=True))]
+    jobs = [waiting(f"{k}", curve=c, remaining=r) for k, (c, r) in enumerate(zip(curves, left, strict=True))]
     table = speeds[:, None] * np.arange(nodes + 1.0) ** exponents[:, None]
     saved = np.hstack([np.full((9, 1), 1e9), -np.diff(1 / table[:, 1:])])
     rank = np.empty(9)
@@ -161,41 +134,41 @@ def test_dents_of_a_curve_are_passed_over():
     """Alone a job stops at its fastest number of nodes; shared, only where the curve touches its concave majorant."""
     dented = TableCurve({1: 1, 2: 1.1, 3: 2.7, 4: 2.8, 5: 2.0})
     for nodes, expected in [(5, 4), (3, 3), (2, 2)]:
-        assert GreedyGain(floor=0.0).allocate([JobState("a", curve=dented)], nodes, 0.0) == {"a": expected}
-    both = [JobState("a", curve=dented, most_nodes=5), JobState("b", curve=PowerLawCurve(1.0, speed=0.5), most_nodes=3)]
+        assert GreedyGain(floor=0.0).allocate([waiting("a", curve=dented)], nodes, 0.0) == {"a": expected}
+    both = [waiting("a", curve=dented, most_nodes=5), waiting("b", curve=PowerLawCurve(1.0, speed=0.5), most_nodes=3)]
     for nodes, expected in [(2, {"a": 1, "b": 1}), (3, {"a": 3}), (4, {"a": 3, "b": 1}), (7, {"a": 4, "b": 3})]:
         assert GreedyGain(floor=0.0).allocate(both, nodes, 0.0) == expected
 
 
 def test_efficiency_floor_and_marginal_threshold_do_what_they_say():
-    job = JobState("a", curve=PowerLawCurve(0.5), remaining=5.0)
+    job = waiting("a", curve=PowerLawCurve(0.5), remaining=5.0)
     assert GreedyGain(floor=0.5).allocate([job], 100, 0.0) == {"a": 4}  # n ** -0.5 >= 0.5
     assert ModelBased("shortest", "efficient", 0.25).allocate([job], 100, 0.0) == {"a": 16}
     assert ModelBased("shortest", "marginal", 0.25).allocate([job], 100, 0.0) == {"a": 4}  # sqrt(4) - sqrt(3) = 0.27
     assert ModelBased("shortest", "useful").allocate([job], 100, 0.0) == {"a": 100}
     # not monotone: the third node adds 0.85 on the concave majorant, the fourth 0.1, the fifth takes away
-    dented = JobState("a", curve={1: 1, 2: 1.1, 3: 2.7, 4: 2.8, 5: 2.0})
+    dented = waiting("a", curve={1: 1, 2: 1.1, 3: 2.7, 4: 2.8, 5: 2.0})
     for threshold, expected in [(0.9, 1), (0.8, 3), (0.2, 3), (0.05, 4), (0.0, 4)]:
         assert ModelBased("shortest", "marginal", threshold).allocate([dented], 5, 0.0) == {"a": expected}
-    least = JobState("a", curve={2: 3.0, 4: 5.0, 8: 6.0}, least_nodes=2, most_nodes=8)
+    least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.0}, least_nodes=2, most_nodes=8)
     assert ModelBased("shortest", "efficient", 0.8).allocate([least], 8, 0.0) == {"a": 4}  # 5 / 4 over 3 / 2
     assert ModelBased("shortest", "marginal", 0.6).allocate([least], 8, 0.0) == {"a": 4}  # 1 over 3 / 2, then 1 / 4
 
 
 def test_equal_shares_give_the_odd_nodes_to_the_earliest_within_limits():
-    jobs = [JobState(n, arrival_time=t) for n, t in (("late", 2.0), ("first", 0.0), ("second", 1.0))]
+    jobs = [waiting(n, arrival_time=t) for n, t in (("late", 2.0), ("first", 0.0), ("second", 1.0))]
     assert EqualShare().allocate(jobs, 8, 3.0) == {"first": 3, "second": 3, "late": 2}
     assert EqualShare().allocate(jobs, 2, 3.0) == {"first": 1, "second": 1}
-    limited = [*jobs, JobState("small", most_nodes=1), JobState("large", least_nodes=5)]
+    limited = [*jobs, waiting("small", most_nodes=1), waiting("large", least_nodes=5)]
     assert EqualShare().allocate(limited, 13, 3.0) == {"large": 5, "small": 1, "first": 3, "second": 2, "late": 2}
 
 
 def test_orders_of_the_model_based_policies():
     """Nodes for one only: the first, the one that ends first, and the largest gain per node."""
     jobs = [
-        JobState("first", curve={4: 1.0}, remaining=90.0, least_nodes=4, most_nodes=4),
-        JobState("short", curve={4: 1.0}, remaining=20.0, least_nodes=4, most_nodes=4, arrival_time=1.0),
-        JobState("narrow", curve={1: 1.0}, remaining=30.0, most_nodes=1, arrival_time=2.0),
+        waiting("first", curve={4: 1.0}, remaining=90.0, least_nodes=4, most_nodes=4),
+        waiting("short", curve={4: 1.0}, remaining=20.0, least_nodes=4, most_nodes=4, arrival_time=1.0),
+        waiting("narrow", curve={1: 1.0}, remaining=30.0, most_nodes=1, arrival_time=2.0),
     ]
     for order, names in [("arrival", {"first": 4}), ("shortest", {"short": 4}), ("gain", {"narrow": 1})]:
         assert ModelBased(order, "useful").allocate(jobs, 4, 5.0) == names
@@ -241,19 +214,22 @@ def test_a_policy_sees_only_what_it_declares():
         simulate([job("a", 0, 1, 1)], Peeking(), nodes=1)
 
 
-@pytest.mark.parametrize("interval", [None, 10.0])
+@pytest.mark.parametrize("wait", [10.0, np.inf])
 @pytest.mark.parametrize(
     ("grant", "message"),
     [(3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "must run somebody"), (0.5, "whole nodes")],
 )
-def test_a_policy_that_breaks_the_rules_is_caught(grant, message, interval):
+def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
     @dataclasses.dataclass(frozen=True)
     class Wrong(Policy):
         def grants(self, jobs, nodes, now):
             return np.full(len(jobs), grant)
 
+        def review(self, jobs, grants, now):
+            return now + wait
+
     with pytest.raises(ModelError, match=message):
-        simulate([job("a", 0, 1, 1)], Wrong(), cluster=Cluster(2, decision_interval=interval))
+        simulate([job("a", 0, 1, 1)], Wrong(), nodes=2)
 
 
 @pytest.mark.parametrize("short", POLICIES)

@@ -11,8 +11,6 @@ from queuemodel.errors import DataError, ModelError
 from queuemodel.scheduling import FIFO, Cluster, EqualShare, Goodput, GreedyGain, RankPriced, read_pollux, simulate
 from validation.pollux import (
     application_batch_sizes,
-    epoch_rates,
-    packed,
     read_application,
     read_jobs,
     replay,
@@ -70,21 +68,6 @@ def test_the_exact_simulation_of_the_same_jobs_comes_close(pollux):
     assert exact[Goodput()] < 0.9 * exact[RankPriced()]
 
 
-@pytest.mark.parametrize("gpus", [1, 4, 16])
-def test_each_epoch_of_the_replay_runs_at_the_best_of_the_tried_batch_sizes(pollux, gpus):
-    """Up to the rounding of the local batch size, which the choice leaves out."""
-    for name in ("cifar10", "bert"):
-        application = read_application(pollux / "traces", name)
-        sizes = application_batch_sizes(application)
-        chosen = tuple(int(phase.batch_size[gpus]) for phase in sizes.phases(1, 16, name))
-        tried = [size for size, curve in sizes.curves.items() if curve(gpus) > 0]  # not NaN
-        rates = np.array([epoch_rates(application, (size,), packed(gpus)) for size in tried])
-        best = np.array(epoch_rates(application, chosen, packed(gpus))) / rates.max(axis=0)
-        assert best.min() > 0.95
-        assert best.mean() > 0.99
-        assert (rates / rates.max(axis=0)).min() < 0.9  # what another batch size may cost
-
-
 def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
     text = (pollux / "workloads" / "workload-6.csv").read_text()
     lines = text.splitlines()
@@ -108,10 +91,8 @@ def test_bad_input_is_refused_with_file_and_row(pollux, tmp_path):
 
 def test_the_command_of_the_reproduction(pollux):
     arguments = [str(pollux / "workloads" / "workload-6.csv"), "--traces", str(pollux / "traces"), "--format", "json"]
-    arguments += ["--policy", "tiresias", "--policy", "optimus"]
-    policies = json.loads(CliRunner().invoke(reproduce, arguments).stdout)["policies"]
-    assert policies["tiresias"]["mean_response_time"] == pytest.approx(3469.69375)
-    assert policies["optimus"]["mean_response_time"] == pytest.approx(5301.875)
+    found = json.loads(CliRunner().invoke(reproduce, [*arguments, "--policy", "tiresias"]).stdout)["policies"]
+    assert found["tiresias"]["mean_response_time"] == pytest.approx(3469.69375)
 
 
 HEADER = "placement,local_bsz,step_time,sync_time\n"
@@ -155,18 +136,6 @@ def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
     assert simulate(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
 
 
-def test_the_artifacts_conventions_on_one_job(traces, workload):
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,1,24\n")
-    for policy in ("tiresias", FIFO()):
-        result = replay(read_jobs(workload, traces), policy, gpus=4)
-        # Seen at the end of the first step of 60 s, 30 s for the start, then 120 updates of a second.
-        assert result.response_time.tolist() == [60 + 30 + 120]
-        assert result.to_rows()[0]["attained_service"] == 150
-    workload.write_text("name,time,application,num_replicas,batch_size\na,1507532400,bert,1,24\n")
-    with pytest.raises(DataError, match="line 2: time must be at most 10000000 seconds from the stream's start"):
-        read_jobs(workload, traces)
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
@@ -188,11 +157,15 @@ def test_damaged_measurements_are_one_line(traces, workload, name, old, new, mes
 
 
 def test_what_is_not_measured_is_said_where_it_is_needed(traces, workload):
-    workload.write_text("name,time,application,num_replicas,batch_size\na,0,bert,8,24\n")
+    head = "name,time,application,num_replicas,batch_size\n"
+    workload.write_text(head + "a,0,bert,8,24\n")
     with pytest.raises(DataError, match="no step time is measured for a batch of 3 on each of 8 GPUs"):
         replay(read_jobs(workload, traces), "tiresias", gpus=8)
     with pytest.raises(ModelError, match="num_replicas must be at most the 4 GPUs, got 8"):
         replay(read_jobs(workload, traces), "tiresias", gpus=4)
+    workload.write_text(head + "a,1507532400,bert,1,24\n")
+    with pytest.raises(DataError, match="line 2: time must be at most 10000000 seconds from the stream's start"):
+        read_jobs(workload, traces)
     (traces / "bert" / "validation-24 (copy).csv").write_text("")
     with pytest.raises(DataError, match=r"validation-24 \(copy\)\.csv: such files are named validation-BATCH\.csv"):
         read_pollux(workload, traces)

@@ -66,13 +66,6 @@ def test_efficiency_is_against_the_least_nodes():
     assert schedule.useful_service == pytest.approx([40 / 1.5])
 
 
-def test_decisions_on_a_grid_wait_for_it():
-    jobs = [job("a", 5, 8, most_nodes=1), job("b", 61, 8, most_nodes=1)]
-    schedule = simulate(jobs, FIFO(), cluster=Cluster(1, decision_interval=60))
-    assert schedule.start.tolist() == [60, 120]
-    assert schedule.end.tolist() == [68, 128]
-
-
 def test_early_ends_are_the_same_under_every_policy_and_unknown_to_them():
     jobs = Workload([job(f"{k}", 0, 100, end_probability=0.5) for k in range(400)])
     one, other = (simulate(jobs, policy, nodes=400, seed=3) for policy in (FIFO(), EqualShare()))

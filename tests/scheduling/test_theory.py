@@ -15,10 +15,8 @@ from queuemodel.scheduling import (
     GreedyGain,
     HeSRPT,
     Job,
-    JobState,
     PowerLawCurve,
     RankPriced,
-    Workload,
     simulate,
 )
 
@@ -81,24 +79,19 @@ def equi_response_time(rate, speed, nodes):
     return jobs / total / rate
 
 
-def poisson(rate, sizes, curve, seed, **limits):
-    rng = np.random.default_rng(seed)
-    work = sizes(rng)
-    times = np.cumsum(rng.exponential(1 / rate, len(work)))
-    return Workload(
-        Job(f"{k}", arrival_time=a, steps=s, curve=curve, **limits)
-        for k, (a, s) in enumerate(zip(times.tolist(), work.tolist(), strict=True))
-    )
-
-
 def interval(policy, rate, sizes, curve=LINEAR, nodes=1, replications=6, **limits):
-    """Mean response time and half-width of its 99.9 % interval."""
-    means = [
-        simulate(poisson(rate, sizes, curve, seed, **limits), policy, nodes=nodes, warmup=0.1).mean_response_time
-        for seed in range(replications)
-    ]
-    spread = np.std(means, ddof=1) / math.sqrt(replications)
-    return np.mean(means), t.ppf(0.9995, replications - 1) * spread
+    """Mean response time and half-width of its 99.9 % interval, of Poisson arrivals."""
+    means = []
+    for seed in range(replications):
+        rng = np.random.default_rng(seed)
+        work = sizes(rng)
+        times = np.cumsum(rng.exponential(1 / rate, len(work)))
+        jobs = [
+            Job(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
+            for k, (arrival, steps) in enumerate(zip(times, work, strict=True))
+        ]
+        means.append(simulate(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
+    return np.mean(means), t.ppf(0.9995, replications - 1) * np.std(means, ddof=1) / math.sqrt(replications)
 
 
 def exponential(n):
@@ -113,40 +106,45 @@ def lognormal(n):
     return lambda rng: rng.lognormal(-math.log(5) / 2, math.sqrt(math.log(5)), n)  # mean 1, variation 2
 
 
-@pytest.mark.parametrize("servers", [1, 3])
-def test_one_node_each_first_come_first_served_is_the_mmk(servers):
-    rate = 0.5 * servers
-    mean, half = interval(FIFO(), rate, exponential(5000), nodes=servers, most_nodes=1)
-    assert mean == pytest.approx(mmk_response_time(rate, 1.0, servers), abs=half)
-    assert half < 0.15 * mean
-    # Controls: a third more arrivals, and one server more.
-    assert mean != pytest.approx(mmk_response_time(1.33 * rate, 1.0, servers), abs=half)
-    assert mean != pytest.approx(mmk_response_time(rate, 1.0, servers + 1), abs=half)
+def density(x):
+    return math.exp(-x)
 
 
-def test_fifo_on_one_node_is_pollaczek_khinchine():
-    mean, half = interval(FIFO(), 0.6, uniform(4000))
-    assert mean == pytest.approx(mg1_fifo_response_time(0.6, 1.0, 1 / math.sqrt(3)), abs=half)
-    assert mean != pytest.approx(mg1_fifo_response_time(0.6, 1.0, 1.0), abs=half)  # exponential sizes
+SHARED, SUBLINEAR = EqualShare(divisible=True), PowerLawCurve(0.6)
+#: Policy, arrival rate, sizes, how they are run; the truth, and what is not true: other sizes, laws, loads or servers.
+LAWS = {
+    "M/M/1": (FIFO(), 0.5, exponential(5000), {"most_nodes": 1}, mmk_response_time(0.5, 1, 1),
+              mmk_response_time(0.665, 1, 1)),
+    "M/M/3": (FIFO(), 1.5, exponential(5000), {"most_nodes": 1, "nodes": 3}, mmk_response_time(1.5, 1, 3),
+              mmk_response_time(1.5, 1, 4)),
+    "Pollaczek and Khinchine": (FIFO(), 0.6, uniform(4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
+                                mg1_fifo_response_time(0.6, 1, 1)),
+    "processor sharing": (SHARED, 0.5, uniform(4000), {}, mg1_ps_response_time(0.5, 1),
+                          mg1_srpt_response_time(0.5, density)),
+    "processor sharing is insensitive": (SHARED, 0.5, lognormal(4000), {}, mg1_ps_response_time(0.5, 1),
+                                         mg1_srpt_response_time(0.5, density)),
+    "Schrage": (SRPT(), 0.7, exponential(3000), {"replications": 8}, mg1_srpt_response_time(0.7, density),
+                mg1_ps_response_time(0.7, 1)),
+    "Schrage, uniform": (SRPT(), 0.7, uniform(3000), {},
+                         mg1_srpt_response_time(0.7, lambda x: 0.5 if x <= 2 else 0.0, largest=2.0),
+                         mg1_ps_response_time(0.7, 1)),
+    "birth and death": (SHARED, 2.0, exponential(3000), {"curve": SUBLINEAR, "nodes": 8},
+                        equi_response_time(2.0, SUBLINEAR, 8), 1.2 * equi_response_time(2.0, SUBLINEAR, 8)),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("sizes", [uniform(4000), lognormal(4000)])
-def test_equal_share_of_one_node_is_processor_sharing(sizes):
-    mean, half = interval(EqualShare(divisible=True), 0.5, sizes)
-    assert mean == pytest.approx(mg1_ps_response_time(0.5, 1.0), abs=half)
-    assert mean != pytest.approx(mg1_srpt_response_time(0.5, lambda x: math.exp(-x)), abs=half)
-
-
-def test_shortest_remaining_time_first_is_schrages():
-    mean, half = interval(SRPT(), 0.7, exponential(3000), replications=8)
-    assert mean == pytest.approx(mg1_srpt_response_time(0.7, lambda x: math.exp(-x)), abs=half)
-    assert mean != pytest.approx(mg1_ps_response_time(0.7, 1.0), abs=half)
-
-
-def test_shortest_remaining_time_first_with_uniform_sizes():
-    truth = mg1_srpt_response_time(0.7, lambda x: 0.5 if x <= 2 else 0.0, largest=2.0)
-    mean, half = interval(SRPT(), 0.7, uniform(3000))
+@pytest.mark.parametrize("law", LAWS)
+def test_the_mean_response_time_is_that_of_the_closed_form(law):
+    policy, rate, sizes, how, truth, wrong = LAWS[law]
+    mean, half = interval(policy, rate, sizes, **how)
     assert mean == pytest.approx(truth, abs=half)
+    assert mean != pytest.approx(wrong, abs=half)
+    assert half < 0.25 * mean
+
+
+def test_nobody_is_better_than_equal_shares_of_exponential_sizes():
+    mean, half = interval(FIFO(fixed=4), 2.0, exponential(3000), curve=SUBLINEAR, nodes=8, replications=4)
+    assert mean - half > equi_response_time(2.0, SUBLINEAR, 8)
 
 
 @pytest.mark.parametrize("exponent", [0.2, 0.5, 0.8])
@@ -176,7 +174,7 @@ def test_rank_prices_in_whole_nodes_come_close_to_hesrpt():
 def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
     nodes, p = 40, 0.7
     sizes = np.random.default_rng(1).exponential(100.0, 12)
-    jobs = [JobState(f"{k}", curve=PowerLawCurve(p), remaining=x) for k, x in enumerate(sizes)]
+    jobs = [Job(f"{k}", arrival_time=0, curve=PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
     price = np.empty(12)
     price[np.argsort(-sizes)] = rank_prices(12, exponent)
     n = np.arange(nodes + 1.0)
@@ -186,13 +184,3 @@ def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(expone
     assert chosen.sum() == nodes
     taken = np.array([worth[k, m - 1] if m else np.inf for k, m in enumerate(chosen)])
     assert taken.min() >= worth[np.arange(12), chosen].max() * (1 - 1e-9)
-
-
-def test_equal_share_with_exponential_sizes_is_its_chain_and_nobody_is_better():
-    curve, nodes, rate = PowerLawCurve(0.6), 8, 2.0
-    truth = equi_response_time(rate, curve, nodes)
-    mean, half = interval(EqualShare(divisible=True), rate, exponential(3000), curve=curve, nodes=nodes)
-    assert mean == pytest.approx(truth, abs=half)
-    assert mean != pytest.approx(1.2 * truth, abs=half)
-    other, other_half = interval(FIFO(fixed=4), rate, exponential(3000), curve=curve, nodes=nodes, replications=4)
-    assert other - other_half > truth

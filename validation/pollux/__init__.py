@@ -8,8 +8,7 @@ policies curves from one and two GPUs instead of the measured ones, `batch_sizes
 among.
 """
 
-from queuemodel.scheduling.workloads.pollux import packed
-from queuemodel.scheduling.workloads.pollux import shared_application as read_application
+from queuemodel.scheduling.workloads.pollux import packed, read_application
 
 from .batch_sizes import application_batch_sizes
 from .predict import predicted_curve

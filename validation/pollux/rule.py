@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
-from queuemodel.scheduling.view import SpeedTables
+from queuemodel.scheduling.curves import SpeedTables
 from queuemodel.scheduling.workloads.pollux import Application
 
 from .batch_sizes import application_batch_sizes
@@ -86,7 +86,7 @@ class PolicyRule:
         sizes = application_batch_sizes(job.application, None if measured else curves, profiled=not measured)
         most = sizes.limit(gpus)
         phases = sizes.phases(1, most, what)
-        rows = tuple(self.tables.acquire(phase.seen, 1, most, what) for phase in phases)
+        rows = tuple(self.tables.add(phase.seen) for phase in phases)
         return _Seen(rows, most, tuple(tuple(phase.batch_size.tolist()) for phase in phases))
 
     def allocate(self, jobs: Sequence[RunningJob], gpus: int, now: int, changed: bool) -> dict[str, int] | None:

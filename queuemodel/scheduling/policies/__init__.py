@@ -1,14 +1,21 @@
-"""Policies: frozen values that say how many nodes each job gets.
+"""Policies: frozen values that say how many nodes each job gets, and their names on the command line.
 
 `base` says what a policy is, and hands out nodes in an order; those of `baseline` give a job what it asked for, divide
-or preempt, those of `model_based` follow predicted curves, node by node through `increments`. `named` finds a policy by
-the name that the command line uses: a new one is one more class, and a line there.
+or preempt, those of `model_based` follow predicted curves. A new one is one more class, and a line in `POLICIES`.
 """
 
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...checks import nearest, require_choice
+from ...errors import ModelError
 from .base import Policy
 from .baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
 from .model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
-from .named import POLICIES, policy_named
 
 __all__ = [
     "FIFO",
@@ -28,3 +35,57 @@ __all__ = [
     "ShortestJobFirst",
     "policy_named",
 ]
+
+#: Short names of the policies; each takes its own knobs.
+POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
+    {
+        "fifo": FIFO,
+        "sjf": ShortestJobFirst,
+        "backfill": Backfill,
+        "las": LeastAttainedService,
+        "tiresias": LeastAttainedService,
+        "equi": EqualShare,
+        "srpt": SRPT,
+        "hesrpt": HeSRPT,
+        "model": ModelBased,
+        "greedy": GreedyGain,
+        "rank-priced": RankPriced,
+        "goodput": Goodput,
+        "optimus": Optimus,
+        "fitness": FitnessMaximization,
+    }
+)
+
+
+def policy_named(text: str) -> Policy:
+    """A policy from ``name`` or ``name:knob=value,knob=value``.
+
+    Examples
+    --------
+    >>> policy_named("greedy:floor=0.7")
+    GreedyGain(floor=0.7, power=1.0)
+    """
+    name, _, rest = text.partition(":")
+    make = POLICIES[require_choice(name.strip(), "policy:", POLICIES)]
+    knobs = {field.name for field in dataclasses.fields(make)}  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        knob, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or knob not in knobs:
+            allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
+            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{nearest(knob, knobs)}")
+        if knob in given:
+            raise ModelError(f"policy {name!r}: {knob} is given twice")
+        given[knob] = _value(value)
+    return make(**given)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if "+" in text:
+        return tuple(_value(part) for part in text.split("+"))
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..view import ActiveJobs, Jobs
+from ..jobs import Job
+from ..view import ActiveJobs
 
 
 class Policy(abc.ABC):
@@ -17,37 +19,20 @@ class Policy(abc.ABC):
 
     A new policy is a frozen dataclass with `grants`; the simulation asks it at every arrival, end and failure, and when
     `review` says.
-
-    Attributes
-    ----------
-    knows : frozenset of str
-        What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``,
-        ``"remaining"`` (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early),
-        ``"batch_sizes"`` (jobs that have some run at the best one: steps and curves are then those of goodput).
-    divisible : bool
-        Whether it grants fractions of a node (for comparison with theory).
     """
 
+    #: What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
+    #: (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early), ``"batch_sizes"`` (jobs that
+    #: have some run at the best one: steps and curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()
+    #: Whether it grants fractions of a node (for comparison with theory); limits of the jobs are then ignored.
     divisible: bool = False
 
-    def allocate(self, jobs: Jobs, nodes: int, now: float) -> dict[str, float]:
-        """Nodes of each job that gets some, by name.
-
-        Parameters
-        ----------
-        jobs : ActiveJobs, or a sequence of JobState
-            Their order does not matter: jobs are taken in order of arrival, then of name.
-        nodes : int
-            Of the cluster.
-        now : float
-            Seconds.
-        """
-        shown = jobs if isinstance(jobs, ActiveJobs) else ActiveJobs.of(jobs, nodes, knows=self.knows)
-        if not len(shown):
-            return {}
-        grants = self.grants(shown, nodes, now).tolist()
-        return {name: granted for name, granted in zip(shown.names(), grants, strict=True) if granted > 0}
+    def allocate(self, jobs: Sequence[Job], nodes: int, now: float) -> dict[str, float]:
+        """Nodes of each job that gets some, by name, when all of them arrive at an empty cluster."""
+        shown = ActiveJobs.of(jobs, nodes, knows=self.knows, who=self.name)
+        grants = self.grants(shown, nodes, now).tolist() if jobs else []
+        return {name: granted for name, granted in zip(shown.names, grants, strict=True) if granted > 0}
 
     @abc.abstractmethod
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
@@ -74,43 +59,13 @@ def _shown(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def pass_over(order: np.ndarray, wanted: np.ndarray, nodes: int) -> np.ndarray:
-    """Grant ``wanted`` in this order to every job that still fits; one that does not fit is passed over."""
-    ranked = wanted[order]
-    fits = np.cumsum(ranked) <= nodes
-    granted = np.zeros(len(order), dtype=int)
-    if fits.all():
-        granted[order] = ranked
-        return granted
-    first = int(np.argmin(fits))
-    granted[order[:first]] = ranked[:first]
-    left = nodes - int(ranked[:first].sum())
-    smallest = int(ranked[first:].min())
-    for place in range(first, len(order)):
-        if left < smallest:
-            break
-        if ranked[place] <= left:
-            granted[order[place]] = ranked[place]
-            left -= int(ranked[place])
-    return granted
-
-
 def in_turn(order: np.ndarray, least: np.ndarray, wanted: np.ndarray, nodes: int) -> np.ndarray:
     """Grant ``wanted`` in this order, cut to what is left, passing over jobs whose least does not fit any more."""
-    ranked = wanted[order]
-    before = np.cumsum(ranked) - ranked
     granted = np.zeros(len(order), dtype=int)
-    first = int(np.searchsorted(before + ranked, nodes, side="right"))  # these get all they want
-    granted[order[:first]] = ranked[:first]
-    left = nodes - int(ranked[:first].sum())
-    if left > 0 and first < len(order):
-        low = least[order[first:]]
-        smallest = int(low.min())
-        for place, need in enumerate(low.tolist(), start=first):
-            if left < smallest:
+    for job, need, most in zip(order.tolist(), least[order].tolist(), wanted[order].tolist(), strict=True):
+        if need <= nodes:
+            granted[job] = min(most, nodes)
+            nodes -= int(granted[job])
+            if not nodes:
                 break
-            if need <= left:
-                given = min(left, int(ranked[place]))
-                granted[order[place]] = given
-                left -= given
     return granted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from dataclasses import dataclass
@@ -11,23 +12,16 @@ import numpy as np
 
 from ...checks import require_choice, require_count, require_number, require_share
 from ...errors import ModelError
-from ..speed_tables import fitted_exponent
 from ..view import ActiveJobs
-from .base import Policy, in_turn, pass_over
-from .model_based import useful_nodes
+from .base import Policy, in_turn
+from .model_based import ModelBased
 
 
 @dataclass(frozen=True)
 class FIFO(Policy):
-    """First come, first served with the nodes requested; a job that does not fit holds up those behind it.
+    """First come, first served with the nodes requested; a job that does not fit holds up those behind it."""
 
-    Parameters
-    ----------
-    fixed : int, optional
-        Give every job so many nodes instead, within its limits.
-    """
-
-    fixed: int | None = None
+    fixed: int | None = None  #: Give every job so many nodes instead, within its limits.
 
     def __post_init__(self) -> None:
         if self.fixed is not None:
@@ -49,7 +43,7 @@ class ShortestJobFirst(Policy):
         """See `Policy`."""
         wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
         service = np.where(jobs.nodes > 0, -1.0, jobs.remaining / jobs.speed(wanted))
-        return pass_over(np.argsort(service, kind="stable"), wanted, nodes)
+        return in_turn(np.argsort(service, kind="stable"), wanted, wanted, nodes)
 
 
 @dataclass(frozen=True)
@@ -75,28 +69,20 @@ class Backfill(Policy):
         if not waiting or left == 0:
             return granted
         service = jobs.remaining / jobs.speed(np.where(granted > 0, granted, wanted))
-        shadow, spare = _reservation(granted, service, left, int(wanted[waiting[0]]))
+        # When the first that waits can start at the latest, from now, and the nodes to spare then.
+        running = np.flatnonzero(granted)
+        running = running[np.argsort(service[running], kind="stable")]
+        free = left + np.cumsum(granted[running])
+        first = int(np.searchsorted(free, wanted[waiting[0]]))
+        shadow, spare = service[running[first]] * (1 + 1e-12), free[first] - wanted[waiting[0]]
         for job in waiting[1:]:
-            need = int(wanted[job])
-            if need > left:
-                continue
-            in_time = service[job] <= shadow * (1 + 1e-12)
-            if in_time or need <= spare:
+            need = wanted[job]
+            in_time = service[job] <= shadow
+            if need <= left and (in_time or need <= spare):
                 granted[job] = need
                 left -= need
                 spare -= 0 if in_time else need
-                if not left:
-                    break
         return granted
-
-
-def _reservation(granted: np.ndarray, service: np.ndarray, left: int, need: int) -> tuple[float, int]:
-    """When the first waiting job can start at the latest, from now, and the nodes to spare then."""
-    running = np.flatnonzero(granted)
-    running = running[np.argsort(service[running], kind="stable")]
-    free = left + np.cumsum(granted[running])
-    first = int(np.searchsorted(free, need))
-    return float(service[running[first]]), int(free[first]) - need
 
 
 @dataclass(frozen=True)
@@ -105,14 +91,9 @@ class LeastAttainedService(Policy):
 
     Jobs get the nodes requested. They start in the first queue and fall into the next at each threshold; queues are
     served in order and first come, first served within; a job that does not fit is passed over.
-
-    Parameters
-    ----------
-    thresholds : tuple of float, or float, default (57600,)
-        Node-seconds, rising; 16 node-hours unless given.
     """
 
-    thresholds: tuple[float, ...] = (57600.0,)
+    thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; 16 node-hours unless given.
 
     knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
 
@@ -131,7 +112,7 @@ class LeastAttainedService(Policy):
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
         order = np.argsort(self._queue(jobs.attained_service), kind="stable")
-        return pass_over(order, jobs.requested, nodes)
+        return in_turn(order, jobs.requested, jobs.requested, nodes)
 
     def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
         """When the next running job falls into another queue."""
@@ -150,14 +131,9 @@ class EqualShare(Policy):
 
     Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs get the odd ones, and when there are more
     jobs than nodes the earliest run.
-
-    Parameters
-    ----------
-    divisible : bool, default False
-        Grant fractions of a node: with linear speedup this is processor sharing. Limits of the jobs are then ignored.
     """
 
-    divisible: bool = False
+    divisible: bool = False  #: Grant fractions of a node: with linear speedup this is processor sharing.
 
     def __post_init__(self) -> None:
         require_choice(self.divisible, "EQUI: divisible", (False, True))
@@ -167,21 +143,12 @@ class EqualShare(Policy):
         n = len(jobs)
         if self.divisible:
             return np.full(n, nodes / n)
-        granted = in_turn(np.arange(n), jobs.least, jobs.least, nodes)
-        left = nodes - int(granted.sum())
-        room = np.where(granted > 0, jobs.most - granted, 0)
-        while left > 0 and room.any():
-            # Raise the lowest to a common level, then round by round.
-            level = granted[room > 0].min()
-            lowest = np.flatnonzero((room > 0) & (granted == level))
-            above = granted[(room > 0) & (granted > level)]
-            rise = min(int(above.min()) - level if above.size else left, int(room[lowest].min()), left // len(lowest))
-            if rise == 0:
-                granted[lowest[:left]] += 1
-                break
-            granted[lowest] += rise
-            room[lowest] -= rise
-            left -= rise * len(lowest)
+        runs = in_turn(np.arange(n), jobs.least, jobs.least, nodes) > 0
+        least, most = jobs.least * runs, jobs.most * runs
+        level = bisect.bisect(range(nodes + 1), nodes, key=lambda share: int(np.clip(share, least, most).sum())) - 1
+        granted = np.clip(level, least, most)
+        odd = np.flatnonzero((least <= level) & (level < most))[: nodes - int(granted.sum())]
+        granted[odd] += 1
         return granted
 
 
@@ -196,9 +163,18 @@ class SRPT(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        wanted = jobs.per_curve(useful_nodes).astype(int)
-        order = np.argsort(jobs.remaining / jobs.speed(wanted), kind="stable")
-        return in_turn(order, jobs.least, wanted, nodes)
+        return ModelBased("shortest", "useful").grants(jobs, nodes, now)
+
+
+def fitted_exponent(speeds: np.ndarray) -> float:
+    """Exponent p of the power law nearest to a speed table in the least squares of logarithms, within 0.01 to 0.99.
+
+    The table is taken up to its fastest node count.
+    """
+    nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
+    if nodes.size < 2:
+        return 0.01
+    return float(np.clip(np.polyfit(np.log(nodes), np.log(speeds[nodes]), 1)[0], 0.01, 0.99))
 
 
 @dataclass(frozen=True)
@@ -206,19 +182,13 @@ class HeSRPT(Policy):
     """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
 
     Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
-    something.
-
-    Parameters
-    ----------
-    exponent : float, optional
-        p; unless given, the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
-    divisible : bool, default False
-        Grant fractions of a node (exact heSRPT). Otherwise shares are rounded down within the limits and the rest goes
-        to the smallest jobs, which is an approximation.
+    something. In whole nodes shares are rounded down within the limits and the rest goes to the smallest jobs, which is
+    an approximation.
     """
 
+    #: p; unless given, the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
     exponent: float | None = None
-    divisible: bool = False
+    divisible: bool = False  #: Grant fractions of a node (exact heSRPT).
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -239,14 +209,9 @@ class HeSRPT(Policy):
         if self.divisible:
             return share
         smallest_first = largest_first[::-1]
-        best = np.minimum(jobs.per_curve(useful_nodes).astype(int), jobs.most)
-        wanted = np.clip(np.floor(share + 1e-9).astype(int), jobs.least, np.maximum(best, jobs.least))
+        best = jobs.per_curve(np.argmax)
+        wanted = np.clip(np.floor(share + 1e-9).astype(int), jobs.least, best)
         granted = in_turn(smallest_first, jobs.least, wanted, nodes)
-        left = nodes - int(granted.sum())
-        for job in smallest_first[granted[smallest_first] > 0]:
-            more = min(left, max(int(best[job] - granted[job]), 0))
-            granted[job] += more
-            left -= more
-            if not left:
-                break
+        room = np.where(granted > 0, best - granted, 0)[smallest_first]
+        granted[smallest_first] += np.diff(np.minimum(room.cumsum(), nodes - granted.sum()), prepend=0)
         return granted

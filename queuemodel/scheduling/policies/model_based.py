@@ -2,8 +2,11 @@
 
 Lin, Paolieri, Chou and Golubchik ("A model-based approach to streamlining distributed training for asynchronous SGD",
 2018) describe heuristics that trade shorter service against efficiency, the speedup per additional node. The full text
-was not at hand: orders, grants and knobs below are ours. `RankPriced` and
-`Goodput` are this package's own.
+was not at hand: orders, grants and knobs below are ours. `RankPriced` and `Goodput` are this package's own.
+
+Nodes are given one by one where they are worth most. With concave curves the values of a job's successive nodes fall,
+so that is the set of the largest values. Measured curves are not concave; they are replaced by their least concave
+majorant, whose corners are real node counts, and a job stops only at corners.
 """
 
 from __future__ import annotations
@@ -18,12 +21,80 @@ from ...checks import require_choice, require_number, require_share
 from ...errors import ModelError
 from ..view import ActiveJobs
 from .base import Policy, in_turn
-from .increments import corners, greedy, last_corner, most_useful, speed_increments, time_increments
+
+#: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.
+_NEVER = 1e200
 
 
-def useful_nodes(speeds: np.ndarray) -> int:
-    """Nodes up to saturation: the least with the largest speed."""
-    return int(np.argmax(speeds))
+def corners(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
+    """Corners of the least concave majorant of a speed table: node counts, rising.
+
+    Node counts with an efficiency, speed per node over that on the least nodes, below ``floor`` are left out, and so
+    are those beyond the fastest. Points on the majorant between corners count as corners.
+    """
+    allowed = np.flatnonzero(speeds > 0)
+    if not allowed.size:
+        return allowed
+    least = allowed[0]
+    efficient = speeds[allowed] * least >= floor * (1 - 1e-12) * allowed * speeds[least]
+    usable = allowed[efficient | (allowed == least)]
+    usable = usable[usable <= usable[np.argmax(speeds[usable])]]
+    at = np.append(0, usable)
+    slopes = np.diff(speeds[at]) / np.diff(at)
+    if not (np.diff(slopes) > 1e-12 * slopes[:-1]).any():  # concave already
+        return usable
+    hull = [(0, 0.0)]
+    for n, speed in zip(usable.tolist(), speeds[usable].tolist(), strict=True):
+        while len(hull) > 1:
+            (a, u), (b, v) = hull[-2], hull[-1]
+            if (v - u) * (n - b) >= (speed - v) * (b - a):
+                break
+            hull.pop()
+        hull.append((n, speed))
+    return np.array([n for n, _ in hull[1:]])
+
+
+def speed_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
+    """Speed gained by each further node on the concave majorant, shape (nodes,); 0 where no node is useful."""
+    at = np.append(0, corners(speeds, floor))
+    gained = np.zeros(len(speeds) - 1)
+    gained[: at[-1]] = np.repeat(np.minimum.accumulate(np.diff(speeds[at]) / np.diff(at)), np.diff(at))
+    return gained
+
+
+def time_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
+    """Seconds per step saved by each further node after the least, averaged between corners, shape (nodes,).
+
+    Those up to the first corner save more than any other: a job that does not run would never end.
+    """
+    at = corners(speeds, floor)
+    saved = np.zeros(len(speeds) - 1)
+    if at.size:
+        saved[: at[0]] = _NEVER
+        slopes = np.minimum.accumulate(-np.diff(1 / speeds[at]) / np.diff(at))
+        saved[at[0] : at[-1]] = np.repeat(np.maximum(slopes, 0.0), np.diff(at))
+    return saved
+
+
+def next_corner(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
+    """The first corner after each of 0 to ``nodes`` nodes; 0 where there is none."""
+    at = corners(speeds, floor)
+    return np.append(at, 0)[np.searchsorted(at, np.arange(len(speeds)), side="right")]
+
+
+def most_useful(speeds: np.ndarray, floor: float = 0.0) -> int:
+    """Most nodes, up to saturation, whose speed per node is at least ``floor`` of that on the least: last corner."""
+    return int(corners(speeds, floor).max(initial=0))
+
+
+def greedy(
+    jobs: ActiveJobs, kind: Callable[..., np.ndarray], floor: float, weight: np.ndarray, nodes: int
+) -> np.ndarray:
+    """Nodes per job by the greedy choice: values of further nodes by ``kind``, times the weight > 0 of each job."""
+    from ..state import hand_out  # compiled: numba takes long to import
+
+    values, following = jobs.tables.derived(kind, floor), jobs.tables.derived(next_corner, floor)
+    return hand_out(values, following, jobs.row, weight, nodes)
 
 
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
@@ -31,14 +102,13 @@ def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
 
     Counted on the concave majorant of the curve.
     """
-    marks = corners(speeds)
-    least = int(np.flatnonzero(marks)[0])
-    worth = speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[least] / least
-    return max(least, int(last_corner(speeds)[np.count_nonzero(worth)]))
+    at = corners(speeds)
+    worth = np.count_nonzero(speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[at[0]] / at[0])
+    return int(at[at <= worth].max(initial=at[0]))
 
 
-_GRANTS: dict[str, Callable[..., int]] = {
-    "useful": useful_nodes,
+_GRANTS: dict[str, Callable[[np.ndarray, float], int]] = {
+    "useful": lambda speeds, threshold: int(np.argmax(speeds)),
     "efficient": most_useful,
     "marginal": marginal_nodes,
 }
@@ -47,22 +117,14 @@ _ORDERS = ("arrival", "shortest", "gain")
 
 @dataclass(frozen=True)
 class ModelBased(Policy):
-    """Jobs in an order, each granted as many nodes as its predicted curve justifies.
+    """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
 
-    Parameters
-    ----------
-    order : {"shortest", "arrival", "gain"}
-        Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
-    grant : {"efficient", "marginal", "useful"}
-        As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above
-        it, or all up to saturation.
-    threshold : float, default 0.5
-        The knob: 1 is frugal, 0 is the same as ``"useful"``.
-    """
-
+    #: Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
     order: str = "shortest"
+    #: As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above it,
+    #: or all up to saturation ("useful").
     grant: str = "efficient"
-    threshold: float = 0.5
+    threshold: float = 0.5  #: The knob: 1 is frugal, 0 is the same as "useful".
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -73,11 +135,7 @@ class ModelBased(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         """See `Policy`."""
-        if self.grant == "useful":
-            wanted = jobs.per_curve(useful_nodes)
-        else:
-            wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
-        wanted = wanted.astype(int)
+        wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
         if self.order == "arrival":
             order = np.arange(len(jobs))
         else:
@@ -91,17 +149,12 @@ class GreedyGain(Policy):
     """Node by node to the job whose rate of ending rises most: marginal speed over the steps left.
 
     For one job size and concave curves this drains work as fast as can be; the division by the steps left favours
-    short jobs as SRPT does. Nodes that would lower the efficiency X(n) / (n X(1)) below the floor stay idle.
-
-    Parameters
-    ----------
-    floor : float, default 0.5
-    power : float, default 1
-        Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
-        node.
+    short jobs as SRPT does.
     """
 
-    floor: float = 0.5
+    floor: float = 0.5  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
+    #: Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
+    #: node.
     power: float = 1.0
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
@@ -172,17 +225,11 @@ class RankPriced(Policy):
     The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
     gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in
     whole nodes; with arrivals and other curves it is a heuristic.
-
-    Parameters
-    ----------
-    exponent : float, default 0.5
-        Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
-    floor : float, default 0
-        Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
     """
 
+    #: Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
     exponent: float = 0.5
-    floor: float = 0.0
+    floor: float = 0.0  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -208,11 +255,6 @@ class Goodput(RankPriced):
     Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021). A job whose `BatchSizes` are known is
     seen, and runs, by its goodput at the noise scale of the moment; the policy does not look ahead to how that changes,
     and is not asked when it does. Changing the batch size alone costs no restart. Other jobs are as for `RankPriced`.
-
-    Parameters
-    ----------
-    exponent, floor : float
-        As of `RankPriced`.
     """
 
     knows: ClassVar[frozenset[str]] = RankPriced.knows | {"batch_sizes"}

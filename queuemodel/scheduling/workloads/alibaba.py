@@ -9,18 +9,8 @@ from ...rows import read_rows
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble, logged
 
-_COLUMNS = (
-    "job_name",
-    "task_name",
-    "inst_num",
-    "status",
-    "start_time",
-    "end_time",
-    "plan_cpu",
-    "plan_mem",
-    "plan_gpu",
-    "gpu_type",
-)
+_COLUMNS = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
+            "gpu_type")  # fmt: skip
 
 
 def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
@@ -34,14 +24,9 @@ def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_em
         if row.text("status", "") != "Terminated" or not row.given("plan_gpu") or not row.given("end_time"):
             continue
         gpus = math.ceil(row.count("inst_num") * row.number("plan_gpu", positive=True) / 100 - 1e-9)
-        start = row.number("start_time", largest=LATEST)
+        name = f"{row.text('job_name')}/{row.text('task_name')} #{row.line}"
+        start, end = (row.number(column, largest=LATEST) for column in ("start_time", "end_time"))
         arrivals += logged(
-            row,
-            f"{row.text('job_name')}/{row.text('task_name')} #{row.line}",
-            time=start,
-            seconds=row.number("end_time", largest=LATEST) - start,
-            gpus=max(gpus, 1),
-            exponent=exponent,
-            drop_empty=drop_empty,
+            row, name, time=start, seconds=end - start, gpus=max(gpus, 1), exponent=exponent, drop_empty=drop_empty
         )
     return assemble(arrivals, path)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from ...errors import DataError, ModelError
 from ...rows import Row
@@ -15,15 +14,8 @@ from ..jobs import Job, Workload
 #: Largest time of a stream, which may be Unix time in seconds.
 LATEST = 1e10
 
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A row's job, its time as the file counts it: from any origin."""
-
-    row: Row
-    name: str
-    time: float
-    values: dict[str, Any]
+#: A row, and what `Job` takes; its arrival time as the file counts it, from any origin.
+Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 
 
 def logged(
@@ -33,34 +25,29 @@ def logged(
 
     An empty job gives nothing when ``drop_empty``.
     """
+    if seconds == 0 and drop_empty:
+        return []
     if seconds <= 0:
-        if drop_empty and seconds == 0:
-            return []
         raise DataError(
             f"{row.where}: the job ran for {seconds:g} s, so it has no work; pass drop_empty=True to leave it out"
         )
     curve = PowerLawCurve(exponent, speed=gpus**-exponent)
-    values = {"steps": seconds, "curve": curve, "requested_nodes": gpus, "kind": f"{gpus} GPUs"}
-    return [Arrival(row, name, time, values)]
+    job = {"arrival_time": time, "steps": seconds, "curve": curve, "requested_nodes": gpus, "kind": f"{gpus} GPUs"}
+    return [(row, {"name": name} | job)]
 
 
-def assemble(arrivals: Sequence[Arrival], path: str | os.PathLike[str]) -> Workload:
-    """The jobs in order of time (logs are not always), from the first one's arrival on.
-
-    Raises
-    ------
-    DataError
-        When there is none, or a row makes no job.
-    """
-    if not arrivals:
+def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workload:
+    """The jobs in order of time (logs are not always), from the first one's arrival on."""
+    found = sorted(arrivals, key=lambda one: one[1]["arrival_time"])
+    if not found:
         raise DataError(f"{path}: no jobs")
-    first = min(one.time for one in arrivals)
+    first = found[0][1]["arrival_time"]
     jobs = []
-    for one in sorted(arrivals, key=lambda one: one.time):
+    for row, job in found:
         try:
-            jobs.append(Job(one.name, arrival_time=one.time - first, **one.values))
+            jobs.append(Job(**job | {"arrival_time": job["arrival_time"] - first}))
         except ModelError as error:
-            raise DataError(f"{one.row.where}: {error}") from None
+            raise DataError(f"{row.where}: {error}") from None
     try:
         return Workload(jobs, os.path.basename(path))
     except ModelError as error:

@@ -18,14 +18,11 @@ _NOT_MEASURED = ("", "nan", "0", "0.0")
 def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLike[str]) -> Workload:
     """ElasticFlow's traces: job_id, submit_time, iteration, model_name, batch_size, num_gpu; others are not read.
 
-    Parameters
-    ----------
-    path : path
-    throughputs : path
-        Folder of MODEL.csv: global_batch_size, then iterations/s by number of GPUs (nan, 0 or blank: not measured).
+    ``throughputs`` is the folder of MODEL.csv: global_batch_size, then iterations/s by number of GPUs (nan, 0 or blank:
+    not measured).
     """
     curves: dict[str, dict[int, TableCurve]] = {}
-    arrivals = []
+    arrivals: list[Arrival] = []
     for row in read_rows(path, required=_REQUIRED, what="jobs", others=True):
         model, batch = row.text("model_name"), row.count("batch_size")
         if model not in curves:
@@ -33,17 +30,17 @@ def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLik
         curve = curves[model].get(batch)
         if curve is None:
             raise DataError(f"{row.where}: {throughputs} has no speeds of {model!r} with a batch of {batch}")
-        least, most = int(curve.points[0][0]), int(curve.points[-1][0])
-        values = {
+        job = {
+            "name": f"{model}-{row.text('job_id')}",
+            "arrival_time": row.number("submit_time", largest=LATEST),
             "steps": row.number("iteration", positive=True),
             "curve": curve,
-            "least_nodes": least,
-            "most_nodes": most,
-            "requested_nodes": min(max(row.count("num_gpu"), least), most),
+            "least_nodes": curve.least,
+            "most_nodes": curve.most,
+            "requested_nodes": min(max(row.count("num_gpu"), curve.least), curve.most),
             "kind": model,
         }
-        name = f"{model}-{row.text('job_id')}"
-        arrivals.append(Arrival(row, name, row.number("submit_time", largest=LATEST), values))
+        arrivals.append((row, job))
     return assemble(arrivals, path)
 
 

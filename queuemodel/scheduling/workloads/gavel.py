@@ -13,18 +13,8 @@ from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble
 
-_NEW = (
-    "job_type",
-    "command",
-    "working_directory",
-    "num_steps_arg",
-    "needs_data_dir",
-    "total_steps",
-    "scale_factor",
-    "priority_weight",
-    "SLO",
-    "arrival_time",
-)
+_NEW = ("job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor",
+        "priority_weight", "SLO", "arrival_time")  # fmt: skip
 _OLD = ("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor")
 _KEY = re.compile(r"\('(?P<model>.*)', (?P<gpus>\d{1,6})\)")
 
@@ -39,22 +29,14 @@ def read_gavel(
 ) -> Workload:
     """Gavel's traces: tab separated, 10 columns, or 7 in the older files.
 
-    Parameters
-    ----------
-    path : path
-    throughputs : path
-        The JSON file of steps per second by GPU type, model and number of GPUs.
-    gpu : str
-        GPU type, a key of that file.
-    elastic : bool, default False
-        Let jobs run on every measured number of GPUs, instead of only the number in the trace.
-    drop_unmeasured : bool, default False
-        Leave out jobs whose model was not measured on their number of GPUs, instead of refusing the file.
+    ``throughputs`` is the JSON file of steps per second by GPU type (``gpu``), model and number of GPUs. With
+    ``elastic`` jobs run on every measured number of GPUs, instead of only the number in the trace. Jobs whose model was
+    not measured on their number of GPUs are refused, or left out when ``drop_unmeasured``.
     """
     curves = _curves(throughputs, gpu)
     fields = read_bytes(path).split(b"\n", 1)[0].count(b"\t") + 1
     columns = _OLD if fields == len(_OLD) else _NEW
-    arrivals = []
+    arrivals: list[Arrival] = []
     for row in read_rows(path, required=columns, header=columns, delimiter="\t", what="jobs"):
         model, gpus = row.text("job_type"), row.count("scale_factor")
         if model not in curves:
@@ -68,15 +50,17 @@ def read_gavel(
                 "leave such jobs out"
             )
         curve = TableCurve(points if elastic else {gpus: points[gpus]})
-        values = {
+        job = {
+            "name": f"{model} #{row.line}",
+            "arrival_time": row.number("arrival_time", largest=LATEST),
             "steps": row.number("total_steps", positive=True),
             "curve": curve,
-            "least_nodes": int(curve.points[0][0]),
-            "most_nodes": int(curve.points[-1][0]),
+            "least_nodes": curve.least,
+            "most_nodes": curve.most,
             "requested_nodes": gpus,
             "kind": model,
         }
-        arrivals.append(Arrival(row, f"{model} #{row.line}", row.number("arrival_time", largest=LATEST), values))
+        arrivals.append((row, job))
     return assemble(arrivals, path)
 
 

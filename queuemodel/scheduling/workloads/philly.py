@@ -6,7 +6,7 @@ import datetime
 import os
 
 from ...errors import DataError
-from ...rows import Row, read_rows
+from ...rows import read_rows
 from ..jobs import Workload
 from .assembling import Arrival, assemble, logged
 
@@ -15,29 +15,22 @@ def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_emp
     """Philly-style logs: columns timestamp, duration (seconds), num_gpus; others are not read.
 
     The log tells how long a job ran on its GPUs, not how it would scale, so its speed on n GPUs is taken as
-    (n / num_gpus) ** ``exponent``; a step is one second on the GPUs it had. Rows are put in order of time.
-
-    Parameters
-    ----------
-    path : path
-    exponent : float, default 0.8
-    drop_empty : bool, default False
-        Leave out jobs of duration 0 instead of refusing them.
-
-    Raises
-    ------
-    DataError
-        One line with file, row and what is wrong; also where some timestamps have a time zone and others none.
+    (n / num_gpus) ** ``exponent``; a step is one second on the GPUs it had. Rows are put in order of time. Jobs of
+    duration 0 are refused, or left out when ``drop_empty``, and timestamps of which some have a time zone.
     """
     arrivals: list[Arrival] = []
-    first: tuple[Row, datetime.datetime] | None = None
+    first = None
     for row in read_rows(path, required=("timestamp", "duration", "num_gpus"), what="jobs", others=True):
-        time = _time(row)
+        text = row.text("timestamp")
+        try:
+            time = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise DataError(f"{row.where}: timestamp must be like 2017-10-09 07:01:55, got {text!r}") from None
         first = first or (row, time)
         if (first[1].tzinfo is None) != (time.tzinfo is None):
             raise DataError(
-                f"{row.where}: timestamp {row.text('timestamp')!r} and {first[0].text('timestamp')!r} of line "
-                f"{first[0].line}: one has a time zone and the other none; give all of them one, or none"
+                f"{row.where}: timestamp {text!r} and {first[0].text('timestamp')!r} of line {first[0].line}: one has "
+                "a time zone and the other none; give all of them one, or none"
             )
         arrivals += logged(
             row,
@@ -49,11 +42,3 @@ def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_emp
             drop_empty=drop_empty,
         )
     return assemble(arrivals, path)
-
-
-def _time(row: Row) -> datetime.datetime:
-    text = row.text("timestamp")
-    try:
-        return datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise DataError(f"{row.where}: timestamp must be like 2017-10-09 07:01:55, got {text!r}") from None

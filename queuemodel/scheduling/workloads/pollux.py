@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +31,6 @@ EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 8
 LARGEST_LOCAL_BATCH = {"yolov3": 8}
 #: Seconds that a step may take, and most that a squared norm may be; measurements beyond are not believed.
 _SHORTEST, _LONGEST, _LARGEST_NORM = 1e-9, 3600.0, 1e30
-
-_VALIDATION = re.compile(r"validation-(\d{1,6})\.csv")
-
 
 #: GPUs of one machine in the artifact's cluster.
 GPUS_PER_MACHINE = 4
@@ -66,26 +63,17 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """One application's measurements.
-
-    Attributes
-    ----------
-    name : str
-    epochs : int
-        Epochs of a run.
-    placements : dict of placement to ndarray, shape (rows, 3)
-        Local batch size, step time, synchronization time; seconds.
-    grid : ndarray, shape (rows, 5)
-        Machines, GPUs, local batch size, step time and synchronization time, averaged over placements, then the
-        scalability measurements.
-    validation : dict of int to ndarray, shape (epochs, 4)
-        Per total batch size: progress, iteration, squared norm of the gradient, its variance, after each epoch.
-    """
+    """One application's measurements; times in seconds."""
 
     name: str
-    epochs: int
+    epochs: int  #: Of a run.
+    #: Local batch size, step time and synchronization time by placement, shape (rows, 3).
     placements: Mapping[tuple[int, ...], np.ndarray]
+    #: Machines, GPUs, local batch size, step time and synchronization time, averaged over placements, then the
+    #: scalability measurements; shape (rows, 5).
     grid: np.ndarray
+    #: Progress, iteration, squared norm of the gradient, and its variance, after each epoch, by total batch size; shape
+    #: (epochs, 4).
     validation: Mapping[int, np.ndarray]
     largest_local: int
 
@@ -128,13 +116,7 @@ class Application:
         return step + (step - sync) * batch.passes
 
     def curve(self, batch_size: int) -> TableCurve:
-        """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured.
-
-        Raises
-        ------
-        DataError
-            When not even one GPU was measured with such a batch.
-        """
+        """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured."""
         points = []
         for gpus in range(1, min(self.most_gpus(batch_size), MOST_GPUS) + 1):
             batch = self.cut(batch_size, gpus)
@@ -197,8 +179,7 @@ class Application:
             raise DataError(f"application {self.name!r}: too few placements are measured to interpolate") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """A row of a workload file."""
 
     row: Row
@@ -209,26 +190,12 @@ class Submission:
     time: int
 
 
-def read_pollux(
-    path: str | os.PathLike[str],
-    traces: str | os.PathLike[str],
-) -> Workload:
+def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> Workload:
     """A workload of the artifact: work in updates at the job's batch size, curve as measured when packed.
 
-    What rounding of the local batch size adds to batches is left out. The artifact's own simulator, with its
-    conventions, is reproduced in ``validation.pollux``.
-
-    Parameters
-    ----------
-    path : path
-        Columns name, time (seconds), application, num_replicas, batch_size.
-    traces : path
-        The artifact's folder of measurements, one folder per application.
-
-    Raises
-    ------
-    DataError
-        One line with file, row and what is wrong.
+    Columns are name, time (seconds), application, num_replicas, batch_size; ``traces`` is the artifact's folder of
+    measurements, one folder per application. What rounding of the local batch size adds to batches is left out. The
+    artifact's own simulator, with its conventions, is reproduced in ``validation.pollux``.
     """
 
     @functools.cache
@@ -236,21 +203,15 @@ def read_pollux(
         spans = np.diff(application.progress, prepend=0.0) / application.gains(batch_size)
         return float(spans.sum()), application.curve(batch_size)
 
-    arrivals = []
+    arrivals: list[Arrival] = []
     for job in read_submissions(path, traces):
         try:
             steps, curve = measured(job.application, job.batch_size)
         except DataError as error:
             raise DataError(f"{job.row.where}: {error}") from None
-        most = int(curve.points[-1][0])
-        values = {
-            "steps": steps,
-            "curve": curve,
-            "most_nodes": most,
-            "requested_nodes": min(job.requested, most),
-            "kind": job.application.name,
-        }
-        arrivals.append(Arrival(job.row, job.name, job.time, values))
+        values = {"name": job.name, "arrival_time": job.time, "steps": steps, "curve": curve, "most_nodes": curve.most}
+        values |= {"requested_nodes": min(job.requested, curve.most), "kind": job.application.name}
+        arrivals.append((job.row, values))
     return assemble(arrivals, path)
 
 
@@ -272,7 +233,7 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
         latest = time
         kind, batch_size = row.text("application"), row.count("batch_size")
         try:
-            application = shared_application(traces, kind)
+            application = read_application(traces, kind)
             application.at_batch(batch_size)
         except DataError as error:
             raise DataError(f"{row.where}: {error}") from None
@@ -281,49 +242,39 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
 
 
 def read_application(folder: str | os.PathLike[str], name: str) -> Application:
-    """Read one application's measurements from the folder that holds them all.
-
-    Raises
-    ------
-    DataError
-        When the application is not one of the artifact's, or a file is missing, truncated or malformed.
-    """
-    base = _folder_of(folder, name)
+    """One application's measurements from the folder that holds them all, read once as long as no file changes."""
+    base = Path(folder) / require_choice(name, "application", sorted(EPOCHS), error=DataError)
     if not base.is_dir():
         raise DataError(f"{base}: no such folder; the trace folder must hold one folder per application")
+    return _read(base, tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(base.glob("*"))))
+
+
+@functools.lru_cache(maxsize=32)
+def _read(base: Path, stamp: tuple[tuple[Path, int, int], ...]) -> Application:
+    name = base.name
     placements = _read_placements(base / "placements.csv")
     columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
     scalability = [
         [*(row.count(column) for column in columns[:3]), *_times(row)]
         for row in read_rows(base / "scalability.csv", required=columns, what="measurements")
     ]
-    grid = np.array(_average(placements) + scalability, dtype=float)
     validation: dict[int, np.ndarray] = {}
-    for path in base.glob("validation*"):
-        match = _VALIDATION.fullmatch(path.name)
-        if not match:
-            raise DataError(f"{path}: such files are named validation-BATCH.csv; move copies out of the folder")
-        validation[int(match[1])] = _read_validation(path, EPOCHS[name])
+    for path, *_ in stamp:
+        if path.name.startswith("validation"):
+            match = re.fullmatch(r"validation-(\d{1,6})\.csv", path.name)
+            if not match:
+                raise DataError(f"{path}: such files are named validation-BATCH.csv; move copies out of the folder")
+            validation[int(match[1])] = _read_validation(path, EPOCHS[name])
     if not validation:
         raise DataError(f"{base}: no validation-BATCH.csv file; iterations per epoch are not known without one")
-    largest = LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values())))
-    return Application(name, EPOCHS[name], placements, grid, dict(sorted(validation.items())), largest)
-
-
-def shared_application(folder: str | os.PathLike[str], name: str) -> Application:
-    """The same, read once as long as the files do not change."""
-    base = _folder_of(folder, name)
-    stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(base.glob("*.csv")))
-    return _read_once(str(folder), name, stamp)
-
-
-def _folder_of(folder: str | os.PathLike[str], name: str) -> Path:
-    return Path(folder) / require_choice(name, "application", sorted(EPOCHS), error=DataError)
-
-
-@functools.lru_cache(maxsize=32)
-def _read_once(folder: str, name: str, stamp: tuple[tuple[str, int, int], ...]) -> Application:
-    return read_application(folder, name)
+    return Application(
+        name,
+        EPOCHS[name],
+        placements,
+        np.array(_average(placements) + scalability, dtype=float),
+        dict(sorted(validation.items())),
+        LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values()))),
+    )
 
 
 def _read_validation(path: Path, epochs: int) -> np.ndarray:
@@ -363,8 +314,8 @@ def _times(row: Row) -> tuple[float, float]:
 
 def _average(placements: Mapping[tuple[int, ...], np.ndarray]) -> list[list[float]]:
     """Means over placements of as many machines, GPUs and examples, in that order."""
-    groups: dict[tuple[int, int, float], list[Sequence[float]]] = {}
+    groups: dict[tuple[int, int, float], list[np.ndarray]] = {}
     for placement, rows in placements.items():
-        for local, step, sync in rows:
-            groups.setdefault((len(placement), sum(placement), float(local)), []).append((step, sync))
+        for row in rows:
+            groups.setdefault((len(placement), sum(placement), float(row[0])), []).append(row[1:])
     return [[*key, *np.mean(groups[key], axis=0)] for key in sorted(groups)]

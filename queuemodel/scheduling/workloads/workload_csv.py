@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from ...checks import MOST_EXAMPLES
 from ...errors import DataError, ModelError, QueueModelError
 from ...rows import Row, read_rows
 from ...training.curve import ThroughputCurve
-from ..curves import PowerLawCurve, TableCurve
+from ..curves import Curve, PowerLawCurve, TableCurve, as_curve
 from ..jobs import Job, Workload, training_steps
 from ..phases import BatchSizes, statistical_efficiency
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
-Predicted = Callable[[Path, int, dict[str, str]], ThroughputCurve]
-
-NOISE = "noise_scales"
+Predicted: TypeAlias = Callable[[Path, int, dict[str, str]], ThroughputCurve]
 
 REQUIRED = ("name", "arrival_time", "speeds")
 #: Instead of ``steps`` a job may have these three.
 PASSES = ("epochs", "dataset_size", "batch_size")
-OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability", NOISE)
+OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "end_probability", "noise_scales")
 
 
 def read_workload(
@@ -46,7 +45,10 @@ def read_workload(
     jobs: list[Job] = []
     rows: dict[str, int] = {}
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
-        job = _job(row, Path(path).parent, nodes, predicted)
+        try:
+            job = _job(row, Path(path).parent, nodes, predicted)
+        except ModelError as error:
+            raise DataError(f"{row.where}: {error}") from None
         if nodes is not None:
             job.require_room(nodes, where=row.where, error=DataError)
         if job.name in rows:
@@ -62,46 +64,46 @@ def read_workload(
 
 
 def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> Job:
+    """The job of a row; where it makes no sense, ModelError leaves it to the caller to say which row it is."""
     text = row.text("speeds", most=100_000)
-    sizes = read_batch_sizes(row, text, _steps) if has_batch_sizes(text) else None
-    if sizes is None and row.given(NOISE):
-        raise DataError(f"{row.where}: noise_scales go with speeds by batch size; give these, or leave it empty")
-    if sizes is None:
-        curve: Callable[[float], float] = _curve(row, text, folder, nodes, predicted)
-    else:
-        curve = sizes.curves[row.count("batch_size")]
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
+    sizes = None
+    if text.split()[0] == "profile":
+        curve = _predicted(row, text.split()[1:], folder, most or nodes, predicted)
+    elif "=" in text:
+        sizes = _batch_sizes(row, text)
+        curve = sizes.curves[row.count("batch_size")]
+    else:
+        curve = _speeds(row, text)
+    if sizes is None and row.given("noise_scales"):
+        raise DataError(f"{row.where}: noise_scales go with speeds by batch size; give these, or leave it empty")
     if isinstance(curve, TableCurve):
-        last = int(curve.points[-1][0])
         if most is None or sizes:  # others of its batch sizes may reach further
-            most = min(most or last, last)
-        least = max(least, int(curve.points[0][0])) if not row.given("least_nodes") else least
-        if least < curve.points[0][0] or most > curve.points[-1][0]:
+            most = min(most or curve.most, curve.most)
+        if not row.given("least_nodes"):
+            least = curve.least
+        if least < curve.least or most > curve.most:
             raise DataError(
-                f"{row.where}: speeds are given for {curve.points[0][0]:g} to {curve.points[-1][0]:g} nodes, but the "
-                f"job may run on {least} to {most}; give more speeds or narrow least_nodes and most_nodes"
+                f"{row.where}: speeds are given for {curve.least} to {curve.most} nodes, but the job may run on "
+                f"{least} to {most}; give more speeds or narrow least_nodes and most_nodes"
             )
-    work = _steps(row) if sizes is None else sizes.steps(row.count("batch_size"))
-    try:
-        return Job(
-            row.text("name"),
-            arrival_time=row.number("arrival_time", unit="seconds from the stream's start"),
-            steps=work,
-            curve=curve,
-            batch_sizes=sizes,
-            least_nodes=least,
-            most_nodes=most,
-            requested_nodes=row.count("requested_nodes", 0) or None,
-            kind=row.text("kind", ""),
-            end_probability=row.share("end_probability", 0.0),
-        )
-    except ModelError as error:
-        raise DataError(f"{row.where}: {error}") from None
+    return Job(
+        row.text("name"),
+        arrival_time=row.number("arrival_time", unit="seconds from the stream's start"),
+        steps=_steps(row) if sizes is None else sizes.steps(row.count("batch_size")),
+        curve=curve,
+        batch_sizes=sizes,
+        least_nodes=least,
+        most_nodes=most,
+        requested_nodes=row.count("requested_nodes", 0) or None,
+        kind=row.text("kind", ""),
+        end_probability=row.share("end_probability", 0.0),
+    )
 
 
 def _steps(row: Row) -> float:
     if row.given("steps"):
-        if any(row.given(part) for part in PASSES if part != "batch_size" or not row.given(NOISE)):
+        if any(row.given(part) for part in PASSES if part != "batch_size" or not row.given("noise_scales")):
             raise DataError(f"{row.where}: steps and {', '.join(PASSES)} are two ways to say one thing; give one")
         return row.number("steps", positive=True)
     if not all(row.given(part) for part in PASSES):
@@ -110,31 +112,22 @@ def _steps(row: Row) -> float:
     return training_steps(epochs, dataset, batch, row.where)
 
 
-def _curve(
-    row: Row, text: str, folder: Path, nodes: int | None, predicted: Predicted | None
-) -> PowerLawCurve | TableCurve:
-    if text.split()[0] == "profile":
-        return _predicted(row, text.split()[1:], folder, row.count("most_nodes", 0) or nodes, predicted)
-    return read_speeds(row, text)
-
-
-def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predicted: Predicted | None) -> TableCurve:
+def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predicted: Predicted | None) -> Curve:
     """The speeds that are predicted from a profile, on 1 to so many nodes."""
-    if not words or not all(name and value for name, _, value in (word.partition("=") for word in words[1:])):
+    settings = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
+    if not words or not all(name and value for name, value in settings.items()):
         raise DataError(f"{row.where}: speeds must be 'profile FILE NAME=VALUE ...', got {' '.join(words)[:60]!r}")
     if predicted is None or most is None:
         what = "most_nodes" if most is None else "predicted"
         raise DataError(f"{row.where}: speeds from a profile need {what}; give it")
-    settings = {word.partition("=")[0]: word.partition("=")[2] for word in words[1:]}
     try:
-        curve = predicted(folder / words[0], most, settings)
-        return TableCurve(tuple(zip(curve.workers.tolist(), curve.steps_per_second.tolist(), strict=True)))
+        return as_curve(predicted(folder / words[0], most, settings))
     except QueueModelError as error:
         raise DataError(f"{row.where}: speeds: {error}") from None
 
 
-def read_speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
-    """A table ``1:2.0 2:3.7`` or ``power EXPONENT SPEED`` (raises DataError)."""
+def _speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
+    """A table ``1:2.0 2:3.7`` or ``power EXPONENT SPEED``."""
     try:
         if text.split()[:1] == ["power"]:
             _, exponent, speed = text.split()
@@ -150,60 +143,39 @@ def read_speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
         ) from None
 
 
-def read_speeds_by_batch_size(row: Row, text: str) -> dict[int, PowerLawCurve | TableCurve]:
-    """Curves by batch size, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3`` (raises DataError)."""
+def _batch_sizes(row: Row, text: str) -> BatchSizes:
+    """The batch sizes of a row, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with stretches of noise.
+
+    ``noise_scales`` are ``STEPS:SCALE`` for each stretch of training, steps at the smallest batch size, or one number
+    for all of it; then the steps of the row are those at its ``batch_size``.
+    """
     curves: dict[int, PowerLawCurve | TableCurve] = {}
     for part in text.split(";"):
         size, _, curve = part.partition("=")
-        try:
-            batch_size = int(size)
-        except ValueError:
+        if not size.strip().isdecimal():
             raise DataError(
                 f"{row.where}: speeds by batch size must be such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', "
                 f"got {part[:60]!r}"
-            ) from None
-        if batch_size in curves:
-            raise DataError(f"{row.where}: speeds: batch size {batch_size} stands twice; leave one")
-        curves[batch_size] = read_speeds(row, curve)
-    return curves
-
-
-def has_batch_sizes(text: str) -> bool:
-    """Whether a cell of speeds is by batch size."""
-    return "=" in text and text.split()[0] != "profile"
-
-
-def read_batch_sizes(row: Row, text: str, steps: Callable[[Row], float]) -> BatchSizes:
-    """The batch sizes of a row, with stretches of noise (raises DataError).
-
-    ``noise_scales`` are ``STEPS:SCALE`` for each stretch of training, steps at the smallest batch size, or one number
-    for all of it; then ``steps`` of the row are those at its ``batch_size``.
-    """
-    curves = read_speeds_by_batch_size(row, text)
-    user = row.count("batch_size", most=10**9)
+            )
+        if int(size) in curves:
+            raise DataError(f"{row.where}: speeds: batch size {int(size)} stands twice; leave one")
+        curves[int(size)] = _speeds(row, curve)
+    user, first = row.count("batch_size", most=10**9), min(curves)
     if user not in curves:
         raise DataError(f"{row.where}: batch_size must be one of {sorted(curves)}, whose speeds are given, got {user}")
-    scales = _scales(row)
+    noise = row.text("noise_scales", most=100_000)
+    staged = ":" in noise
     try:
-        if isinstance(scales, float):
-            first = min(curves)
-            scales = [(steps(row) * user / first * statistical_efficiency(user, scales, first=first), scales)]
-        elif row.given("steps") or row.given("epochs"):
-            raise DataError(f"{row.where}: noise_scales with steps are the job's work; leave steps and epochs empty")
-        return BatchSizes(curves, scales, most_nodes=row.count("most_nodes", 0) or None)
-    except ModelError as error:
-        raise DataError(f"{row.where}: {error}") from None
-
-
-def _scales(row: Row) -> float | list[tuple[float, float]]:
-    """One noise scale, or steps and noise scale of each stretch."""
-    text = row.text(NOISE, most=100_000)
-    try:
-        if ":" not in text:
-            return float(text)
-        return [(float(length), float(scale)) for length, scale in (part.split(":") for part in text.split())]
+        pairs = (part.split(":") for part in noise.split()) if staged else [("0", noise)]
+        scales = [(float(length), float(scale)) for length, scale in pairs]
     except ValueError:
         raise DataError(
             f"{row.where}: noise_scales must be a number of examples, or 'STEPS:SCALE STEPS:SCALE ...', "
-            f"got {text[:60]!r}"
+            f"got {noise[:60]!r}"
         ) from None
+    if staged and (row.given("steps") or row.given("epochs")):
+        raise DataError(f"{row.where}: noise_scales with steps are the job's work; leave steps and epochs empty")
+    if not staged:
+        ((_, scale),) = scales
+        scales = [(_steps(row) * user / first * statistical_efficiency(user, scale, first=first), scale)]
+    return BatchSizes(curves, scales, most_nodes=row.count("most_nodes", 0) or None)
