@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.prediction import load, predict
 from queuemodel.strategies import simulate
 
@@ -302,3 +303,23 @@ def test_unequal_workers_who_never_wait():
     speeds = {"worker_speeds": [1.0, 0.5, 2.0], "workers": [3], "method": "mva"}
     batched = predict(traced(), strategy="k-batch-async", k=3, **speeds)
     assert batched.rounds_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
+
+
+def test_slow_links_and_stragglers_of_a_curve():
+    """A slow link costs at most its worker; the curve takes the first workers of the list."""
+    profile = example_profile("alexnet-60")
+    ask = {"workers": [1, 2], "method": "trace", "seed": 1}
+    fair, slow, late = (
+        predict(profile, **ask, **more)
+        for more in (
+            {"worker_bandwidth": [7.2e6, 7.2e6]},
+            {"worker_bandwidth": [7.2e6, 1e6]},
+            {"straggler_probability": 0.5, "straggler_slowdown": 5.0},
+        )
+    )
+    assert slow.single == pytest.approx(fair.single)
+    assert fair.single < slow.at(2) < 0.95 * fair.at(2)
+    assert late.single < 0.8 * fair.single
+    assert (slow.steps_per_second <= slow.bound_upper).all()
+    with pytest.raises(qm.ModelError, match="worker_bandwidth must be 2 or more numbers"):
+        predict(profile, **ask, worker_bandwidth=[1e6])
