@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "queuemodel"
 #: Each layer may import itself and those before it.
 LAYERS = [
     {"_version", "errors"},
-    {"checks", "compiled", "extras", "files", "parallel", "ray_tasks", "rows", "tables", "units"},
+    {"checks", "compiled", "extras", "files", "parallel", "rows", "tables", "units"},
     {"drawing"},
     {"results", "reporting"},
     {"convergence", "network"},

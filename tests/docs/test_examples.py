@@ -75,9 +75,7 @@ def test_an_example_is_found_and_its_output_written(tmp_path):
     sorted(
         module.name
         for module in pkgutil.walk_packages(queuemodel.__path__, "queuemodel.")
-        if not module.name.endswith("__main__")
-        and not module.name.startswith("queuemodel.adapters.tensorflow")
-        and not (module.name == "queuemodel.ray_tasks" and importlib.util.find_spec("ray") is None)
+        if not module.name.endswith("__main__") and not module.name.startswith("queuemodel.adapters.tensorflow")
     ),
 )
 def test_docstring_examples(name):
