@@ -51,12 +51,10 @@ def solved(**engine):
 @pytest.fixture
 def dask():
     distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the engine's own
-        cluster = distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=None
-        )
-        with cluster, distributed.Client(cluster) as client:
+        with distributed.LocalCluster(processes=True, **settings) as cluster, distributed.Client(cluster) as client:
             yield client
 
 
@@ -138,6 +136,7 @@ def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
 
 
 def test_local_processes_give_the_same_numbers():
+    assert dict(run_tasks([lambda: "a", lambda: "b"], n_jobs=1, what="test")) == {0: "a", 1: "b"}
     assert study(n_jobs=2) == study()
     assert simulated(n_jobs=2) == simulated()
 
@@ -145,12 +144,3 @@ def test_local_processes_give_the_same_numbers():
 def test_a_local_process_that_is_killed_is_one_line():
     with pytest.raises(qm.QueueModelError, match="study: a process ended before its task"):
         run_all([dies, dies], n_jobs=2)
-
-
-def test_results_carry_their_numbers():
-    assert dict(run_tasks([lambda: "a", lambda: "b"], n_jobs=1, what="test")) == {0: "a", 1: "b"}
-
-
-def test_an_engine_that_is_not_there_is_one_line():
-    with pytest.raises(qm.ModelError, match="study: backend 'foo' cannot be used: Invalid backend"):
-        study(backend="foo")
