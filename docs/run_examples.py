@@ -186,10 +186,9 @@ def _run_command(source: list[str]) -> str | None:
     from queuemodel.cli import cli, main
 
     if len(words) > 1 and words[1] in LIVE and "--help" not in words:
-        command = cli.get_command(None, words[1])  # type: ignore[arg-type]
-        if command is None:
-            raise RuntimeError(f"no command {words[1]!r}")
-        command.make_context(words[1], words[2:], parent=click.Context(cli, **cli.context_settings))
+        parent = click.Context(cli, **cli.context_settings)
+        name, command, options = cli.resolve_command(parent, words[1:])
+        command.make_context(name, options, parent=parent)
         return None
     out = io.StringIO()
     status: object = 0

@@ -159,14 +159,7 @@ def require_file_name(path: str | os.PathLike[str]) -> None:
 
 
 def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
-    """Fail before long work, not after it, when an output cannot be written.
-
-    Raises
-    ------
-    DataError
-        When the name is empty or ends in none of ``suffixes``, is a folder, or its folder does not exist or may not be
-        written.
-    """
+    """Fail before long work, not after it, by a `DataError` when an output cannot be written or is named otherwise."""
     if path is None:
         return
     require_file_name(path)

@@ -52,11 +52,9 @@ def compiled(**options: Any) -> Callable[[Loop], Loop]:
 
 
 def ready(module: str, name: str) -> Callable[..., Any]:
-    """
-    A loop as it was compiled while the package was installed (`queuemodel.traces.ahead`).
+    """A loop as it was compiled while the package was installed (`queuemodel.traces.ahead`).
 
-    Without that, or when a source file of its folder has changed since, the loop of ``module`` itself, which numba
-    compiles.
+    Without that, or when a source file of its folder has changed since, the one of ``module``, which numba compiles.
     """
     folder, _, _ = module.rpartition(".")
     sources = Path(__file__).parent.parent.joinpath(*folder.split("."))

@@ -57,13 +57,7 @@ def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:
 
 
 def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
-    """Write the figure of ``axes`` as .png, .svg or .pdf, all of it or nothing.
-
-    Raises
-    ------
-    DataError
-        For another file name extension, or a path that cannot be written; what was there stays.
-    """
+    """Write the figure of ``axes`` as .png, .svg or .pdf, all of it or nothing: what was there stays."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: a picture's file name must end in one of {', '.join(FORMATS)}, got {suffix!r}")

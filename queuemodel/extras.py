@@ -9,18 +9,10 @@ from .errors import MissingDependencyError
 
 
 def extra(module: str, name: str, *, what: str) -> Any:
-    """
-    A module of a package that is installed with the extra ``name`` (setup.cfg); ``what`` needs it.
-
-    Raises
-    ------
-    MissingDependencyError
-        One line that says how to install it.
+    """A module of a package that is installed with the extra ``name`` (setup.cfg); ``what`` needs it.
 
     Examples
     --------
-    >>> extra("json", "all", what="profiles").dumps([1])
-    '[1]'
     >>> extra("no_such_module", "all", what="this example")
     Traceback (most recent call last):
     queuemodel.errors.MissingDependencyError: this example needs no_such_module: pip install 'queuemodel[all]'

@@ -16,33 +16,22 @@ MOST_UNPACKED = 2**31
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked where its name ends in .gz, without the byte order mark of some editors.
-
-    Raises
-    ------
-    DataError
-        One line that names the file, when it cannot be read or unpacked or is empty.
-    """
+    """The contents of a file, unpacked where its name ends in .gz, without the byte order mark of some editors."""
     require_file_name(path)
     try:
         content = Path(path).read_bytes()
         if str(path).endswith(".gz") and content:
-            content = _unpacked(path)
+            with gzip.open(path) as file:
+                content = file.read(MOST_UNPACKED + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: damaged gzip file: {error}") from None
     except (OSError, ValueError) as error:  # ValueError: no path at all
         raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
+    if len(content) > MOST_UNPACKED and str(path).endswith(".gz"):
+        raise DataError(f"{path}: unpacks to more than {MOST_UNPACKED:,} bytes; is it what it should be?")
     if not content.strip():
         raise DataError(f"{path}: the file is empty")
     return content.removeprefix(codecs.BOM_UTF8)
-
-
-def _unpacked(path: str | os.PathLike[str]) -> bytes:
-    with gzip.open(path) as file:
-        content = file.read(MOST_UNPACKED + 1)
-    if len(content) > MOST_UNPACKED:
-        raise DataError(f"{path}: unpacks to more than {MOST_UNPACKED:,} bytes; is it what it should be?")
-    return content
 
 
 def write_json(path: str | os.PathLike[str] | None, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The one way to run many independent tasks: joblib, on whatever engine it is told to use."""
+"""The one way to run many independent tasks: joblib, on whatever engine it is told to use, or Ray."""
 
 from __future__ import annotations
 
@@ -14,55 +14,68 @@ from .extras import extra
 #: Names of those that people use; joblib may know more.
 ENGINES = ("dask", "loky", "multiprocessing", "ray", "threading")
 
+Task = Callable[[], Any]
+
 
 def run_tasks(
-    tasks: Sequence[Callable[[], Any]], *, n_jobs: int, backend: str | None = None, what: str
+    tasks: Sequence[Task], *, n_jobs: int, backend: str | None = None, what: str
 ) -> Iterator[tuple[int, Any]]:
     """Each task's number and result, as they end; all at the end from engines that cannot do otherwise.
 
-    Parameters
-    ----------
-    tasks : sequence of function
-        That can be pickled.
-    n_jobs : int
-        As joblib's; -1: all cores. Dask and Ray use all that they have.
-    backend : str, optional
-        joblib's: ``"loky"``, ``"threading"``, ``"dask"``, ...; or ``"ray"`` (`ray_tasks`); that of the surrounding
-        ``joblib.parallel_config`` unless given.
-    what : str
-        Is run; begins the message when it cannot be.
-
-    Raises
-    ------
-    ModelError
-        For a backend that joblib does not know or that is not there.
-    MissingDependencyError
-        Without joblib.
-    QueueModelError
-        When a process of this machine is killed; Dask and Ray run its task again.
+    Tasks can be pickled; ``n_jobs`` (-1: all cores) and ``backend`` are joblib's, that of the surrounding
+    ``joblib.parallel_config`` unless given, or ``"ray"``. Dask and Ray use all cores that they have, and run the tasks
+    of a worker that dies again. ``what`` is run: it begins the message of a backend that cannot be used (ModelError),
+    or of a process of this machine that is killed (QueueModelError).
     """
-    joblib = extra("joblib", "parallel", what=what)
+    joblib = None if backend == "ray" else extra("joblib", "parallel", what=what)
     try:
-        engine: Any = backend
-        if backend == "ray":
-            from .ray_tasks import RayTasks
-
-            engine = RayTasks()
-        with joblib.parallel_config(backend=engine) if engine else contextlib.nullcontext():
-            try:
-                parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-            except ValueError:
-                parallel = joblib.Parallel(n_jobs=n_jobs)
+        if joblib is None:
+            parallel: Any = _Ray()
+        else:
+            with joblib.parallel_config(backend=backend) if backend else contextlib.nullcontext():
+                try:
+                    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+                except ValueError:
+                    parallel = joblib.Parallel(n_jobs=n_jobs)
     except Exception as error:  # Ray has nothing narrower for a cluster that does not answer
         hint = nearest(backend, ENGINES) if backend not in ENGINES else ""
         raise ModelError(f"{what}: backend {backend!r} cannot be used: {one_line(error)}{hint}") from None
     try:
-        yield from parallel(joblib.delayed(_numbered)(number, task) for number, task in enumerate(tasks))
+        yield from parallel([(_numbered, numbered, {}) for numbered in enumerate(tasks)])  # as joblib.delayed has them
     except BrokenExecutor:
         raise QueueModelError(
             f"{what}: a process ended before its task (killed, or out of memory?); try again, with fewer at once"
         ) from None
 
 
-def _numbered(number: int, task: Callable[[], Any]) -> tuple[int, Any]:
+def _numbered(number: int, task: Task) -> tuple[int, Any]:
     return number, task()
+
+
+class _Ray:
+    """The cluster connected to, else that of ``RAY_ADDRESS``, else one that is started here, as `joblib.Parallel`.
+
+    Ray's own engine of joblib is a pool of actors, which ends with the first of them and has its results at the end.
+    """
+
+    def __init__(self) -> None:
+        import ray
+
+        if not ray.is_initialized():
+            ray.init()
+        self.ray = ray
+
+    def __call__(self, calls: Sequence[tuple[Any, tuple[int, Task], Any]]) -> Iterator[tuple[int, Any]]:
+        call = self.ray.remote(_numbered)
+        waiting = [call.remote(*arguments) for _, arguments, _ in calls]
+        try:
+            while waiting:
+                (ended,), waiting = self.ray.wait(waiting)
+                yield self.ray.get(ended)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except self.ray.exceptions.RayError as error:
+            raise BrokenExecutor(one_line(error)) from error
+        finally:
+            for task in waiting:
+                self.ray.cancel(task)

@@ -12,19 +12,7 @@ from .traces.figures import plot_timeline
 from .training.figures import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
 
 __all__ = [
-    "new_axes",
-    "plot_comparison",
-    "plot_efficiency",
-    "plot_losses",
-    "plot_network_solution",
-    "plot_nodes",
-    "plot_response_times",
-    "plot_round",
-    "plot_step_time",
-    "plot_sweep",
-    "plot_throughput",
-    "plot_time_to_target",
-    "plot_timeline",
-    "save_figure",
-    "svg_image",
-]
+    "new_axes", "plot_comparison", "plot_efficiency", "plot_losses", "plot_network_solution", "plot_nodes",
+    "plot_response_times", "plot_round", "plot_step_time", "plot_sweep", "plot_throughput", "plot_time_to_target",
+    "plot_timeline", "save_figure", "svg_image",
+]  # fmt: skip

@@ -109,36 +109,11 @@ def read_rows(
     delimiter: str = ",",
     meanings: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """Read a table, row by row.
+    """Read a table, row by row; refuse in one line a file that is no such table, or ends in the midst of a row.
 
-    Parameters
-    ----------
-    path : path
-        A file in UTF-8, with or without a byte order mark and with any line ends.
-    content : bytes, optional
-        Of the file, where they are at hand.
-    required, optional : sequence of str
-        Names of the columns.
-    what : str
-        What the rows are, for the refusal of a table without any.
-    others : bool
-        Pass over further columns, for files of others' making that hold much else. Even so a column that is not known
-        but is spelt almost like an optional one that is absent is refused.
-    header : sequence of str, optional
-        Names of all columns, for a file without a header.
-    delimiter : str
-    meanings : mapping of str to str, optional
-        What columns hold, said where they are missing.
-
-    Yields
-    ------
-    Row
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read, is not text, lacks a column, has one that is not known or twice, has a row of
-        another length (truncated), or no row.
+    ``content`` is that of the file where it is at hand, ``what`` what the rows are; ``meanings`` say what columns hold.
+    ``header`` names all columns of a file without a header. ``others`` passes over further columns of files of others'
+    making, but not what is spelt almost like an optional column that is absent.
     """
     file = str(path)
     content = read_bytes(path) if content is None else content
@@ -149,41 +124,27 @@ def read_rows(
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     columns = None if header is None else list(header)
     empty = True
-    while True:
-        try:
-            fields = next(lines, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{file}: line {lines.line_num}: {error}; is this a CSV with {_listed(required)}?"
-            ) from None
-        if fields is None:
-            break
-        if not any(field.strip() for field in fields):  # spreadsheets write empty rows as commas
-            continue
-        if columns is None:
-            columns = [field.strip() for field in fields]
-            _require_delimiter(f"{file}: line {lines.line_num}", columns)
-            _require_columns(f"{file}: line {lines.line_num}", columns, required, optional, others, meanings or {})
-            continue
-        if len(fields) != len(columns):
-            raise DataError(
-                f"{file}: line {lines.line_num}: a row must have {len(columns)} values ({_listed(columns)}), "
-                f"got {len(fields)}; the file may be truncated"
-            )
-        empty = False
-        yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
+    try:
+        for fields in lines:
+            where = f"{file}: line {lines.line_num}"
+            if not any(field.strip() for field in fields):  # spreadsheets write empty rows as commas
+                continue
+            if columns is None:
+                columns = [field.strip() for field in fields]
+                _require_columns(where, columns, required, optional, others, meanings or {})
+                continue
+            if len(fields) != len(columns):
+                raise DataError(
+                    f"{where}: a row must have {len(columns)} values ({_listed(columns)}), got {len(fields)}; "
+                    "the file may be truncated"
+                )
+            empty = False
+            yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
+    except csv.Error as error:
+        said = f"{error}; is this a CSV with {_listed(required)}?"
+        raise DataError(f"{file}: line {lines.line_num}: {said}") from None
     if empty:
         raise DataError(f"{file}: no {what} below the header")
-
-
-def _require_delimiter(where: str, columns: Sequence[str]) -> None:
-    """Refuse a table whose one column has all names in it, as spreadsheets save them in some languages."""
-    for name, delimiter in (("semicolons", ";"), ("tabs", "\t")):
-        if len(columns) == 1 and delimiter in columns[0]:
-            raise DataError(
-                f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
-                "points in numbers"
-            )
 
 
 def _require_columns(
@@ -194,6 +155,12 @@ def _require_columns(
     others: bool,
     meanings: Mapping[str, str],
 ) -> None:
+    for name, delimiter in (("semicolons", ";"), ("tabs", "\t")):  # as spreadsheets save them in some languages
+        if len(columns) == 1 and delimiter in columns[0]:
+            raise DataError(
+                f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
+                "points in numbers"
+            )
     known, said = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
     if len(columns) > MOST_COLUMNS:
         raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")

@@ -26,36 +26,11 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
-    """Predict a job's speeds on 1 to ``most`` nodes; each worker or rank is one.
+    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from what was measured at ``path``.
 
-    Parameters
-    ----------
-    path : Path
-        A profile, or measured throughputs.
-    most : int
-    settings : dict
-        Of `queuemodel.prediction.predict`, as text: ``{"strategy": "sync-ps", "bandwidth": "10Gbit/s"}``. Recorded
-        steps are solved as a closed network, if that knows the strategy, unless ``method`` asks for something else.
-
-    Raises
-    ------
-    QueueModelError
-        One line for what is unknown, cannot be read or makes no sense.
-
-    Warns
-    -----
-    QueueModelWarning
-        Of throughputs for which no strategy is given.
-
-    Examples
-    --------
-    >>> from queuemodel.data import copy_examples
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = copy_examples(folder)
-    ...     curve = curve_of(Path(folder, "ddp-alexnet-40.json"), 4, {"bandwidth": "100Mbit/s"})
-    >>> curve.workers.tolist()
-    [1, 2, 3, 4]
+    ``settings`` are those of `queuemodel.prediction.predict`, as text: ``{"strategy": "sync-ps", "bandwidth":
+    "10Gbit/s"}``. Recorded steps are solved as a closed network, if that knows the strategy, unless ``method`` asks for
+    something else. Throughputs for which no strategy is given warn of that which is assumed.
     """
     asked: dict[str, Any] = {}
     for name, text in settings.items():

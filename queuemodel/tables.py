@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 #: Columns of text are not made narrower than their longest word, nor because of longer ones than this.
@@ -29,89 +27,76 @@ def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
 
 
 def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
-    """
-    Aligned columns under their names.
+    """Aligned columns under their names.
 
     With a ``width`` in characters no line is longer: names take several lines, then long texts do, and columns that
     still do not fit stand in further tables, which repeat the first column, or the first two where the second is text.
     """
-    wide = tabulate(rows, digits=digits)
-    if width is None or _widest(wide.splitlines()) <= width:
-        return wide
-    columns = [_Column.of(name, [row.get(name) for row in rows], digits) for name in rows[0]]
-    whole = list(columns)
+    plain = tabulate(rows, digits=digits)
+    if width is None or _widest(plain) <= width:
+        return plain
+    whole = {name: _column(name, [row.get(name) for row in rows], digits) for name in rows[0]}
+    texts = [name for name in whole if any(isinstance(row.get(name), str) for row in rows)]
+    columns = dict(whole)
     while _together(columns) > width:
-        long = max((c for c in columns if c.text and c.width > c.least), key=lambda c: c.width, default=None)
+        long = max((name for name in texts if _width(columns[name]) > _least(columns[name])),
+                   key=lambda name: _width(columns[name]), default=None)  # fmt: skip
         if long is None:
             break
-        at = columns.index(long)
-        columns[at] = whole[at].wrapped(long.width - 1)
-    named = 2 if len(columns) > 1 and columns[1].text and not columns[0].text else 1
-    blocks = [columns[:named]]
-    for column in columns[named:]:
-        if len(blocks[-1]) > named and _together([*blocks[-1], column]) > width:
-            blocks.append(columns[:named])
-        blocks[-1].append(column)
-    return "\n\n".join(map(_lines, blocks))
+        narrower = _width(columns[long]) - 1
+        columns[long] = [textwrap.fill(cell, narrower, break_on_hyphens=False) for cell in whole[long]]
+    first, *others = columns
+    repeated = [first, others.pop(0)] if first not in texts and others and others[0] in texts else [first]
+    blocks = [{name: columns[name] for name in repeated}]
+    for name in others:
+        if len(blocks[-1]) > len(repeated) and _together(blocks[-1] | {name: columns[name]}) > width:
+            blocks.append({name: columns[name] for name in repeated})
+        blocks[-1][name] = columns[name]
+    return "\n\n".join(_side_by_side(block, texts) for block in blocks)
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column's name and cells, each over one or more lines."""
-
-    name: list[str]
-    cells: list[list[str]]
-    text: bool
-
-    @classmethod
-    def of(cls, name: str, values: list[Any], digits: int) -> _Column:
-        """A column whose name is as narrow as its words and its values allow."""
-        plain = tabulate([{"": value} for value in values], digits=digits, form="tsv").split("\n")[1:]
-        cells = [[cell.rstrip()] for cell in plain]
-        text = any(isinstance(value, str) for value in values)
-        words = _readable(name).replace("[", " [").split()
-        most = max([_widest(lines) for lines in cells] + [len(word) for word in words])
-        return cls(textwrap.wrap(" ".join(words), most), cells, text)
-
-    @cached_property
-    def width(self) -> int:
-        return max(map(_widest, [self.name, *self.cells]))
-
-    @cached_property
-    def least(self) -> int:
-        """The width of the longest word."""
-        words = [word for lines in [self.name, *self.cells] for line in lines for word in line.split()]
-        return min(_widest(words), LONGEST_WORD)
-
-    def wrapped(self, width: int) -> _Column:
-        """The same with texts over lines of at most so many characters."""
-        cells = [textwrap.wrap(" ".join(cell), width, break_on_hyphens=False) or [""] for cell in self.cells]
-        return _Column(textwrap.wrap(" ".join(self.name), width), cells, self.text)
-
-    def aligned(self, lines: list[str], count: int, *, at_end: bool = False) -> list[str]:
-        """Such lines, filled up to ``count``: texts at the left, numbers at the right."""
-        more = [""] * (count - len(lines))
-        put = str.ljust if self.text else str.rjust
-        return [put(line, self.width) for line in (more + lines if at_end else lines + more)]
+def _column(name: str, values: list[Any], digits: int) -> list[str]:
+    """A column's name, as narrow as its words and its values allow, and its cells."""
+    cells = [
+        cell.rstrip() for cell in tabulate([{"": value} for value in values], digits=digits, form="tsv").split("\n")
+    ]
+    words = _readable(name).replace("[", " [").split()
+    return [textwrap.fill(" ".join(words), max(map(len, [*cells[1:], *words]))), *cells[1:]]
 
 
-def _lines(columns: list[_Column]) -> str:
-    """The table of columns that stand side by side."""
-    top = max(len(column.name) for column in columns)
-    blocks = [[column.aligned(column.name, top, at_end=True) for column in columns]]
-    blocks.append([["-" * column.width] for column in columns])
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        high = max(map(len, cells))
-        blocks.append([column.aligned(cell, high) for column, cell in zip(columns, cells, strict=True)])
-    return "\n".join("  ".join(line).rstrip() for block in blocks for line in zip(*block, strict=True))
+def _side_by_side(columns: dict[str, list[str]], texts: list[str]) -> str:
+    """Columns as a table: texts at the left, numbers at the right, names down to the rule."""
+    lines = []
+    for number, cells in enumerate(zip(*columns.values(), strict=True)):
+        high = 1 + max(cell.count("\n") for cell in cells)
+        filled = []
+        for cell, (name, column) in zip(cells, columns.items(), strict=True):
+            blank = "\n" * (high - 1 - cell.count("\n"))
+            put = str.ljust if name in texts else str.rjust
+            filled.append(
+                [put(line, _width(column)) for line in (cell + blank if number else blank + cell).split("\n")]
+            )
+        lines += ["  ".join(line).rstrip() for line in zip(*filled, strict=True)]
+        if number == 0:
+            lines.append("  ".join("-" * _width(column) for column in columns.values()))
+    return "\n".join(lines)
 
 
-def _together(columns: list[_Column]) -> int:
-    return sum(column.width for column in columns) + 2 * (len(columns) - 1)
+def _together(columns: dict[str, list[str]]) -> int:
+    return sum(map(_width, columns.values())) + 2 * (len(columns) - 1)
 
 
-def _widest(lines: list[str]) -> int:
-    return max(map(len, lines), default=0)
+def _width(column: list[str]) -> int:
+    return max(map(_widest, column))
+
+
+def _least(column: list[str]) -> int:
+    """The width of the longest word."""
+    return min(max(len(word) for cell in column for word in cell.split()), LONGEST_WORD)
+
+
+def _widest(text: str) -> int:
+    return max(map(len, text.splitlines()), default=0)
 
 
 def _readable(name: str) -> str:

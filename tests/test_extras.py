@@ -13,7 +13,6 @@ from queuemodel import data
 ROOT, DATA = Path(__file__).parent.parent, Path(data.__file__).parent
 CONFIGURATION = configparser.ConfigParser()
 CONFIGURATION.read(ROOT / "setup.cfg")
-TRACE = ROOT / "tests/data/alexnet-60/trace"
 EXTRAS = CONFIGURATION["options.extras_require"]
 
 #: Run the command line where these modules cannot be imported.
@@ -48,32 +47,25 @@ def test_the_shipped_profile_is_predicted_without_any_extra():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "package", "name"),
+    ("words", "package", "name"),
     [
-        (["predict", DATA / "alexnet-60-throughputs.csv", "--plot", "x.svg"], "matplotlib", "plots"),
-        (
-            ["import-trace", TRACE, "--batch-size", "1", "-o", "x.json"],
-            "protobuf",
-            "traces",
-        ),
+        (f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg", "matplotlib", "plots"),
+        (f"import-trace {ROOT}/tests/data/alexnet-60/trace --batch-size 1 -o x.json", "protobuf", "traces"),
     ],
     ids=["plots", "traces"],
 )
-def test_a_missing_extra_is_one_line(arguments, package, name, tmp_path, monkeypatch):
+def test_a_missing_extra_is_one_line(words, package, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    done = without(HIDDEN, *arguments)
+    done = without(HIDDEN, *words.split())
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"needs {package}: pip install 'queuemodel[{name}]'" in done.stderr
     assert package in EXTRAS[name]
 
 
-def test_all_is_every_extra_but_frameworks_and_tools():
+def test_all_is_every_extra_but_frameworks_and_tools_and_the_page_lists_each():
     (named,) = re.findall(r"queuemodel\[(.*)\]", EXTRAS["all"])
     assert set(named.split(",")) == set(EXTRAS) - {"all", "tensorflow", "torch", "notebook", "docs", "test"}
-
-
-def test_the_page_lists_every_extra():
     page = (ROOT / "docs/how-to/install.md").read_text()
     assert all(f"`{name}`" in page or f"[{name}]" in page for name in EXTRAS)

@@ -72,29 +72,26 @@ def test_logarithmic_axes_have_plain_numbers(high, written):
     )
 
 
-def test_throughput_shows_curve_band_and_bounds(curve):
+def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
     ax = plotting.plot_throughput(curve)
     assert_readable(ax)
     drawn = line(ax, curve.method)
-    np.testing.assert_array_equal(drawn.get_xdata(), curve.workers)
-    np.testing.assert_array_equal(drawn.get_ydata(), curve.steps_per_second)
+    np.testing.assert_array_equal(drawn.get_xydata(), np.transpose([curve.workers, curve.steps_per_second]))
     (inside,) = ax.collections
-    edges = inside.get_paths()[0].vertices
-    assert edges[:, 1].max() == pytest.approx(curve.upper.max())
+    assert inside.get_paths()[0].vertices[:, 1].max() == pytest.approx(curve.upper.max())
     dashed = [artist for artist in ax.lines if artist.get_linestyle() == "--"]
     np.testing.assert_array_equal([artist.get_ydata() for artist in dashed], [curve.bound_upper, curve.bound_lower])
     assert {artist.get_color() for artist in dashed} == {BOUND}
-
-
-def test_profiled_range_is_shaded_and_the_knee_marked(curve):
-    ax = plotting.plot_throughput(curve)
     (shade,) = ax.patches
     assert (shade.get_x(), shade.get_width()) == (0, curve.profiled_workers + 0.5)
     texts = [text.get_text() for text in ax.texts]
-    assert "extrapolated →" in texts
+    assert {"extrapolated →", f"knee {curve.saturation_workers:.3g}, {curve.bottleneck}"} <= set(texts)
     (knee,) = [artist for artist in ax.lines if artist.get_linestyle() == ":"]
     assert knee.get_xdata()[0] == curve.saturation_workers
-    assert f"knee {curve.saturation_workers:.3g}, {curve.bottleneck}" in texts
+    (right,) = ax.child_axes
+    assert right.get_ylabel() == "throughput (examples/s)"
+    ax.figure.draw_without_rendering()
+    assert right.get_ylim() == pytest.approx(np.multiply(ax.get_ylim(), curve.batch_size))
 
 
 def test_measured_points_are_black_markers_with_their_intervals():
@@ -107,20 +104,9 @@ def test_measured_points_are_black_markers_with_their_intervals():
     np.testing.assert_allclose(markers.get_xydata().astype(float), expected)
     assert markers.get_color() == "black"
     np.testing.assert_allclose(bars.get_segments()[-1], [(8, 1.85), (8, 2.05)])
-
-
-@pytest.mark.parametrize("point", [(8,), (8, 1.9, 1.8)])
-def test_measured_points_of_another_form_are_refused(curve, point):
-    with pytest.raises(qm.ModelError, match="lower, upper"):
-        plotting.plot_throughput(curve, measured=[point])
-
-
-def test_examples_per_second_stand_on_the_right(curve):
-    ax = plotting.plot_throughput(curve)
-    (right,) = ax.child_axes
-    assert right.get_ylabel() == "throughput (examples/s)"
-    ax.figure.draw_without_rendering()
-    assert right.get_ylim() == pytest.approx(np.multiply(ax.get_ylim(), curve.batch_size))
+    for point in ((8,), (8, 1.9, 1.8)):
+        with pytest.raises(qm.ModelError, match="lower, upper"):
+            plotting.plot_throughput(curve, measured=[point])
 
 
 @pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
@@ -167,18 +153,12 @@ def test_many_workers_are_stacked_areas(model):
     assert 0 <= min(area.min() for area in areas) < 0.004 * step.max()
 
 
-def test_step_time_of_one_worker_is_without_waiting(curve):
-    labels = [text.get_text() for text in plotting.plot_step_time(curve).get_legend().get_texts()]
-    assert {"worker", "transmit link", "transmit link, waiting", "receive link"} <= set(labels)
+def test_step_time_of_one_worker_is_without_waiting_and_servers_are_added_up(curve, model):
     ax = plotting.plot_step_time(curve)
-    waiting = next(c for c in ax.containers if c.get_label() == "transmit link, waiting")
-    service = next(c for c in ax.containers if c.get_label() == "transmit link")
-    assert waiting[0].get_height() == pytest.approx(0, abs=1e-12)
-    demand = example_profile("alexnet-60").values("fetch").mean()
-    assert [bar.get_height() for bar in service] == pytest.approx([demand] * 12)
-
-
-def test_stations_of_several_servers_are_added_up(model):
+    bars = {container.get_label(): [bar.get_height() for bar in container] for container in ax.containers}
+    assert {"worker", "transmit link", "transmit link, waiting", "receive link"} <= bars.keys()
+    assert bars["transmit link, waiting"][0] == pytest.approx(0, abs=1e-12)
+    assert bars["transmit link"] == pytest.approx([example_profile("alexnet-60").values("fetch").mean()] * 12)
     ax = plotting.plot_step_time(model.what_if(parameter_servers=4).throughput(range(1, 5)))
     assert not any(character.isdigit() for text in ax.get_legend().get_texts() for character in text.get_text())
     assert "4 parameter servers" in ax.get_xlabel()
@@ -196,30 +176,27 @@ def test_comparison_draws_each_curve_once(model, curve):
         plotting.plot_comparison({})
 
 
-def test_network_solution_lies_between_its_bounds():
-    network = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
-    ax = plotting.plot_network_solution(qm.solve(network, population=20))
-    assert_readable(ax)
-    drawn = line(ax, "exact MVA").get_ydata()
-    upper, lower = [artist.get_ydata() for artist in ax.lines if artist.get_linestyle() == "--"]
-    assert np.all(lower <= drawn + 1e-12)
-    assert np.all(drawn <= upper + 1e-12)
-    assert "N* 6.5, cpu" in [text.get_text() for text in ax.texts]
+NETWORK = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
 
 
 @pytest.mark.parametrize(
-    "solver", [qm.MarkovChain(), qm.ApproximateMVA("bard-schweitzer"), qm.Simulation(departures=2000)]
+    ("population", "solver"),
+    [(20, None), (6, qm.MarkovChain()), (6, qm.ApproximateMVA("bard-schweitzer")), (6, qm.Simulation(departures=2000))],
 )
-def test_a_solution_of_one_population_is_a_point_between_its_bounds(solver):
-    network = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
-    solution = qm.solve(network, population=6, solver=solver)
+def test_a_network_solution_or_its_only_point_lies_between_its_bounds(population, solver):
+    solution = qm.solve(NETWORK, population=population, solver=solver)
     ax = plotting.plot_network_solution(solution)
     assert_readable(ax)
     drawn = line(ax, solution.solver)
-    assert (drawn.get_xdata().tolist(), drawn.get_ydata().tolist()) == ([6], [solution.throughput])
+    assert (drawn.get_xdata()[-1], drawn.get_ydata()[-1]) == (population, solution.throughput)
     upper, lower = [artist.get_ydata() for artist in ax.lines if artist.get_linestyle() == "--"]
-    assert len(upper) == 6
-    assert lower[-1] < solution.throughput < upper[-1]
+    assert len(upper) == population
+    here = np.asarray(drawn.get_xdata(), dtype=int) - 1
+    assert len(here) == (1 if solver else population)
+    assert np.all(lower[here] <= drawn.get_ydata() + 1e-12)
+    assert np.all(drawn.get_ydata() <= upper[here] + 1e-12)
+    if not solver:
+        assert "N* 6.5, cpu" in [text.get_text() for text in ax.texts]
 
 
 def test_drawing_on_given_axes_uses_them(curve):

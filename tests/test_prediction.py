@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.data import example_profile
 from queuemodel.prediction import load, predict
 from queuemodel.strategies import simulate
 
@@ -79,12 +80,6 @@ def test_naming_what_the_profile_has_changes_nothing(method, own):
     assert other.at(4) > plain.at(4)
 
 
-@pytest.mark.parametrize("method", ["auto", "mva"])
-def test_what_are_no_throughputs_is_refused(method):
-    with pytest.raises(qm.ModelError, match="expected a Profile or Throughputs, got tuple"):
-        predict(traced(), workers=[1, 2], throughputs=[(4, 3.8)], method=method)
-
-
 @pytest.mark.parametrize("verb", [predict, qm.fit, simulate])
 @pytest.mark.parametrize("data", ["profile.json", Path("profile.json"), None, 3, qm.fit(traced())])
 def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
@@ -92,12 +87,12 @@ def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
         verb(data, **({"workers": 2} if verb is not qm.fit else {}))
 
 
-@pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
-def test_throughputs_may_say_which_batch_size_they_had(strategy):
+def test_throughputs_may_say_which_batch_size_they_had():
     points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]
-    curve = predict(points, workers=[4], strategy=strategy, batch_size=32)
-    assert curve.batch_size == 32
-    assert curve.at(4) == pytest.approx(predict(points, workers=[4], strategy=strategy).at(4))
+    for asked in ({"workers": [4], "strategy": one} for one in ("async-ps", "all-reduce")):
+        curve = predict(points, **asked, batch_size=32)
+        assert curve.batch_size == 32
+        assert curve.at(4) == pytest.approx(predict(points, **asked).at(4))
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
@@ -111,6 +106,8 @@ def test_one_worker_takes_the_measured_step(method):
     assert curve.bottleneck == "transmit link"
     total = curve.residence_time.sum(axis=1) + curve.think_time
     np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=0.05)
+    untraced = [qm.Throughput(workers=1, steps_per_second=2.0)]  # sets the time scale
+    assert predict(traced(), workers=[1], method=method, throughputs=untraced).at(1) == pytest.approx(2.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
@@ -122,28 +119,10 @@ def test_what_ifs_point_the_right_way(method):
 
     plain = at()
     assert at(bandwidth=21e6) > 1.7 * plain
-    assert (
-        at(parameter_servers=2) > (1.7 if method == "mva" else 1.5) * plain
-    )  # the gradient is one tensor, on one server
+    least = {"mva": 1.7, "trace": 1.5}[method]  # the gradient is one tensor, on one server
+    assert at(parameter_servers=2) > least * plain
     assert at(accelerator_speed=2.0) == pytest.approx(plain, rel=0.03)  # the link is the bottleneck
     assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
-
-
-@pytest.mark.parametrize("method", ["mva", "trace"])
-def test_untraced_throughput_sets_the_time_scale(method):
-    curve = predict(traced(), workers=[1], method=method, throughputs=[qm.Throughput(workers=1, steps_per_second=2.0)])
-    assert curve.steps_per_second[0] == pytest.approx(2.0, rel=1e-3)
-
-
-def test_refusals():
-    with pytest.raises(qm.ModelError, match="method must be"):
-        predict(traced(), method="magic")
-    with pytest.raises(qm.ModelError, match="batch_size"):
-        predict(traced(), method="trace", batch_size=8)
-    with pytest.raises(qm.ModelError, match="no form 'single'"):
-        predict(traced(), method="trace", form="single")
-    with pytest.raises(qm.ModelError, match="recorded operations"):
-        predict([qm.Throughput(workers=1, steps_per_second=1.0)], method="trace")
 
 
 def test_load_knows_both_files(tmp_path):
@@ -174,23 +153,52 @@ def test_the_simulation_has_unequal_workers_with_several_servers():
         for speeds in ([1.0, 0.1], [1.0, 1.0])
     )
     assert slow < fast
-    with pytest.raises(qm.ModelError, match="2 parameter servers"):
-        predict(traced(), workers=[2], method="mva", parameter_servers=2, worker_speeds=[1.0, 0.1])
 
 
-@pytest.mark.parametrize("method", ["mva", "trace"])
+POINT = [qm.Throughput(workers=1, steps_per_second=1.0)]
+SYNC = {"strategy": "sync-ps"}
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    ("asked", "match"),
     [
-        {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
-        {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
-        {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
+        ({"method": "magic"}, "method must be"),
+        ({"method": "trace", "batch_size": 8}, "batch_size"),
+        ({"method": "trace", "form": "single"}, "no form 'single'"),
+        ({"throughputs": [(4, 3.8)]}, "expected a Profile or Throughputs, got tuple"),
+        ({"throughputs": [(4, 3.8)], "method": "mva"}, "expected a Profile or Throughputs, got tuple"),
+        ({"congestion_control": "vegas"}, "predict: congestion_control must be one of bbr"),
+        ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
+        ({"data": POINT, "method": "trace"}, "recorded operations"),
+        ({"strategy": "k-sync"}, "needs k"),
+        ({"strategy": "bounded-staleness"}, "needs staleness_bound"),
+        ({"strategy": "k-sync", "k": 0}, "k must be"),
+        ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
+        (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
+        (SYNC | {"backup_workers": -1}, "backup_workers must be"),
+        (SYNC | {"k": 2}, "k is a question for"),
+        (SYNC | {"latency": 1e-3}, "question for strategy 'all-reduce'"),
+        (SYNC | {"policy": "tic", "method": "mva"}, "policy is for the simulation only"),
+        (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
+        (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
+        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers is a question for"),
+        (SYNC | {"data": POINT, "latency": 2}, "latency is a question for"),
+        ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
+        *(({"data": POINT} | more | told, f"{next(iter(told))} is told of a profile")
+          for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
+          for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
+        *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])
+          for method in ("mva", "trace")
+          for wrong in (
+              {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
+              {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
+              {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
+          )),
     ],
 )  # fmt: skip
-def test_what_comes_from_outside_is_refused_by_name(method, wrong):
-    with pytest.raises(qm.ModelError) as error:
-        predict(traced(bandwidth=1e7), method=method, **{"workers": [1, 2]} | wrong)
-    assert next(iter(wrong)).split("_")[0] in str(error.value)
+def test_what_makes_no_sense_is_one_line(asked, match):
+    with pytest.raises(qm.ModelError, match=match) as error:
+        predict(**{"data": traced(bandwidth=1e7), "workers": [2]} | asked)
     assert "\n" not in str(error.value)
 
 
@@ -208,16 +216,6 @@ def test_contention_is_told_of_recorded_steps_and_refused_elsewhere():
         for one, network in ((profile, {"congestion_control": "bbr", "buffer": 0.05}), (known, {}), (profile, {}))
     ]
     assert analysed[0] == analysed[1] != analysed[2]
-    points = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (1, 2)]
-    for settings in ({}, {"strategy": "all-reduce"}, {"method": "trace"}):
-        for told in ({"congestion_control": "bbr"}, {"buffer": 0.0}):
-            with pytest.raises(
-                qm.ModelError,
-                match=f"{next(iter(told))} is known of a profile|needs a profile with recorded operations",
-            ):
-                predict(points, workers=[6], **settings, **told)
-    with pytest.raises(qm.ModelError, match="congestion_control must be one of bbr"):
-        predict(profile, congestion_control="vegas")
 
 
 HALF = {
@@ -270,38 +268,27 @@ def test_both_methods_agree_on_a_barrier():
     assert simulated.single == pytest.approx(network.single, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("asked", "match"),
-    [
-        ({"strategy": "k-sync"}, "needs k"),
-        ({"strategy": "bounded-staleness"}, "needs staleness_bound"),
-        ({"strategy": "k-sync", "k": 0}, "k must be"),
-        ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
-        ({"strategy": "sync-ps", "backup_workers": 2}, "workers must be at least 3, got 2"),
-        ({"strategy": "sync-ps", "backup_workers": -1}, "backup_workers must be"),
-        ({"strategy": "sync-ps", "k": 2}, "k is a question for"),
-        ({"k": 2}, "k is a question for"),
-        ({"strategy": "sync-ps", "latency": 1e-3}, "question for strategy 'all-reduce'"),
-        ({"strategy": "sync-ps", "policy": "tic", "method": "mva"}, "policy is for the simulation only"),
-        ({"strategy": "sync-ps", "worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
-    ],
-)
-def test_strategies_that_make_no_sense_are_one_line(asked, match):
-    with pytest.raises(qm.ModelError, match=match) as error:
-        predict(traced(), workers=[2], **asked)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("strategy", "numbers"), [("k-async", {"k": 2}), ("sync-ps", {"backup_workers": 1})])
-def test_throughputs_alone_do_not_tell_how_workers_wait(strategy, numbers):
-    with pytest.raises(qm.ModelError, match="recorded steps"):
-        predict([qm.Throughput(workers=1, steps_per_second=1.0)], strategy=strategy, **numbers)
-    for change in ("parameter_servers", "latency"):
-        with pytest.raises(qm.ModelError, match=f"{change} is a question for|{change} needs a profile"):
-            predict([qm.Throughput(workers=1, steps_per_second=1.0)], strategy="sync-ps", **{change: 2})
-
-
 def test_unequal_workers_who_never_wait():
     speeds = {"worker_speeds": [1.0, 0.5, 2.0], "workers": [3], "method": "mva"}
     batched = predict(traced(), strategy="k-batch-async", k=3, **speeds)
     assert batched.rounds_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
+
+
+def test_slow_links_and_stragglers_of_a_curve():
+    """A slow link costs at most its worker; the curve takes the first workers of the list."""
+    profile = example_profile("alexnet-60")
+    ask = {"workers": [1, 2], "method": "trace", "seed": 1}
+    fair, slow, late = (
+        predict(profile, **ask, **more)
+        for more in (
+            {"worker_bandwidth": [7.2e6, 7.2e6]},
+            {"worker_bandwidth": [7.2e6, 1e6]},
+            {"straggler_probability": 0.5, "straggler_slowdown": 5.0},
+        )
+    )
+    assert slow.single == pytest.approx(fair.single)
+    assert fair.single < slow.at(2) < 0.95 * fair.at(2)
+    assert late.single < 0.8 * fair.single
+    assert (slow.steps_per_second <= slow.bound_upper).all()
+    with pytest.raises(qm.ModelError, match="worker_bandwidth must be 2 or more numbers"):
+        predict(profile, **ask, worker_bandwidth=[1e6])

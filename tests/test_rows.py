@@ -57,24 +57,17 @@ def test_what_is_not_given_has_its_default():
     assert without[0].text("speed", "x") == "x"
     assert not without[0].given("speed")
     assert empty[0].share("share", 0.5) == 0.5
-
-
-def test_a_file_without_header_and_with_tabs():
     (row,) = rows("a\t4.0\n", header=("name", "speed"), delimiter="\t")
     assert row.count("speed") == 4
 
 
-def test_columns_of_others_are_passed_over_only_when_asked():
+def test_columns_of_others_are_passed_over_when_asked_unless_misspelt():
     text = "name,speed,gpu_mem\na,1,2\n"
     assert rows(text, others=True)[0].number("speed") == 1
     assert "unknown column 'gpu_mem'; the known ones are name, speed" in refusal(text)
-
-
-@pytest.mark.parametrize("others", [False, True])
-def test_a_misspelt_optional_column_is_refused(others):
-    text = "name,speed,requested_node\na,1,2\n"
-    options = {"optional": ("requested_nodes",), "others": others}
-    assert "unknown column 'requested_node'; did you mean 'requested_nodes'?" in refusal(text, **options)
+    for others in (False, True):
+        said = refusal("name,speed,gpu_mum\na,1,2\n", optional=("gpu_mem",), others=others)
+        assert "unknown column 'gpu_mum'; did you mean 'gpu_mem'?" in said
 
 
 @pytest.mark.parametrize(
@@ -83,16 +76,12 @@ def test_a_misspelt_optional_column_is_refused(others):
         ("name,speed\n", "no rows below the header"),
         ("name\n", "line 1: column 'speed' is missing; the columns are name"),
         ("name,sped\na,1\n", "line 1: unknown column 'sped'; did you mean 'speed'?"),
-        ("name,Speed\na,1\n", "did you mean 'speed'?"),
         ("name,speed,name\na,1,b\n", "line 1: column 'name' stands twice"),
-        ("name;speed\na;1\n", "got semicolons"),
         ("name,speed\na,1\n\nb\n", "line 4: a row must have 2 values (name, speed), got 1"),
-        ("name,speed\na,1,2\n", "line 2: a row must have 2 values"),
         ('name,speed\na,"1\n', "line 2: unexpected end of data"),
         ("name,speed\n" + "x" * 200_000 + ",1\n", "line 2: field larger than field limit"),
         (",".join(["name"] * 200_000), "at most 1000 columns"),
         (b"name,speed\na,\xff\n", "is not UTF-8 text, see byte 13"),
-        ("name,speed\n".encode("utf-16"), "is not UTF-8 text, see byte 0"),
     ],
 )
 def test_tables_that_are_none(text, message):

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "queuemodel"
 #: Each layer may import itself and those before it.
 LAYERS = [
     {"_version", "errors"},
-    {"checks", "compiled", "extras", "files", "parallel", "ray_tasks", "rows", "tables", "units"},
+    {"checks", "compiled", "extras", "files", "parallel", "rows", "tables", "units"},
     {"drawing"},
     {"results", "reporting"},
     {"convergence", "network"},
@@ -121,13 +121,9 @@ def test_a_prediction_from_a_profile_loads_no_scipy():
         pytest.skip("numba, which compiles the simulation's loop here, loads SciPy")
     profile = str(PACKAGE / "data" / "alexnet-60.json")
     goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
-    commands = [
-        ["--help"],
-        ["predict", profile, "--workers", "1:2"],
-        ["predict", profile, "--method", "mva"],
-        ["plan", profile, "--workers", "1:2", *goal],
-        ["fit", profile],
-    ]
+    asked = ["--workers", "1:2"]
+    commands = [["--help"], ["predict", profile, *asked], ["predict", profile, *asked, "--method", "mva"],
+                ["plan", profile, *asked, *goal], ["fit", profile]]  # fmt: skip
     code = (
         "import sys, contextlib; from queuemodel.cli import main\n"
         f"for command in {commands!r}:\n"

@@ -13,9 +13,8 @@ from queuemodel.tables import text_table
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=9)
 NAMES = st.lists(WORDS, min_size=1, max_size=4).map("_".join)
-TEXTS = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
 VALUES = {
-    "text": TEXTS,
+    "text": st.lists(WORDS, min_size=1, max_size=12).map(" ".join),
     "number": st.floats(-1e9, 1e9).map(lambda x: float(f"{x:.4g}")),
     "count": st.integers(0, 10**6),
 }
@@ -24,33 +23,19 @@ VALUES = {
 @st.composite
 def tables(draw):
     columns = draw(st.dictionaries(NAMES, st.sampled_from(sorted(VALUES)), min_size=1, max_size=12))
-    many = draw(st.integers(1, 4))
-    return [{name: draw(VALUES[kind]) for name, kind in columns.items()} for _ in range(many)]
+    return [{name: draw(VALUES[kind]) for name, kind in columns.items()} for _ in range(draw(st.integers(1, 4)))]
 
 
 @settings(max_examples=30)
 @given(tables(), st.integers(40, 200))
-def test_every_line_fits_and_every_value_is_there(rows, width):
-    text = text_table(rows, width=width)
+def test_every_line_fits_every_value_is_there_and_what_fits_stays_as_it_is(rows, width):
+    text, wide = text_table(rows, width=width), text_table(rows)
     assert max(map(len, text.splitlines())) <= width
-    shown = text.split()
-    for row in rows:
-        for name, value in row.items():
-            words = (
-                value.split()
-                if isinstance(value, str)
-                else [f"{float(f'{value:.4g}'):.6g}" if isinstance(value, float) else str(value)]
-            )
-            assert set(words) <= set(shown)
-            assert set(name.split("_")) <= set(shown)
-
-
-@settings(max_examples=30)
-@given(tables())
-def test_what_fits_stays_as_it_is(rows):
-    wide = text_table(rows)
+    shown = set(text.split())
+    for name, value in (pair for row in rows for pair in row.items()):
+        words = f"{value:.6g}" if isinstance(value, float) else str(value)
+        assert {*words.split(), *name.split("_")} <= shown
     assert text_table(rows, width=max(map(len, wide.splitlines()))) == wide
-    assert text_table(rows, width=None) == wide
 
 
 def test_names_then_texts_take_several_lines():

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import CompletionItem
 
 from .. import __version__
 from ..checks import nearest
@@ -19,13 +18,13 @@ from ..errors import QueueModelError, QueueModelWarning
 COMMANDS = {
     "compare": ("compare", "Compare ways of training by the time to a loss."),
     "demo": ("demo", "Profile a small model on this machine, and predict."),
-    "fit": ("fit", "Say what a profile tells, parameter by parameter."),
+    "fit": ("predict", "Say what a profile tells, parameter by parameter."),
     "import-trace": ("import_trace", "Make a profile of recorded traces."),
-    "next-measurement": ("next_measurement", "Say how many workers to measure next."),
+    "next-measurement": ("predict", "Say how many workers to measure next."),
     "plan": ("predict", "Choose numbers of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
     "profile": ("profile", "Profile a job of yours on two nodes."),
-    "report": ("report", "Write a prediction as a page that computes what-ifs."),
+    "report": ("predict", "Write a prediction as a page that computes what-ifs."),
     "schedule": ("schedule", "Run jobs on a simulated cluster under policies."),
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
     "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
@@ -35,35 +34,24 @@ COMMANDS = {
 
 
 class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
-        return getattr(module, name.replace("-", "_"))
+    """Lists what commands do, and loads the one that is used."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"no such command {args[0]!r}{nearest(args[0], COMMANDS) or '; see queuemodel --help'}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with what they do."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, does) for name, (_, does) in sorted(COMMANDS.items())])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Their names with what they do, and the options."""
-        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        commands = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
-        return commands + click.Command.shell_complete(self, ctx, incomplete)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name:
+            command = getattr(importlib.import_module(f".{COMMANDS[name][0]}", __name__), name.replace("-", "_"))
+        return name, command, rest
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Lazy,
+    commands=[click.Command(name, short_help=does) for name, (_, does) in COMMANDS.items()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Throughput of distributed training against node count, from a two-node profile.

@@ -7,24 +7,26 @@ from typing import Any
 
 import click
 
-from ..checks import nearest, require_count, require_number, require_seed, require_share
+from ..checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
+from ..drawing import FORMATS
 from ..errors import DataError, QueueModelError
 from ..training.job import CONGESTION_CONTROLS
 from ..units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
+#: More machines or customers than this are a typing mistake.
+LARGEST = 1_000_000
 
-class Quantity(click.ParamType):
-    """A number with its unit, like 10Gbit/s or 90min; 0, where it may be that, needs none."""
 
-    def __init__(self, name: str, parse: Callable[[str], float], *, zero: bool = False) -> None:
-        self.name, self.parse, self.zero = name, parse, zero
+class Parsed(click.ParamType):
+    """What ``parse`` makes of a text; what it refuses is one line."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The value in SI units."""
-        if not isinstance(value, str):
-            return value
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self.parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value, in SI units."""
         try:
-            return 0.0 if self.zero and value.strip() in ("0", "0s", "0ms") else self.parse(value)
+            return self.parse(value) if isinstance(value, str) else value
         except QueueModelError as error:
             self.fail(str(error), param, ctx)
 
@@ -44,116 +46,98 @@ class OneOf(click.Choice):
         return str(value)
 
 
-#: More machines or customers than this are a typing mistake.
-LARGEST = 1_000_000
+def _counts(text: str) -> Sequence[int]:
+    """Increasing numbers of machines or customers: ``8``, ``1:32`` (both ends included) or ``1,2,4,8``."""
+    try:
+        if ":" in text:
+            first, last = map(int, text.split(":"))
+            counts: Sequence[int] = range(first, last + 1)
+        else:
+            counts = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise DataError(f"{text!r} is not like 8, 1:32 or 1,2,4,8") from None
+    if not counts:
+        raise DataError(f"{text!r}: the range is empty, its first number must not exceed its last")
+    if counts[0] < 1 or counts[-1] > LARGEST:
+        raise DataError(f"{text!r}: numbers must be 1 to {LARGEST:,}")
+    return counts
 
 
-class Counts(click.ParamType):
-    """Numbers of machines or customers: ``8``, ``1:32`` (both ends included) or ``1,2,4,8``."""
+def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits: Any) -> Callable[[str], Any]:
+    """What reads a whole or a real number within limits."""
 
-    name = "counts"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Sequence[int]:
-        """Increasing whole numbers of at least 1."""
-        if not isinstance(value, str):
-            return value
+    def parse(text: str) -> Any:
         try:
-            if ":" in value:
-                first, last = map(int, value.split(":"))
-                counts: Sequence[int] = range(first, last + 1)
-            else:
-                counts = sorted({int(part) for part in value.split(",")})
+            value = kind(text)
         except ValueError:
-            self.fail(f"{value!r} is not like 8, 1:32 or 1,2,4,8", param, ctx)
-        if not counts:
-            self.fail(f"{value!r}: the range is empty, its first number must not exceed its last", param, ctx)
-        if counts[0] < 1 or counts[-1] > LARGEST:
-            self.fail(f"{value!r}: numbers must be 1 to {LARGEST:,}", param, ctx)
-        return counts
+            value = text  # for the check to refuse
+        return require(value, what, **limits)
+
+    return parse
 
 
-class EachWorker(click.ParamType):
-    """A value of each worker in turn, the last one of all that follow: ``10Gbit/s*3,1Gbit/s``."""
+def _each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
+    """A value of each worker in turn, the last one of all that follow: ``10Gbit/s*3,1Gbit/s``, of so many workers."""
+    counted = _number(int, require_count, "count", most=LARGEST)
 
-    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
-        self.name, self.parse = f"{name}[*COUNT],...", parse
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Callable[[int], list[float]]:
-        """From a number of workers to the value of each."""
-        if not isinstance(value, str):
-            return value
+    def parse_each(text: str) -> Callable[[int], list[float]]:
         told: list[float] = []
         try:
-            for part in value.split(","):
+            for part in text.split(","):
                 one, times, count = part.partition("*")
-                told += [self.parse(one)] * (require_count(_whole(count), "count", most=LARGEST) if times else 1)
+                told += [parse(one)] * (counted(count) if times else 1)
         except QueueModelError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
+            raise DataError(f"{text!r}: {error}") from None
         return lambda workers: (told + told[-1:] * workers)[:workers]
 
-
-class Runs(click.ParamType):
-    """A measured run on the profiled machines: ``4=1.74``, or ``4@5Gbit/s=1.1`` on other links."""
-
-    name = "WORKERS[@BANDWIDTH]=STEPS/S"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, float | None, float]:
-        """Workers, bandwidth (None for the profiled one) and steps per second."""
-        if not isinstance(value, str):
-            return value
-        run, equals, speed = value.partition("=")
-        workers, at, bandwidth = run.partition("@")
-        try:
-            if not equals:
-                raise DataError("must be like 4=1.74 or 4@5Gbit/s=1.1")
-            return (
-                require_count(_whole(workers), "workers", most=LARGEST),
-                parse_bandwidth(bandwidth) if at else None,
-                require_number(_real(speed), "steps per second", positive=True),
-            )
-        except QueueModelError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
+    return parse_each
 
 
-def _whole(text: str) -> int | str:
+def _run(text: str) -> tuple[int, float | None, float]:
+    """Workers, bandwidth (None for the profiled one) and steps per second: ``4=1.74``, or ``4@5Gbit/s=1.1``."""
+    run, equals, speed = text.partition("=")
+    workers, at, bandwidth = run.partition("@")
     try:
-        return int(text)
-    except ValueError:
-        return text  # for the check to refuse
+        if not equals:
+            raise DataError("must be like 4=1.74 or 4@5Gbit/s=1.1")
+        return (
+            _number(int, require_count, "workers", most=LARGEST)(workers),
+            parse_bandwidth(bandwidth) if at else None,
+            _number(float, require_number, "steps per second", positive=True)(speed),
+        )
+    except QueueModelError as error:
+        raise DataError(f"{text!r}: {error}") from None
 
 
-def _real(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _or_none(parse: Callable[[str], float]) -> Callable[[str], float]:
+    """0 needs no unit."""
+    return lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse(text)
 
 
-BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
-DURATION = Quantity("duration", parse_duration)
-DURATION_OR_NONE = Quantity("duration", parse_duration, zero=True)
-LATENCY = Quantity("duration", parse_latency)
-LATENCY_OR_NONE = Quantity("duration", parse_latency, zero=True)
-SIZE = Quantity("size", parse_size)
-COUNTS = Counts()
-COUNT = Quantity("count", lambda text: require_count(_whole(text), "it", most=LARGEST))
-COUNT_OR_NONE = Quantity("count", lambda text: require_count(_whole(text), "it", least=0, most=LARGEST))
-DATASET_SIZE = Quantity("count", lambda text: require_count(_whole(text), "it", most=10**15))
-SPEEDS = EachWorker("speed", lambda text: require_number(_real(text), "it", positive=True))
-BANDWIDTHS = EachWorker("bandwidth", parse_bandwidth)
-SEED = Quantity("seed", lambda text: require_seed(_whole(text), "it"))
-POSITIVE = Quantity("number", lambda text: require_number(_real(text), "it", positive=True))
-SHARE = Quantity("share", lambda text: require_share(_real(text), "it"))
-INNER_SHARE = Quantity("share", lambda text: require_share(_real(text), "it", open_ended=True))
+_positive = _number(float, require_number, positive=True)
+
+BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
+DURATION = Parsed("duration", parse_duration)
+DURATION_OR_NONE = Parsed("duration", _or_none(parse_duration))
+LATENCY = Parsed("duration", parse_latency)
+LATENCY_OR_NONE = Parsed("duration", _or_none(parse_latency))
+SIZE = Parsed("size", parse_size)
+COUNTS = Parsed("counts", _counts)
+COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
+COUNT_OR_NONE = Parsed("count", _number(int, require_count, least=0, most=LARGEST))
+DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
+SPEEDS = Parsed("speed[*COUNT],...", _each(_positive))
+BANDWIDTHS = Parsed("bandwidth[*COUNT],...", _each(parse_bandwidth))
+RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
+SEED = Parsed("seed", _number(int, require_seed))
+POSITIVE = Parsed("number", _positive)
+SHARE = Parsed("share", _number(float, require_share))
+INNER_SHARE = Parsed("share", _number(float, require_share, open_ended=True))
 
 FILE = click.Path(dir_okay=False)
 
 #: What a picture's name may end in.
-PICTURES = (".png", ".svg", ".pdf")
+PICTURES = FORMATS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -186,7 +170,6 @@ def together(*options: Decorator) -> Decorator:
 format_option = click.option(
     "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
 )
-REPORT = click.option("--report", type=FILE, help="Write a page that one can mail (.html).")
 CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
 BUFFER = click.option(
     "--buffer",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import shutil
 import sys
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import click
@@ -33,19 +33,15 @@ class Table(Result):
     says: str = ""
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """The rows."""
         return list(self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON holds."""
         return super().to_dict() if self.document is None else self.document
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """What the table shows."""
         return list(self.rows if self.shown is None else self.shown)
 
     def caption(self) -> str:
-        """What it says."""
         return self.says
 
 
@@ -54,7 +50,11 @@ def show(result: Result, output_format: str) -> None:
     if output_format == "json":
         click.echo(result.to_json())
     elif output_format == "csv":
-        click.echo(_csv(result.to_rows()))
+        rows, text = result.to_rows(), StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
     else:
         click.echo(result.to_text(shutil.get_terminal_size((COLUMNS, 0)).columns))
 
@@ -68,11 +68,3 @@ def show_profile(profile: Profile, output_format: str) -> None:
 def watched() -> bool:
     """Whether somebody sees a progress bar on standard error."""
     return sys.stderr.isatty()
-
-
-def _csv(rows: Rows) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue().rstrip("\n")

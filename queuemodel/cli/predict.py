@@ -1,4 +1,4 @@
-"""``queuemodel predict`` and ``queuemodel plan``: from a profile to numbers of workers."""
+"""From a profile: its fit, a curve, a number of workers, what to measure next, a page to mail."""
 
 from __future__ import annotations
 
@@ -8,49 +8,82 @@ import click
 
 from ..checks import require_writable
 from ..drawing import save_figure
+from ..errors import ModelError
 from ..instances import plan_instances, read_instances
+from ..placements import PlacedStep, fit_placements
 from ..prediction import load, measured_besides
 from ..prediction import predict as predict_curve
 from ..reporting import SUFFIXES
-from ..training import Profile, Throughput, ThroughputCurve
+from ..results import Result
+from ..strategies import fit as fit_job
+from ..strategies.half_synchronous import in_closed_network
+from ..training import Profile, Throughput
+from ..training import next_measurement as which_next
 from ..training import plan as plan_workers
-from .options import DATASET_SIZE, DURATION, FILE, PICTURES, POSITIVE, REPORT, format_option
+from ..training.throughputs import as_throughputs
+from .options import COUNT, COUNTS, FILE, PICTURES, POSITIVE, SEED, format_option
 from .output import show, watched
-from .questions import PREDICTION, asked
+from .questions import FORM, GOALS, MEASUREMENTS, PREDICTION, PROFILE, RANKS_PER_NODE, STRATEGY, TOLD, asked
 
 
-def question_of(
-    profile: str,
-    throughputs: tuple[str, ...],
-    measured: tuple[tuple[int, float | None, float], ...],
-    **options: Any,
-) -> dict[str, Any]:
+def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile]]:
+    """What was measured, and besides; the options that say so are taken away."""
+    data = load(options.pop("profile"))
+    return data, measured_besides(data, options.pop("throughputs"), options.pop("measured"))
+
+
+def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
-    data = load(profile)
-    besides = measured_besides(data, throughputs, measured)
+    data, besides = measured_of(options)
     return {"data": data, "throughputs": besides, "progress": watched(), **asked(options, max(options["workers"]))}
 
 
-def write_page(
-    path: str, curve: ThroughputCurve, data: object, options: dict[str, Any], **questions: float | None
-) -> None:
-    """Write the page of a curve."""
-    profile = data.told(options["congestion_control"], options["buffer"]) if isinstance(data, Profile) else None
-    curve.report(path, profile=profile, **questions)
-
-
-def require_batch_size(data: object, batch_size: int | None) -> None:
+def require_batch_size(question: dict[str, Any]) -> None:
     """Refuse to count examples where nobody told how many a step has."""
-    if batch_size is None and isinstance(data, list) and isinstance(data[0], Throughput):
+    data = question["data"]
+    if "batch_size" not in question and isinstance(data, list) and isinstance(data[0], Throughput):
         raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
+
+
+@click.command()
+@PROFILE
+@STRATEGY
+@TOLD
+@RANKS_PER_NODE
+@FORM
+@MEASUREMENTS
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@format_option
+def fit(output_format: str, **options: Any) -> None:
+    """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
+
+    PROFILE is what predict takes.
+
+    \b
+    Examples:
+      queuemodel fit profile.json
+      queuemodel fit profile.json --measured 4=1.74 --format json
+      queuemodel fit throughputs.csv --strategy all-reduce
+    """
+    path = options["profile"]
+    data, besides = measured_of(options)
+    model: Result
+    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
+        if options["strategy"] == "all-reduce":
+            options["strategy"] = None
+        if besides or any(value for name, value in options.items() if name not in ("seed", "form")):
+            raise ModelError(f"{path}: holds steps by placement, which are fitted alone; leave the options out")
+        model = fit_placements(data)
+    else:
+        model = fit_job(data, throughputs=as_throughputs(besides), **options)
+    show(model, output_format)
 
 
 @click.command()
 @PREDICTION
 @format_option
 @click.option("--plot", type=FILE, help="Write the curve as a picture (.png, .svg, .pdf).")
-@REPORT
-def predict(output_format: str, plot: str | None, report: str | None, **options: Any) -> None:
+def predict(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
     PROFILE is a profile's JSON, or a CSV with the columns workers and steps_per_second (of all workers),
@@ -67,25 +100,15 @@ def predict(output_format: str, plot: str | None, report: str | None, **options:
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
     require_writable(plot, suffixes=PICTURES)
-    require_writable(report, suffixes=SUFFIXES)
-    question = question_of(**options)
-    curve = predict_curve(**question)
+    curve = predict_curve(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
-    if report is not None:
-        write_page(report, curve, question["data"], options)
     show(curve, output_format)
 
 
 @click.command()
 @PREDICTION
-@click.option("--epochs", type=POSITIVE, help="Passes over the data set.")
-@click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it.")
-@click.option("--deadline", type=DURATION, help="Like 12h or 90min: the smallest number of workers that meets it.")
-@click.option(
-    "--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour: the cheapest number of workers."
-)
-@click.option("--min-efficiency", type=POSITIVE, help="The most workers with at least this X(N) / (N X(1)).")
+@GOALS
 @click.option("--min-marginal-speedup", type=POSITIVE, help="The most workers of which each still adds this speedup.")
 @click.option("--throughput", type=POSITIVE, help="Examples per second: the fewest workers that reach it.")
 @click.option(
@@ -94,20 +117,7 @@ def predict(output_format: str, plot: str | None, report: str | None, **options:
     help="Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.",
 )
 @format_option
-@REPORT
-def plan(
-    output_format: str,
-    instances: str | None,
-    report: str | None,
-    epochs: float | None,
-    dataset_size: int | None,
-    deadline: float | None,
-    price_per_node_hour: float | None,
-    min_efficiency: float | None,
-    min_marginal_speedup: float | None,
-    throughput: float | None,
-    **options: Any,
-) -> None:
+def plan(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
     \b
@@ -115,29 +125,71 @@ def plan(
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
       queuemodel plan profile.json --epochs 90 --deadline 12h --instances a.csv
     """
-    goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
-    goal |= {"deadline": deadline, "throughput": throughput}
-    others: dict[str, Any] = {
-        "price_per_node_hour": price_per_node_hour,
-        "min_efficiency": min_efficiency,
-        "min_marginal_speedup": min_marginal_speedup,
-    }
+    goal = {name: options.pop(name) for name in ("epochs", "dataset_size", "deadline", "throughput")}
+    others = {name: options.pop(name) for name in ("price_per_node_hour", "min_efficiency", "min_marginal_speedup")}
     if instances is not None and any(value is not None for value in others.values()):
         raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
-    require_writable(report, suffixes=SUFFIXES)
-    elsewhere = {"instances": instances, "throughput": throughput, "min_marginal_speedup": min_marginal_speedup}
-    for name, value in elsewhere.items():
-        if report is not None and value is not None:
-            raise click.UsageError(f"--report: the page does not plan by --{name.replace('_', '-')}; leave one out")
-    question = question_of(**options)
-    if epochs is not None or throughput is not None:
-        require_batch_size(question["data"], options["batch_size"])
+    question = question_of(options)
+    if goal["epochs"] is not None or goal["throughput"] is not None:
+        require_batch_size(question)
     if instances is not None:
         show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
-        return
+    else:
+        show(plan_workers(predict_curve(**question), **goal, **others), output_format)
+
+
+@click.command()
+@PROFILE
+@click.option("--workers", type=COUNTS, default="16", show_default=True, help="Where the interval is to be narrow.")
+@MEASUREMENTS
+@format_option
+def next_measurement(output_format: str, **options: Any) -> None:
+    """Say which number of workers to measure next for a minute.
+
+    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. What comes out
+    of the run goes into `queuemodel predict --measured WORKERS=STEPS/S`.
+
+    \b
+    Examples:
+      queuemodel next-measurement profile.json --workers 16
+      queuemodel next-measurement profile.json --measured 3=1.63
+    """
+    show(which_next(predict_curve(**question_of(options))), output_format)
+
+
+@click.command()
+@PREDICTION
+@GOALS
+@click.option("-o", "--output", type=FILE, required=True, help="The page to write (.html).")
+@click.option("--show", "shown", type=COUNT, help="Number of workers that the page begins with.")
+@format_option
+def report(output: str, shown: int | None, output_format: str, **options: Any) -> None:
+    """Write a report that one can mail: one HTML file that computes what-ifs itself.
+
+    It needs no network. Sliders change workers, servers, bandwidth, accelerators, batch size, price and deadline where
+    the profile has steps of asynchronous training: the page then solves the closed network, so that this is the
+    prediction here unless --method trace adds the simulation's curve. With --format json or csv it is printed too.
+    Unless asked for, it has one epoch and a least efficiency of 0.5.
+
+    \b
+    Example:
+      queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
+    """
+    require_writable(output, suffixes=SUFFIXES)
+    goals = ("epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
+    goal = {name: options.pop(name) for name in goals}
+    question = question_of(options)
+    data, profile = question["data"], None
+    if goal["dataset_size"] is not None:
+        require_batch_size(question)
+    if isinstance(data, Profile):
+        profile = data.told(options["congestion_control"], options["buffer"])
+        closed = in_closed_network(options["strategy"], options["backup_workers"])
+        if data.steps and options["method"] == "auto" and closed:
+            question["method"] = "mva"
     curve = predict_curve(**question)
-    chosen = plan_workers(curve, **goal, **others)
-    if report is not None:
-        asked_of_page = {name: value for name, value in (goal | others).items() if name not in elsewhere}
-        write_page(report, curve, question["data"], options, **asked_of_page)
-    show(chosen, output_format)
+    curve.report(output, profile=profile, workers=shown, **goal)
+    if output_format != "table":
+        show(curve, output_format)
+    said = "; ".join(filter(None, [curve.assumption, f"{output}: open it in a browser"]))
+    click.echo(said, err=output_format != "table")

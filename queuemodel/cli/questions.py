@@ -17,15 +17,17 @@ from .options import (
     COUNT,
     COUNT_OR_NONE,
     COUNTS,
+    DATASET_SIZE,
+    DURATION,
     FILE,
     INNER_SHARE,
     LATENCY,
     POSITIVE,
+    RUNS,
     SEED,
     SHARE,
     SIZE,
     SPEEDS,
-    Runs,
     one_of,
     together,
 )
@@ -82,7 +84,7 @@ MEASUREMENTS = together(
     ),
     click.option(
         "--measured",
-        type=Runs(),
+        type=RUNS,
         multiple=True,
         help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
     ),
@@ -148,6 +150,17 @@ PREDICTION = together(
     SIMULATION,
     NETWORK,
     INTERVALS,
+)
+
+#: What a number of workers is chosen for.
+GOALS = together(
+    click.option("--epochs", type=POSITIVE, help="Passes over the data set."),
+    click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it."),
+    click.option("--deadline", type=DURATION, help="Like 12h or 90min: the smallest number of workers that meets it."),
+    click.option(
+        "--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour: the cheapest number of workers."
+    ),
+    click.option("--min-efficiency", type=POSITIVE, help="The most workers with at least this X(N) / (N X(1))."),
 )
 
 

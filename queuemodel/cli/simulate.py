@@ -51,14 +51,16 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
-    in_rounds = strategy_of(recorded, Scenario(strategy=options["strategy"])) == "all-reduce"
-    if plot is not None and not in_rounds:
-        raise DataError("--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations")
-    if trace is not None and not in_rounds:
-        given["trace_steps"] = min(SHOWN, options["steps"])
+    if strategy_of(recorded, Scenario(strategy=options["strategy"])) != "all-reduce":
+        if plot:
+            raise DataError(
+                "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"
+            )
+        if trace:
+            given["trace_steps"] = min(SHOWN, options["steps"])
     run = simulate_training(recorded, progress=watched(), **given)
-    if trace is not None:
+    if trace:
         run.chrome_trace(trace)
-    if plot is not None and isinstance(run, SimulatedRounds):
+    if plot and isinstance(run, SimulatedRounds):
         save_figure(run.plot(), plot)
     show(run, output_format)

@@ -51,10 +51,8 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
             "bound_upper": float(high),
             "cycle_time": at.cycle_time,
         }
-        for station in at.to_rows():
-            for measure in ("utilization", "queue_length", "residence_time"):
-                row[f"{measure}[{station['station']}]"] = station[measure]
-        rows.append(row)
+        measures = ("utilization", "queue_length", "residence_time")
+        rows.append(row | {f"{name}[{one['station']}]": one[name] for one in at.to_rows() for name in measures})
     saturation = saturation_population(model)
     document = {
         "name": model.name,

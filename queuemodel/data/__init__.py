@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ..errors import DataError
@@ -22,15 +23,8 @@ def examples() -> list[str]:
 def example_profile(name: str = "alexnet-60") -> Profile:
     """A profile of real TensorFlow with emulated accelerators and shaped links on one machine, or of PyTorch.
 
-    Parameters
-    ----------
-    name : {"alexnet-60", "resnet50-60", "ddp-alexnet-40"}
-        Layers' shapes, and the bandwidth in Mbit/s; "ddp" is data-parallel PyTorch.
-
-    Raises
-    ------
-    DataError
-        When there is no such profile.
+    Names are the layers' shapes and the bandwidth in Mbit/s: "alexnet-60" and "resnet50-60" on a parameter server,
+    "ddp-alexnet-40" of data-parallel ranks.
 
     Examples
     --------
@@ -38,46 +32,32 @@ def example_profile(name: str = "alexnet-60") -> Profile:
     >>> len(profile.steps), profile.job.tensors
     (12, 8)
     """
-    return Profile.from_json(_read(f"{name}.json"), where=f"example {name}.json")
+    return Profile.from_json(_file(f"{name}.json").read_bytes(), where=f"example {name}.json")
 
 
 def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
-    """Throughputs measured on the same cluster with up to 8 workers, or in a cloud on 1 to 8.
-
-    Parameters
-    ----------
-    name : {"alexnet-60", "resnet50-60", "ddp-alexnet-40", "shakesmall-p100"}
+    """Throughputs measured on the same cluster with up to 8 workers, or in a cloud ("shakesmall-p100") on 1 to 8.
 
     Examples
     --------
     >>> [point.workers for point in example_throughputs("alexnet-60")]
     [1, 2, 4, 8]
     """
-    _read(f"{name}-throughputs.csv")
-    with resources.as_file(resources.files(__name__) / f"{name}-throughputs.csv") as path:
+    with resources.as_file(_file(f"{name}-throughputs.csv")) as path:
         return read_throughputs(path)
 
 
 def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
     """Copy the example files into ``folder``, to try the command line on; existing files of these names stay.
 
-    Returns
-    -------
-    list of Path
-        What was copied.
-
-    Raises
-    ------
-    DataError
-        When the folder cannot be written.
+    What was copied is given back.
     """
     copied = []
-    for name in examples():
-        target = Path(folder) / name
+    for target in (Path(folder, name) for name in examples()):
         if target.exists():
             continue
         try:
-            with resources.as_file(resources.files(__name__) / name) as source:
+            with resources.as_file(_file(target.name)) as source:
                 shutil.copyfile(source, target)
         except OSError as error:
             raise DataError(f"{target}: cannot be written: {error.strerror or error}") from None
@@ -85,7 +65,7 @@ def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
     return copied
 
 
-def _read(name: str) -> bytes:
+def _file(name: str) -> Traversable:
     if name not in examples():
         raise DataError(f"example {name!r} is not there; the examples are {', '.join(examples())}")
-    return (resources.files(__name__) / name).read_bytes()
+    return resources.files(__name__) / name

@@ -10,19 +10,18 @@ function svg(tag, attributes = {}, ...children) {
 }
 
 /** Round numbers from `low` to `high`; on a logarithmic axis powers of ten and, the less it spans, more between them. */
-function ticks(low, high, { log = false, whole = false, count = 6 } = {}) {
+function ticks({ low, high, log, whole }, count = 6) {
   if (log) {
     const steps = high / low > 1000 ? [1] : high / low > 6 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
-    const found = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-      found.push(...steps.map((step) => step * 10 ** power));
-    }
+    const first = Math.floor(Math.log10(low));
+    const powers = Array.from({ length: Math.floor(Math.log10(high)) - first + 1 }, (_, i) => 10 ** (first + i));
+    const found = powers.flatMap((power) => steps.map((step) => step * power));
     return found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
   }
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  let step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
-  if (whole) step = Math.max(1, Math.round(step));
+  const round = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const step = whole ? Math.max(1, Math.round(round)) : round;
   return Array.from({ length: Math.floor((high - low) / step + 1.001) }, (_, i) => low + i * step);
 }
 
@@ -54,7 +53,7 @@ function drawChart(host, { title, x, y, marks, height = 340 }) {
     plot.append(svg("g", clipped, ...DRAW[mark.kind](mark, across, up, { left, width, floor })));
   }
   let last = -Infinity;
-  for (const value of ticks(x.low, x.high, { ...x, count: width / 90 })) {
+  for (const value of ticks(x, width / 90)) {
     axes.append(svg("line", { x1: across(value), x2: across(value), y1: floor, y2: floor + 4 }));
     if (across(value) - last < 7 * readable(value).length + 8) continue; // no room for its number
     last = across(value);
@@ -63,7 +62,7 @@ function drawChart(host, { title, x, y, marks, height = 340 }) {
   if (y.names) {
     y.names.forEach((name, row) => axes.append(text(left - 6, up(row) + 4, name, { "text-anchor": "end" })));
   } else {
-    for (const value of ticks(y.low, y.high, y)) {
+    for (const value of ticks(y)) {
       axes.append(svg("line", { x1: left, x2: width - MARGIN.right, y1: up(value), y2: up(value), class: "grid" }));
       axes.append(text(left - 7, up(value) + 4, readable(value), { "text-anchor": "end" }));
     }
@@ -87,7 +86,6 @@ function legend(marks) {
     const item = document.createElement("li");
     const sample = document.createElement("span");
     sample.className = `sample ${mark.kind} ${mark.class || ""}`;
-    sample.setAttribute("aria-hidden", "true");
     if (mark.color) sample.style.setProperty("--c", mark.color);
     item.append(sample, mark.label);
     list.append(item);
@@ -126,28 +124,20 @@ const DRAW = {
   vertical(mark, across, up, { floor }) {
     const x = across(mark.x);
     const line = svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: floor, ...painted(mark, "vertical") });
-    return mark.text
-      ? [line, text(x, MARGIN.top - 8, mark.text, { "text-anchor": "middle", class: mark.class })]
-      : [line];
+    return [line, text(x, MARGIN.top - 8, mark.text || "", { "text-anchor": "middle", class: mark.class })];
   },
   horizontal(mark, across, up, { left, width }) {
     const place = { x1: left, x2: width - MARGIN.right, y1: up(mark.y), y2: up(mark.y) };
     return [svg("line", { ...place, ...painted(mark, "vertical") }), text(left + 4, up(mark.y) - 5, mark.text)];
   },
   bars(mark, across, up) {
-    const wide = Math.max(
-      0.8 * Math.min(...mark.x.map((value, i) => across(value) - across(i ? mark.x[i - 1] : 0))),
-      1,
-    );
-    return mark.x.map((value, i) =>
-      svg("rect", {
-        x: across(value) - wide / 2,
-        width: wide,
-        y: up(mark.high[i]),
-        height: Math.max(up(mark.low[i]) - up(mark.high[i]), 0),
-        ...painted(mark, "bars"),
-      }),
-    );
+    const apart = mark.x.map((value, i) => across(value) - across(i ? mark.x[i - 1] : 0));
+    const width = Math.max(0.8 * Math.min(...apart), 1);
+    return mark.x.map((value, i) => {
+      const [y, floor] = [up(mark.high[i]), up(mark.low[i])];
+      const place = { x: across(value) - width / 2, width, y, height: Math.max(floor - y, 0) };
+      return svg("rect", { ...place, ...painted(mark, "bars") });
+    });
   },
   /** From `low` to `high` on row `y`, `share` of the row's height. */
   spans(mark, across, up) {

@@ -1,4 +1,5 @@
-// What all pages share: elements, numbers as people read them, tables, controls, settings in the link.
+// What all pages share: elements, numbers as people read them, tables, controls, settings in the link. A page has `specs`
+// of its controls, the settings that it begins with (`start`), `layOut`, and `refresh`, which shows what follows.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
@@ -19,26 +20,15 @@ function readable(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
   if (typeof value !== "number") return String(value);
   if (!Number.isFinite(value)) return "none";
-  const size = Math.abs(value);
-  if (size && (size < 1e-4 || size >= 1e7))
-    return value
-      .toExponential(3)
-      .replace(/\.?0+e/, "e")
-      .replace("e+", "e");
-  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+  return String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
 }
 
 const percent = (share) => `${readable(100 * share)} %`;
 
 function duration(seconds) {
   if (seconds === null) return "-";
-  const units = [
-    [172800, 86400, "days"],
-    [7200, 3600, "h"],
-    [120, 60, "min"],
-    [0, 1, "s"],
-  ];
-  const [, unit, name] = units.find(([least]) => seconds >= least);
+  const units = { days: 86400, h: 3600, min: 60 };
+  const [name, unit] = Object.entries(units).find(([, one]) => seconds >= 2 * one) || ["s", 1];
   return `${readable(seconds / unit)} ${name}`;
 }
 
@@ -57,11 +47,24 @@ function table(caption, rows, show = {}) {
     });
     return h("tr", row.workers !== undefined && row.workers === table.marked ? { class: "marked" } : {}, ...cells);
   });
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...body)),
-  );
+  const whole = [h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...body)];
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, h("table", {}, ...whole));
+}
+
+/** A picture with its table below; the table's caption says what is drawn. */
+function figure(place, chart, caption, rows) {
+  const picture = h("div");
+  place.replaceChildren(picture, table(caption, rows));
+  drawChart(picture, chart);
+}
+
+function header(...said) {
+  return h("header", {}, h("h1", {}, data.title), ...said.map((one) => h("p", {}, one)));
+}
+
+/** Sentences one below the other; those that are empty go. */
+function list(said) {
+  return h("ul", {}, ...said.filter(Boolean).map((one) => h("li", {}, one)));
 }
 
 function section(title, ...children) {
@@ -121,17 +124,13 @@ function control(spec, changed) {
       if (field.reportValidity()) changed(empty ? null : value * factor);
     },
   });
-  const unit = spec.unit ? ` (${spec.unit})` : "";
-  const element = h("div", { class: "control" }, h("label", { for: spec.name }, spec.label + unit), range, field);
+  const label = spec.unit ? `${spec.label} (${spec.unit})` : spec.label;
+  const element = h("div", { class: "control" }, h("label", { for: spec.name }, label), range, field);
   element.update = (value) => {
-    const shown = value === null ? null : value / factor;
-    range.value = toPlace(shown === null ? spec.rest || spec.least : shown);
-    range.setAttribute(
-      "aria-valuetext",
-      shown === null ? spec.placeholder || "not set" : `${readable(shown)} ${spec.unit || ""}`,
-    );
-    if (document.activeElement !== field || shown !== null)
-      field.value = shown === null ? "" : Number(shown.toPrecision(12));
+    const [shown, said] = value === null ? ["", spec.placeholder || "not set"] : [value / factor, null];
+    range.value = toPlace(said ? spec.rest || spec.least : shown);
+    range.setAttribute("aria-valuetext", said || `${readable(shown)} ${spec.unit || ""}`);
+    if (document.activeElement !== field || !said) field.value = said ? "" : Number(shown.toPrecision(12));
     field.setCustomValidity("");
   };
   element.limit = (most) => {
@@ -141,16 +140,12 @@ function control(spec, changed) {
   return element;
 }
 
-const PRICE = {
-  name: "price_per_node_hour",
-  label: "price of a node and hour",
-  least: 0.01,
-  most: 100,
-  limit: 1e9,
-  log: true,
-  optional: true,
-  placeholder: "none",
-};
+/** A setting that may be none, on a logarithmic slider. */
+function mayBe(name, label, least, most, limit, more = {}) {
+  return { name, label, least, most, limit, log: true, optional: true, placeholder: "none", ...more };
+}
+
+const PRICE = mayBe("price_per_node_hour", "price of a node and hour", 0.01, 100, 1e9);
 
 /** Whether a number in the field's unit may be set. */
 function accepts(spec, value) {
@@ -170,11 +165,43 @@ function linked(specs) {
   return found;
 }
 
-/** Put what differs from `start` into the link. */
-function link(settings, start) {
+/** Put what differs from the start into the link. */
+function link() {
   const words = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) {
     if (value !== start[name]) words.set(name, value === null ? "" : String(value));
   }
   history.replaceState(null, "", `#${words}`);
+}
+
+let settings = {};
+const controls = {};
+
+/** Change settings, show what follows, and let the link carry them. */
+function set(changes) {
+  Object.assign(settings, changes);
+  refresh();
+  link();
+}
+
+function restore() {
+  settings = { ...start, ...linked(specs) };
+  refresh();
+}
+
+function showControls() {
+  for (const [name, element] of Object.entries(controls)) element.update(settings[name]);
+}
+
+/** Places for figures, by name. */
+function placesFor(...names) {
+  return Object.fromEntries(names.map((name) => [name, h("div", { id: name, class: "figure" })]));
+}
+
+function begin() {
+  for (const spec of specs) controls[spec.name] = control(spec, (value) => set({ [spec.name]: value }));
+  page.replaceChildren(...layOut(), footer());
+  restore();
+  window.addEventListener("hashchange", restore);
+  window.addEventListener("resize", refresh);
 }

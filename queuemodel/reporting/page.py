@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from html import escape
 from importlib import resources
 from typing import Any, Literal
 
-import numpy as np
+import msgspec
 
 from .._version import __version__
 from ..checks import require_writable
 from ..drawing import COLORS, KNEE, MODEL, PLACES
 from ..errors import ModelError
 from ..files import write_atomically
-from ..results import finite
 
 #: What a page's name may end in.
 SUFFIXES = (".html", ".htm")
@@ -36,14 +34,8 @@ def report_page(
 ) -> str:
     """The page of ``data``, whose ``title`` it carries; also written to ``path``, all of it or nothing.
 
-    What is not finite becomes null, and no text of the data can end the script that holds it.
-
-    Raises
-    ------
-    ModelError
-        When the page would be too large to be mailed.
-    DataError
-        When it cannot be written.
+    What is not finite becomes null, and no text of the data can end the script that holds it. A page too large to be
+    mailed is refused.
     """
     require_writable(path, suffixes=SUFFIXES)
     parts = {
@@ -66,18 +58,8 @@ def report_page(
 
 def embedded(data: Any) -> str:
     """JSON that may stand inside a script element."""
-    text = json.dumps(_plain(data), allow_nan=False, separators=(",", ":"))
-    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return finite(value)
+    text = msgspec.json.encode(data, enc_hook=lambda value: value.tolist()).decode()
+    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _filled(name: str, parts: dict[str, str]) -> str:

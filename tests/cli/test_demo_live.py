@@ -1,5 +1,6 @@
-"""The first command that a new user types, for real: servers, training, prediction, picture."""
+"""The first command that a new user types, for real: training on this machine, prediction, pictures."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -10,44 +11,50 @@ import pytest
 
 import queuemodel as qm
 
-pytest.importorskip("tensorflow", reason="a live run needs TensorFlow")
 
-
-def test_demo_profiles_predicts_and_draws(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "queuemodel", "demo", "--steps", "5", "-o", tmp_path / "demo"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+def run(*arguments):
+    command = [sys.executable, "-m", "queuemodel", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("framework", "module", "said"), [("tensorflow", "tensorflow", "saturation at"), ("torch", "torch", "all-reduce")]
+)
+def test_demo_profiles_predicts_and_draws(framework, module, said, tmp_path):
+    pytest.importorskip(module, reason=f"a live run needs {framework}")
+    shown = run("demo", "--framework", framework, "--steps", 5, "-o", tmp_path / "demo")
     profile = qm.Profile.load(tmp_path / "demo" / "profile.json")
-    assert len(profile.steps) == 5
-    assert (tmp_path / "demo" / "throughput.png").read_bytes().startswith(b"\x89PNG")
-    assert "saturation at" in done.stdout
-    rows = re.findall(r"^ +(\d+) +(\S+)", done.stdout, re.MULTILINE)  # captions may wrap before a number
+    assert said in shown
+    rows = re.findall(r"^ +(\d+) +(\S+)", shown, re.MULTILINE)  # captions may wrap before a number
     assert [int(workers) for workers, _ in rows[:6]] == [1, 2, 4, 8, 16, 32]
-    untraced = profile.throughputs[0].steps_per_second
-    assert float(rows[0][1]) == pytest.approx(untraced, rel=0.015)  # the model reproduces the measured step
+    pictures = {path.name: path.read_bytes()[:4] for path in (tmp_path / "demo").glob("*.png")}
+    assert set(pictures.values()) == {b"\x89PNG"}
+    if framework == "tensorflow":
+        assert len(profile.steps) == 5
+        untraced = profile.throughputs[0].steps_per_second
+        assert float(rows[0][1]) == pytest.approx(untraced, rel=0.015)  # the model reproduces the measured step
+    else:
+        assert {one.ranks for one in profile.rounds} == {1, 2}
+        assert pictures.keys() == {"throughput.png", "round.png"}
+
+
+def test_without_pytorch_one_line_says_what_to_install(run, tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
+    said = "queuemodel: error: PyTorch is needed here but is not installed: pip install 'queuemodel[torch]'\n"
+    assert run("demo", "--framework", "torch", "-o", tmp_path / "demo") == (1, "", said)
 
 
 @pytest.mark.slow
 def test_recorded_traces_to_prediction(tmp_path):
     """Import, then every method, as somebody with traces of their own would."""
+    pytest.importorskip("tensorflow", reason="reading traces needs TensorFlow")
     traces = Path(__file__).parent.parent / "data" / "resnet50-60" / "trace"
-
-    def run(*arguments):
-        command = [sys.executable, "-m", "queuemodel", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
-
     run("import-trace", traces, "--batch-size", 1, "-o", tmp_path / "p.json")
-    curves = {
-        method: json.loads(
-            run("predict", tmp_path / "p.json", "--method", method, "--workers", "1:4", "--format", "json")
-        )
-        for method in ("mva", "trace", "auto")
-    }
+    asked = ("predict", tmp_path / "p.json", "--workers", "1:4", "--format", "json", "--method")
+    curves = {method: json.loads(run(*asked, method)) for method in ("mva", "trace", "auto")}
     assert curves["auto"] == curves["trace"]
     assert curves["mva"]["method"] != curves["trace"]["method"]
     assert curves["mva"].keys() == curves["trace"].keys()

@@ -4,7 +4,6 @@ import doctest
 import importlib
 import importlib.util
 import pkgutil
-import re
 import sys
 from pathlib import Path
 
@@ -54,16 +53,12 @@ def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     assert problem in failure
 
 
-def test_simulated_numbers_agree_within_their_sampling_error(tmp_path):
+def test_an_example_is_found_and_its_output_written_but_for_sampling_errors(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("```python\n>>> print('1.22 steps/s, 6%')  # simulated\n1.20 steps/s, 4%\n```\n")
     page = run_examples.run_page(path)
     assert not page.failures
-    assert page.text == path.read_text()  # and what is written stays
-
-
-def test_an_example_is_found_and_its_output_written(tmp_path):
-    path = tmp_path / "page.md"
+    assert page.text == path.read_text()
     path.write_text("Text.\n\n```python\n>>> x = 2\n>>> for n in range(x):\n...     print(n)\n```\n")
     page = run_examples.run_page(path)
     assert page.examples == 2
@@ -77,19 +72,9 @@ def test_an_example_is_found_and_its_output_written(tmp_path):
         for module in pkgutil.walk_packages(queuemodel.__path__, "queuemodel.")
         if not module.name.endswith("__main__")
         and not module.name.startswith(("queuemodel.adapters.tensorflow", "queuemodel.adapters.pytorch.rank"))
-        and not (module.name == "queuemodel.ray_tasks" and importlib.util.find_spec("ray") is None)
     ),
 )
 def test_docstring_examples(name):
     module = importlib.import_module(name)
     public = {public: getattr(queuemodel, public) for public in queuemodel.__all__}
     assert doctest.testmod(module, extraglobs=public).failed == 0
-
-
-def test_examples_are_there():
-    counts = {
-        path.name: len(re.findall(r"^(>>>|\$ queuemodel)", path.read_text(), re.M)) for path in run_examples.pages()
-    }
-    assert counts["README.md"] >= 5
-    assert counts["first-decision.md"] >= 15
-    assert counts["model.md"] >= 5

@@ -13,16 +13,16 @@ from queuemodel.data import example_profile
 
 @pytest.fixture(scope="module")
 def trained():
-    return compare(
-        example_profile("ddp-alexnet-40"),
-        workers=4,
-        strategies=["sync", "local-sgd", "top-k"],
-        problem="least-squares",
-        steps=100,
-        seeds=3,
-        learning_rates=[0.1],
-        price_per_node_hour=2.5,
-    )
+    trained = {"problem": "least-squares", "steps": 100, "seeds": 3, "learning_rates": [0.1]}
+    asked = {"workers": 4, "strategies": ["sync", "local-sgd", "top-k"], "price_per_node_hour": 2.5}
+    return compare(example_profile("ddp-alexnet-40"), **trained, **asked)
+
+
+@pytest.fixture(scope="module")
+def path(trained, tmp_path_factory):
+    path = tmp_path_factory.mktemp("comparison") / "comparison.html"
+    trained.report(path)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,7 @@ def numbers(rows):
     return [-1.0 if row["cost"] is None else row["cost"] for row in rows]
 
 
-def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, tmp_path):
-    path = tmp_path / "comparison.html"
-    trained.report(path)
+def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, path):
     browser.open(path)
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith("data:")] == [f"file://{path}"]
@@ -56,15 +54,10 @@ def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, tmp_pat
     assert numbers(page) != pytest.approx(numbers(trained.to_rows()), rel=1e-3)
 
 
-def test_who_arrives_by_the_deadline(browser, trained, tmp_path):
-    path = tmp_path / "comparison.html"
-    trained.report(path)
+def test_who_arrives_by_the_deadline(browser, trained, path):
     first = trained.to_rows()[0]
-    for deadline, expected in (
-        (first["seconds_low"] * 0.99, "no"),
-        (first["seconds"], "perhaps"),
-        (first["seconds_high"] * 1.01, "yes"),
-    ):
+    deadlines = {"no": first["seconds_low"] * 0.99, "perhaps": first["seconds"], "yes": first["seconds_high"] * 1.01}
+    for expected, deadline in deadlines.items():
         browser.open(path, f"#deadline={deadline}")
         assert browser.run("return answer(settings)[0].in_time") == expected
         assert "in time" in browser.run("return document.getElementById('strategies').textContent")
@@ -88,18 +81,13 @@ def test_every_picture_has_a_name_and_a_table_whatever_is_known(browser, trained
         assert len(page.encode()) < 500_000
         browser.open(path)
         assert browser.complaints() == []
-        assert (
-            browser.run("return [...document.querySelectorAll('svg')].map((one) => !!one.ariaLabel)")
-            == [True] * pictures
-        )
-        assert browser.run(
-            "return [...document.querySelectorAll('section:has(svg)')].every((one) => one.querySelector('table'))"
-        )
+        named = browser.run("return [...document.querySelectorAll('svg')].map((one) => !!one.ariaLabel)")
+        assert named == [True] * pictures
+        tables = "return [...document.querySelectorAll('section:has(svg)')].every((one) => one.querySelector('table'))"
+        assert browser.run(tables)
 
 
-def test_a_strategy_can_be_hidden_by_keyboard(browser, trained, tmp_path):
-    path = tmp_path / "comparison.html"
-    trained.report(path)
+def test_a_strategy_can_be_hidden_by_keyboard(browser, path):
     browser.open(path)
     drawn = "return document.querySelectorAll('#losses polyline').length"
     before = browser.run(drawn)

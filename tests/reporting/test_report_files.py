@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.cli import main
-from queuemodel.data import copy_examples, example_profile
+from queuemodel.data import example_profile
 
 POINTS = [qm.Throughput(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
 
@@ -48,31 +47,20 @@ def test_what_is_not_finite_is_null(curve):
     assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
 
 
-def test_the_same_curve_gives_the_same_page(curve, tmp_path):
+def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path):
     page = curve.report(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page == curve.report()
+    for name in ("a.pdf", "a", "nowhere/a.html"):
+        with pytest.raises(qm.DataError, match=re.escape(name)):
+            curve.report(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a", "nowhere/a.html"])
-def test_an_output_that_cannot_be_is_refused(curve, tmp_path, name):
-    with pytest.raises(qm.DataError, match=re.escape(name.split("/")[0])):
-        curve.report(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        ({"deadline": -1.0}, "deadline"),
-        ({"epochs": float("nan")}, "epochs"),
-        ({"workers": 2.5}, "workers"),
-        ({"price": 2.0}, "price_per_node_hour"),
-        ({"min_efficiency": 2.0}, "min_efficiency"),
-    ],
-)
-def test_a_senseless_question_is_refused(curve, asked, told):
-    with pytest.raises(qm.ModelError, match=told):
-        curve.report(**asked)
+def test_a_senseless_question_is_refused(curve):
+    asked = {"deadline": -1.0, "epochs": float("nan"), "workers": 2.5, "price": 2.0, "min_efficiency": 2.0}
+    for name, value in asked.items():
+        with pytest.raises(qm.ModelError, match=name):
+            curve.report(**{name: value})
 
 
 def test_a_page_too_large_to_mail_is_refused_and_the_old_one_stays(tmp_path):
@@ -85,12 +73,9 @@ def test_a_page_too_large_to_mail_is_refused_and_the_old_one_stays(tmp_path):
     assert path.read_text() == "old"
 
 
-def test_a_curve_made_faster_is_not_recomputed_from_its_old_model(curve):
+def test_a_curve_made_faster_and_a_long_one_are_shown_as_they_are(curve):
     data = held(curve.faster(2.0).report())
     assert (data["network"], data["obstacle"], data["parameters"]) == (None, "the curve has no model", [])
-
-
-def test_a_long_curve_is_shown_as_it_is():
     model = qm.fit(example_profile("alexnet-60"))
     for last, recomputed in ((256, True), (257, False)):
         data = held(model.throughput([1, last]).report())
@@ -110,92 +95,57 @@ def test_a_simulated_curve_stands_beside_the_network(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status"),
+    ("words", "status"),
     [
-        (["alexnet-60.json", "-o", "report.html", "--price", "2.5", "--deadline", "12h"], 0),
-        (["ddp-alexnet-40.json", "-o", "report.html", "--workers", "1:4"], 0),
-        (["shakesmall-p100-throughputs.csv", "-o", "report.html"], 0),
-        (["resnet50-t4-placements.csv", "-o", "report.htm", "--batch-size", "40", "--workers", "1,2"], 0),
-        (["alexnet-60.json", "-o", "report.html", "--strategy", "k-sync", "--k", "2", "--workers", "2:4"], 0),
-        (["alexnet-60.json", "-o", "report.html", "--strategy", "all-reduce", "--workers", "1:4"], 0),
-        (["alexnet-60.json", "-o", "report.png"], 1),
-        (["alexnet-60.json", "-o", "nowhere/report.html"], 1),
-        (["nowhere.json", "-o", "report.html"], 1),
-        (["alexnet-60.json", "-o", "report.html", "--deadline", "soon"], 2),
-        (["alexnet-60.json"], 2),
+        ("alexnet-60.json -o report.html --price 2.5 --deadline 12h", 0),
+        ("ddp-alexnet-40.json -o report.html --workers 1:4", 0),
+        ("shakesmall-p100-throughputs.csv -o report.html", 0),
+        ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0),
+        ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0),
+        ("alexnet-60.json -o report.html --strategy all-reduce --workers 1:4", 0),
+        ("alexnet-60.json -o report.png", 1),
+        ("alexnet-60.json -o nowhere/report.html", 1),
+        ("nowhere.json -o report.html", 1),
+        ("alexnet-60.json -o report.html --deadline soon", 2),
+        ("alexnet-60.json", 2),
     ],
 )
-def test_the_command(tmp_path, monkeypatch, capsys, arguments, status):
-    copy_examples(tmp_path)
-    before = set(tmp_path.iterdir())
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(["report", *arguments])
-    told = capsys.readouterr()
-    assert (end.value.code or 0) == status
-    written = {path.name for path in set(tmp_path.iterdir()) - before}
+def test_the_command(run, examples, words, status):
+    before = set(examples.iterdir())
+    code, out, err = run("report", *words.split())
+    assert (code or 0) == status
+    written = {path.name for path in set(examples.iterdir()) - before}
     if status:
-        assert (written, told.out, told.err.count("\n")) == (set(), "", 1)
+        assert (written, out, err.count("\n")) == (set(), "", 1)
     else:
-        assert written == {arguments[2]}
-        assert told.out.endswith(f"{arguments[2]}: open it in a browser\n")
-        assert ("assuming" in told.out) == ("throughputs" in arguments[0])
+        assert written == {words.split()[2]}
+        assert out.endswith(f"{words.split()[2]}: open it in a browser\n")
+        assert ("assuming" in out) == ("throughputs" in words)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "holds"),
-    [
-        (["predict", "alexnet-60.json", "--method", "mva", "--workers", "1:4"], {"deadline": None}),
-        (["plan", "alexnet-60.json", "--method", "mva", "--workers", "1:4", "--epochs", "9", "--dataset-size", "99",
-          "--deadline", "1h", "--price", "2"],
-         {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}),
-        (["compare", "ddp-alexnet-40.json", "--workers", "2", "--strategy", "sync"], None),
-    ],
-)  # fmt: skip
-def test_other_commands_write_the_page_of_what_they_print(tmp_path, monkeypatch, capsys, arguments, holds):
-    copy_examples(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--report", "page.html", "--format", "json"])
-    assert not end.value.code
-    told = json.loads(capsys.readouterr().out)
+def test_the_page_begins_with_what_was_asked(run, examples):
+    asked = "alexnet-60.json --workers 1:4 --epochs 9 --dataset-size 99 --deadline 1h --price 2 -o page.html"
+    assert run("report", *asked.split())[0] == 0
     page = held(Path("page.html").read_text())
-    if holds is None:
-        assert page["rows"] == told["rows"]
-    else:
-        assert {name: page["questions"][name] for name in holds} == holds
-        assert "measure next: 3 workers" in page["caption"]
-        assert page["curve"]["workers"] == [1, 2, 3, 4]
+    told = {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}
+    assert {name: page["questions"][name] for name in told} == told
+    assert "measure next: 3 workers" in page["caption"]
+    assert page["curve"]["workers"] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["plan", "alexnet-60.json", "--throughput", "9"], "--report: the page does not plan by --throughput"),
-        (["plan", "alexnet-60.json", "--instances", "i.csv"], "--report: the page does not plan by --instances"),
-        (["compare", "ddp-alexnet-40.json", "--workers", "2,4"], "--report shows one number of workers"),
-        (["predict", "nowhere.json", "--plot", "a.png"], "nowhere.json"),
-    ],
-)
-def test_pages_of_what_they_cannot_hold_are_refused(tmp_path, monkeypatch, capsys, arguments, message):
-    copy_examples(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--report", "page.html"])
-    assert end.value.code
-    assert message in capsys.readouterr().err
-    assert not Path("page.html").exists()
+def test_a_comparison_writes_the_page_of_what_it_prints(run, examples):
+    asked = "ddp-alexnet-40.json --workers 2 --strategy sync --report page.html --format json"
+    code, out, _ = run("compare", *asked.split())
+    assert code == 0
+    assert held(Path("page.html").read_text())["rows"] == json.loads(out)["rows"]
 
 
-def test_the_report_prints_its_prediction_where_a_format_is_asked_for(tmp_path, monkeypatch, capsys):
-    copy_examples(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(["report", "ddp-alexnet-40.json", "-o", "page.html", "--workers", "1,2", "--format", "json"])
-    told = capsys.readouterr()
-    assert not end.value.code
-    assert json.loads(told.out)["workers"] == [1, 2]
-    assert told.err == "page.html: open it in a browser\n"
+def test_the_report_prints_its_prediction_where_a_format_is_asked_for(run, examples):
+    asked = "ddp-alexnet-40.json -o page.html --workers 1,2 --format json"
+    code, out, err = run("report", *asked.split())
+    assert code == 0
+    assert json.loads(out)["workers"] == [1, 2]
+    assert err == "page.html: open it in a browser\n"
 
 
 def drawn(profile):
@@ -219,12 +169,8 @@ def test_a_recorded_step_or_round_is_drawn_as_it_was():
 
 def test_the_longest_operations_of_many_are_kept():
     profile = example_profile("alexnet-60")
-    names = (f"{one.name}/{copy}" for copy in range(40) for one in profile.steps[0].operations)
-    many = [
-        msgspec.structs.replace(one, name=next(names), after=[])
-        for _ in range(40)
-        for one in profile.steps[0].operations
-    ]
+    copies = ((copy, one) for copy in range(40) for one in profile.steps[0].operations)
+    many = [msgspec.structs.replace(one, name=f"{one.name}/{copy}", after=[]) for copy, one in copies]
     steps = [msgspec.structs.replace(profile.steps[0], operations=many)]
     told = drawn(msgspec.structs.replace(profile, steps=steps))
     assert len(told["spans"]) == 1000

@@ -1,0 +1,254 @@
+"""What people mistype, forget and interrupt: one line that says what to do, and the right exit status."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from refusals import refused
+
+from queuemodel.cli import COMMANDS, main
+
+DATA = Path(__file__).parent.parent / "data"
+#: Commands that read a file, with what they need besides.
+READERS = {
+    "predict": "", "plan": "--min-efficiency 0.5", "fit": "", "next-measurement": "", "simulate": "--workers 2",
+    "compare": "", "solve": "--population 2",
+}  # fmt: skip
+AT_TWO = "simulate alexnet-60.json --workers 2"
+RANKS_AT_TWO = "simulate ddp-alexnet-40.json --workers 2"
+SCHEDULE = "schedule --workload jobs.csv --nodes 4 --policy"
+STUDY = "schedule-study --policy fifo"
+
+pytestmark = pytest.mark.usefixtures("examples")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("predit alexnet-60.json", "predict"),
+        ("next-measurment", "next-measurement"),
+        ("predict alexnet-60.json --strateg sync-ps", "--strategy"),
+        ("plan alexnet-60.json --node-price 2", "--price"),
+        ("plan alexnet-60.json --marginal-speedup 0.2", "--min-marginal-speedup"),
+        (f"{AT_TWO} --trace t.json", "--chrome-trace"),
+        ("predict alexnet-60.json --method simulaton", "trace"),
+        ("predict alexnet-60.json --strategy synch-ps", "sync-ps"),
+        ("predict ddp-alexnet-40.json --collective halvingdoubling", "halving-doubling"),
+        ("predict alexnet-60.json --format jsn", "json"),
+        (f"{STUDY} --backend rai", "ray"),
+        ("profile transfromer", "transformer"),
+        (f"{RANKS_AT_TWO} --scheme hovorod", "horovod"),
+        ("compare ddp-alexnet-40.json --strategy localsgd", "local-sgd"),
+        (f"{SCHEDULE} fiffo", "fifo"),
+        (f"{SCHEDULE} greedy:flor=1", "floor"),
+    ],
+)
+def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):
+    refused(run(*shlex.split(typed)), f"did you mean '{meant}'")
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_files_that_are_not_there_or_no_files(run, examples, command):
+    (examples / "empty.json").write_text("")
+    (examples / "folder").mkdir()
+    options = READERS[command].split()
+    refused(run(command, "nowhere.json", *options), "nowhere.json", "No such file", status=1)
+    refused(run(command, "empty.json", *options), "empty.json", status=1)
+    said = "directory" if command == "solve" else "recorded traces become one by queuemodel import-trace"
+    refused(run(command, "folder", *options), "folder", said)
+    refused(run(command, *options), "Missing argument", status=2)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("plan alexnet-60.json --budget 100", "no such option '--budget'; see "),
+        ("predict alexnet-60.json --strategy hogwild", "k-batch-async, all-reduce\n"),
+        # files
+        ("plan alexnet-60.json --instances nowhere.csv --throughput 1", "nowhere.csv"),
+        ("plan alexnet-60.json --instances alexnet-60.json --throughput 1", "alexnet-60.json: line 1"),
+        (f"{AT_TWO} --chrome-trace no/t.json", "there is no folder"),
+        (f"{AT_TWO} --chrome-trace t.csv", "must end in one of .json, .json.gz"),
+        (f"{RANKS_AT_TWO} --plot a.gif", "must end in"),
+        (f"{STUDY} --output out.csv", "must end in one of .json, .json.gz"),
+        ("profile mlp -o out.csv", "must end in one of .json, .json.gz"),
+        ("profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o out.csv", "must end in one of .json"),
+        ("compare alexnet-60.json --problem logistic --plot losses.txt", "must end in"),
+        ("schedule --workload nowhere.csv --nodes 4 --policy fifo", "nowhere.csv"),
+        ("schedule --workload . --nodes 4 --policy fifo", "directory"),
+        # questions
+        ("plan alexnet-60.json --instances a.csv --price 1", "goes with --deadline"),
+        ("plan shakesmall-p100-throughputs.csv --throughput 9", "--batch-size: throughputs alone"),
+        ("report shakesmall-p100-throughputs.csv -o r.html --dataset-size 9", "--batch-size"),
+        ("predict alexnet-60.json --method mva --worker-bandwidth 5MB/s", "method 'trace'"),
+        ("predict alexnet-60.json --method mva --policy tic", "policy is for the simulation only"),
+        ("predict ddp-alexnet-40.json --policy tic", "policy is a question for strategy 'async-ps'"),
+        (f"{AT_TWO} --straggler-probability 0.1", "go together"),
+        (f"{AT_TWO} --plot a.png", "use --chrome-trace"),
+        (f"{AT_TWO} --batch-size 64", "batch_size is 32, as recorded"),
+        (f"{AT_TWO} --scheme ddp", "scheme is a question for strategy 'all-reduce'"),
+        (f"{RANKS_AT_TWO} --parameter-servers 2", "no change of all-reduce"),
+        (f"{RANKS_AT_TWO} --worker-speeds 1,2", "worker_speeds"),
+        ("simulate alexnet-60-throughputs.csv --workers 2", "throughputs alone cannot be simulated"),
+        ("fit resnet50-t4-placements.csv --measured 4=1", "fitted alone"),
+        ("fit resnet50-t4-placements.csv --strategy sync-ps", "fitted alone"),
+        ("fit shakesmall-p100-throughputs.csv --strategy k-sync", "needs"),
+        ("predict alexnet-60-throughputs.csv --strategy sync-ps --bandwidth 10Gbit/s", "needs a profile"),
+        ("compare alexnet-60-throughputs.csv", "throughputs"),
+        ("compare alexnet-60.json --plot losses.png", "--problem"),
+        ("compare alexnet-60.json --target-loss 0.1", "--target-loss is for training a --problem"),
+        ("compare alexnet-60.json --seed 0", "--seed is for training a --problem"),
+        ("compare alexnet-60.json --chance 0.9", "--chance is to meet a --deadline with"),
+        ("compare ddp-alexnet-40.json --workers 2,4 --report page.html", "--report shows one number of workers"),
+        ("compare ddp-alexnet-40.json --strategy async-ps", "parameter server"),
+        (f"{STUDY} --spread-speed 0.5", "without effect unless --nodes-per-machine"),
+        (f"{STUDY} --checkpoint-seconds 5min", "without effect unless --mean-time-to-failure"),
+        (f"{STUDY} --nodes-per-machine 4 --spread-speed 2", "spread_speed must be at most 1"),
+        (f"{STUDY} --nodes-per-machine 65 --spread-speed 0.5", "nodes_per_machine must be at most 64"),
+        (f"{STUDY} --backend foo", "backend 'foo' cannot be used"),
+        # numbers
+        ("predict alexnet-60.json --seed 1.5", "whole number of at least 0, got '1.5'"),
+        (f"predict alexnet-60.json --seed {2**64}", "at most"),
+        ("predict alexnet-60.json --workers 5:3", "the range is empty"),
+        ("predict alexnet-60.json --workers 1:999999999", "numbers must be 1 to 1,000,000"),
+        ("predict alexnet-60.json --workers 1:2:3", "is not like 8, 1:32 or 1,2,4,8"),
+        ("predict alexnet-60.json --workers 2.0", "is not like 8, 1:32 or 1,2,4,8"),
+        ("predict alexnet-60.json --confidence 1", "between 0 and 1, both left out"),
+        ("predict alexnet-60.json --confidence nan", "between 0 and 1"),
+        ("predict alexnet-60.json --accelerator-speed 0", "finite and > 0"),
+        ("predict alexnet-60.json --accelerator-speed nan", "finite and > 0"),
+        ("predict alexnet-60.json --parameter-servers 0", "whole number of at least 1, got 0"),
+        ("predict alexnet-60.json --bandwidth inf", "bandwidth"),
+        ("predict alexnet-60.json --buffer 12h", "buffer must be at most 10 seconds"),
+        ("predict alexnet-60.json --worker-speeds 1,0", "> 0"),
+        ("predict alexnet-60.json --worker-speeds 1*0", "count must be a whole number of at least 1"),
+        (f"plan alexnet-60.json --dataset-size 1{'0' * 400}", "at most"),
+        ("plan alexnet-60.json --throughput 0", "> 0"),
+        ("plan alexnet-60.json --deadline=-1h", "duration"),
+        ("plan alexnet-60.json --method mva --deadline 12s --epochs 0", "epochs"),
+        ("plan alexnet-60.json --deadline '12 parsecs' --epochs 1", "unknown unit"),
+        ("predict alexnet-60.json --bandwidth 10MB", "write it like 10Gbit/s"),
+        (f"{SCHEDULE} greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
+        (f"{SCHEDULE} fifo --interval inf", "duration must be a number > 0"),
+        (f"{STUDY} --mean-time-to-failure 0", "must be a number > 0"),
+        (f"{STUDY} --workers 0", "whole number of at least 1, got 0"),
+        (f"{STUDY} --load 0", "finite and > 0"),
+        (f"{STUDY} --nodes 99999999", "at most"),
+        # quantities without a unit, with their readings
+        ("plan alexnet-60.json --epochs 1 --deadline 3", "has no unit; write 3h, 3min or 3s"),
+        ("predict alexnet-60.json --bandwidth 10", "has no unit; write 10Gbit/s or 10MB/s"),
+        ("predict alexnet-60.json --worker-bandwidth 5*2,4MB/s", "has no unit; write 5Gbit/s or 5MB/s"),
+        ("predict alexnet-60.json --measured 4@5=1.1", "has no unit; write 5Gbit/s or 5MB/s"),
+        ("predict alexnet-60.json --buffer 12", "has no unit; write 12us or 12ms"),
+        ("predict ddp-alexnet-40.json --latency 50", "has no unit; write 50us or 50ms"),
+        ("predict ddp-alexnet-40.json --bucket-bytes 25", "has no unit; write 25MB or 25B"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_leaves_no_file(run, examples, typed, message):
+    before = set(examples.iterdir())
+    refused(run(*shlex.split(typed)), message)
+    assert set(examples.iterdir()) == before
+
+
+def test_nothing_needs_no_unit(run):
+    asked = ["predict", "alexnet-60.json", "--workers", "4", "--format", "json"]
+    assert run(*asked, "--buffer", "0")[:2] == run(*asked, "--buffer", "0ms")[:2]
+
+
+def test_unwritable_plots_are_refused_before_any_work(run, examples):
+    asked = ["predict", "alexnet-60.json", "--method", "mva", "--plot"]
+    refused(run(*asked, "no/curve.png"), "there is no folder")
+    refused(run(*asked, "curve.doc"), "must end in")
+    refused(run(*asked, examples), "is a directory")
+    picture = examples / "curve.png"
+    picture.write_bytes(b"earlier")
+    refused(run("predict", "missing.json", "--plot", picture), "missing.json", "No such file")
+    assert picture.read_bytes() == b"earlier"
+    assert run(*asked, picture)[0] == 0
+    assert picture.stat().st_size > 1000
+
+
+def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
+    target, empty = tmp_path / "p.json", tmp_path / "empty"
+    target.write_text("earlier")
+    empty.mkdir()
+
+    def told(folder, *parts, batch_size=1, output=target):
+        folders = folder if isinstance(folder, list) else [folder]
+        refused(run("import-trace", *folders, "--batch-size", batch_size, "-o", output), *parts)
+
+    told(tmp_path / "nowhere", "nowhere")
+    told(empty, "empty")
+    told(empty, "batch-size", batch_size=0)
+    told(empty, "there is no folder", output=tmp_path / "no" / "p.json")
+    told(empty, "p.csv", "must end in one of .json, .json.gz", output=tmp_path / "p.csv")
+    (empty / "trace_rank0.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+    told(empty, "trace_rank0.json", "end in .pt.trace.json")
+    told(empty / "trace_rank0.json", "give the folder")
+    told([DATA / "xplane-1ps", DATA / "xplane-2ps"], "2ps: no all-reduce", "--throughputs")
+    told(DATA / "alexnet-60", f"give each run's folder: {DATA / 'alexnet-60' / 'trace'}")
+    told(DATA / "ddp" / "ddp-alexnet-40", "ddp-alexnet-40/trace_n1 ", "trace_n2")
+    assert target.read_text() == "earlier"
+    (empty / "timeline.json").write_text('[{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1}]')
+    for name in ("trace_rank0.json", "timeline.json"):
+        refused(run("predict", empty / name), "becomes a profile by queuemodel import-trace")
+    for trace in (DATA / "alexnet-60" / "trace", DATA / "alexnet-60" / "trace" / "step_000.pb.gz"):
+        refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
+
+
+def test_an_interruption_is_one_line_and_its_own_status(capsys):
+    @click.command()
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as stop:
+        main(["now"], command=click.Group(commands={"now": interrupted}))
+    out, err = capsys.readouterr()
+    assert (stop.value.code, out, err.strip()) == (130, "", "queuemodel: interrupted")  # below the terminal's ^C
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])
+def test_an_interruption_of_the_start_is_no_traceback(ignored, code):
+    """Ctrl-C when the command line begins to be loaded; not where it is ignored, as in the background."""
+    program = f"""
+import os, signal, sys
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "queuemodel.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["queuemodel", "--version"]
+from queuemodel.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=_not_ignored)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert ("version" in done.stdout) is ignored
+
+
+def _not_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def completions(words):
+    """What a shell is offered after these words."""
+    program = "import sys; sys.argv[0] = 'queuemodel'; from queuemodel.cli import main; main()"
+    asked = {"_QUEUEMODEL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | asked, check=True
+    )
+    assert done.stderr == ""
+    return {line.removeprefix("plain,") for line in done.stdout.splitlines()}
+
+
+def test_shells_complete_commands_options_and_choices():
+    assert completions("queuemodel s") == {name for name in COMMANDS if name.startswith("s")}
+    assert completions("queuemodel predict --strat") == {"--strategy"}
+    assert completions("queuemodel predict --strategy k-b") == {"k-batch-sync", "k-batch-async"}
