@@ -81,7 +81,7 @@ def replayed(profile, links=None):
 
 def test_one_worker_makes_the_very_steps_that_were_recorded(profiles):
     stalled = "resnet50-60-bbr-12ms-ordered"  # half of its fetches stood still in the middle, for 40 to 120 ms
-    every = [profile for folder, profile in sum(profiles, []) if folder.name != stalled]
+    every = [profile for folder, profile in [*profiles[0], *profiles[1]] if folder.name != stalled]
     for profile in every:
         assert replayed(profile) == pytest.approx(1.0, abs=0.008 if profile.cluster.parameter_servers == 1 else 0.025)
     links = estimate_links(every[0])
@@ -133,7 +133,9 @@ def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles, groups):
 @pytest.mark.parametrize("names", [["mva"], ["trace", "unusual"]])
 def test_intervals_hold_on_kinds_of_network_left_out(groups, names):
     kinds = [kind_of(folder) for folder in [*series_folders(), *series_folders(usual=False)]]
-    found = [errors_of(c, kind) for c, kind in zip(sum([groups[name] for name in names], []), kinds, strict=False)]
+    found = [
+        errors_of(c, kind) for c, kind in zip((one for name in names for one in groups[name]), kinds, strict=False)
+    ]
     ends = leave_kind_out(found, calibrated)
     value, lower, upper = (
         np.concatenate(rows) for rows in zip(*[(np.exp(one.off), lo, hi) for one, lo, hi in ends], strict=True)
