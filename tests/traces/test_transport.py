@@ -1,7 +1,6 @@
 """What a network does is told, recorded or unknown; each gives an answer of its own, which plain sockets gave."""
 
 import json
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from by_hand import LINKS, RATE, profile_of, serial, two_layers
 
 import queuemodel as qm
-from queuemodel.data import example_profile
 from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs, trace_throughput
 from queuemodel.training import Operation
 
@@ -220,22 +218,3 @@ def test_slow_links_take_no_more_work():
     assert seconds(links=slow, congestion_control="cubic") < 2.0
     assert seconds(bandwidth=1e3, loaded_trip=1e6) < 2.0
     assert seconds(bandwidth=1e3, congestion_control="cubic", buffer=10.0) < 2.0
-
-
-def test_ctrl_c_ends_a_run_at_once():
-    simulate(profile_of(serial()), workers=2, steps=2)
-
-    def press(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, press)
-    try:
-        for workers, profile in ((8, example_profile("alexnet-60")), (1000, profile_of(serial()))):
-            signal.setitimer(signal.ITIMER_REAL, 0.5)
-            begun = time.process_time()
-            with pytest.raises(KeyboardInterrupt):
-                simulate(profile, workers=workers, steps=1_000_000)
-            assert time.process_time() - begun < 1.5
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
