@@ -145,7 +145,7 @@ def test_servers_that_saturate_are_recognised(kind, knee, servers):
         assert parameter(model, "no saturation").value < 0.05
         curve = model.throughput(N)
         total = curve.residence_time.sum(axis=1) + curve.think_time
-        assert total == pytest.approx(N / curve.steps_per_second, rel=0.01)  # Little's law, of a curve between draws
+        assert total == pytest.approx(N / curve.steps_per_second, rel=0.02)  # Little's law, of the mean of draws
 
 
 def test_what_does_not_saturate_stays_open():
