@@ -85,10 +85,12 @@ def test_without_a_server_a_round_is_an_order_statistic(scv):
 @pytest.mark.parametrize(("shards", "busiest"), [((1.0,), 1.0), ((0.5, 0.5), 0.5), ((0.75, 0.25), 0.75)])
 def test_a_round_lasts_until_the_busiest_server_has_sent_to_all_and_heard_from_all(shards, busiest):
     """Own times do not vary: one worker's own link needs both shares, several wait for the busier server."""
-    workers = np.array([1, 4])
+    workers = np.array([1, 4, 40])
     model = qm.fit(profile([1.0] * 4, fetch=0.4), strategy="sync-ps").what_if(shards=shards)
-    rounds = workers / model.throughput(workers).steps_per_second
-    assert rounds == pytest.approx([1.0 + 0.4, 1.0 + 0.4 * 4 * busiest], rel=1e-6)
+    curve = model.throughput(workers)
+    rounds = workers / curve.steps_per_second
+    assert rounds == pytest.approx([1.0 + 0.4, 1.0 + 0.4 * 4 * busiest, 1.0 + 0.4 * 40 * busiest], rel=1e-6)
+    assert curve.bound_upper[2] == pytest.approx(1 / (0.4 * busiest))
 
 
 @settings(max_examples=10)

@@ -53,6 +53,7 @@ def test_speedup_efficiency_and_the_last_worker():
     X = CURVE.steps_per_second
     np.testing.assert_allclose(CURVE.speedup, X / X[0])
     np.testing.assert_allclose(CURVE.efficiency, X / X[0] / [1, 2, 4])
+    assert {name for name in CURVE.shown_rows()[0] if "utilization" in name} == {"utilization_transmit link"}
     np.testing.assert_allclose(CURVE.marginal_speedup, [1, X[1] / X[0] - 1, (X[2] - X[1]) / X[0] / 2])
 
 

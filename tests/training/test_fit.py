@@ -145,17 +145,29 @@ def test_a_measurement_moves_the_curve_where_it_was_made_and_less_elsewhere():
 
 
 def test_profile_and_throughputs_in_one_fit_find_contention():
-    truth = qm.solve(
-        qm.Network([qm.Station(str(d), service_time=1.4 * d) for d in (0.2, 0.1, 0.01)], think_time=0.5), population=8
+    stations = [qm.Station(str(d), service_time=1.4 * d) for d in (0.2, 0.1, 0.01)]
+    truth = qm.solve(qm.Network(stations, think_time=0.5), population=64)
+    alone, few, many = (
+        qm.fit(profile(), throughputs=[qm.Throughput(workers=n, steps_per_second=truth.at(n).throughput) for n in own])
+        for own in ((), (2, 4, 8), (2, 4, 8, 16, 32, 64))
     )
-    measured = [qm.Throughput(workers=n, steps_per_second=truth.at(n).throughput) for n in (2, 4, 8)]
-    alone, both = qm.fit(profile()), qm.fit(profile(), throughputs=measured)
-    contention = parameter(both, "contention")
-    assert 1.2 < contention.value < 1.45  # the rest is taken for the network's own error
-    assert not parameter(alone, "contention").identified
+    found = [parameter(model, "contention") for model in (alone, few, many)]
+    assert 1.2 < found[1].value < 1.45  # the rest is taken for the network's own error
+    assert found[2].value == pytest.approx(1.4, rel=0.03)
+    assert found[2].standard_error < 0.3 * found[1].standard_error
+    assert [one.identified for one in found] == [False, False, True]
     error = lambda model: abs(model.throughput([16]).steps_per_second[0] * 0.28 - 1)  # noqa: E731
-    assert error(both) < 0.07 < 0.2 < error(alone)
-    assert both.throughput([8]).profiled_workers == 8
+    assert error(few) < 0.07 < 0.2 < error(alone)
+    assert few.throughput([8]).profiled_workers == 8
+
+
+def test_a_measurement_that_says_nothing_changes_nothing():
+    plain = qm.fit(profile()).throughput([1, 2, 4, 8])
+    point = qm.Throughput(workers=4, steps_per_second=0.9 * plain.at(4), standard_error=0.85 * plain.at(4))
+    curve = qm.fit(profile(), throughputs=[point]).throughput([1, 2, 4, 8])
+    assert curve.steps_per_second == pytest.approx(plain.steps_per_second, rel=0.01)
+    ratio = np.log(curve.upper / curve.lower) / np.log(plain.upper / plain.lower)
+    assert np.all((ratio > 0.8) & (ratio < 1.05))
 
 
 def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():

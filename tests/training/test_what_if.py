@@ -44,6 +44,9 @@ ONLY = wire(2e6, 40e6), wire(1e6, 40e6)
 LAWS = {
     "ten times the bandwidth": ({"bandwidth": LINK}, {"bandwidth": 10 * LINK},
                                 0.81 - 0.9 * wire(3e6, LINK), 0.2 - 0.9 * wire(2e6, LINK)),
+    "only fetches have bytes": (
+        {"bandwidth": LINK, "steps": [msgspec.structs.replace(step(), pushed_bytes=0)] * 3}, {"bandwidth": 10 * LINK},
+        0.81 - 0.9 * wire(2e6, LINK), 0.2 - 0.9 * wire(2e6, LINK)),
     "half the bandwidth, slower one way": (
         {"steps": [step(fetch=0.3, push=0.1)] * 3, "bandwidth": LINK}, {"bandwidth": LINK / 2},
         0.91 + wire(3e6, LINK), 0.3 + wire(2e6, LINK)),
