@@ -350,19 +350,6 @@ def test_nodes_that_several_ranks_share_are_paid_once(job):
     assert choice.cost == pytest.approx(4 * 2.0 * choice.time / 3600)
 
 
-def test_a_stall_in_one_of_few_rounds_leaves_an_interval_of_possible_rates():
-    fitted = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4, rounds=4))
-    computed = fitted.computed.copy()
-    computed[0] += 100  # of which the others took one
-    curves = [AllReduceModel(one).throughput([1, 2, 8]) for one in (fitted, replace(fitted, computed=computed))]
-    for curve in curves:
-        rates = [np.zeros(3), curve.lower, curve.steps_per_second, curve.upper]
-        assert np.all(np.diff(rates, axis=0) > 0)
-    calm, stalled = (curve.upper / curve.lower for curve in curves)
-    assert np.all(stalled > 3 * calm)
-    assert np.all(np.isfinite(stalled))
-
-
 def plain(*, ranks=2, computed=(2.0,) * 8, size=1_000_000, bandwidth=1e7, latency=0.01, tail=0.3):
     """What rounds tell in which all compute first, reduce one bucket then, and take so much longer."""
     fitted, times = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4)), np.array(computed)

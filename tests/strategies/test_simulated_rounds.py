@@ -8,7 +8,6 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile
-from queuemodel.plotting import plot_round
 from queuemodel.strategies import AllReduceModel, fit_rounds, simulate, simulate_rounds
 from queuemodel.training import Round
 
@@ -72,18 +71,6 @@ def test_what_perfetto_is_shown(model, tmp_path):
     sent = sum(event["args"]["bytes"] for event in spans if event["cat"] == "in transit")
     assert sent == 2 * 3 * run.sizes.sum()
     assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(1e6 * run.times[:2].sum(), rel=0.05)
-
-
-def test_a_round_is_drawn_as_it_was():
-    one = next(r for r in example_profile("ddp-alexnet-40").rounds if r.ranks == 2)
-    ax = plot_round(one)
-    computed, waiting, sent = (container.patches for container in ax.containers)
-    for bucket, *bars in zip(one.buckets, computed, waiting, sent, strict=True):
-        assert bars[0].get_x() + bars[0].get_width() == pytest.approx(bucket.ready)
-        assert bars[2].get_x() + bars[2].get_width() == pytest.approx(bucket.end)
-        assert bars[1].get_width() == pytest.approx(max(bucket.begin - bucket.ready, 0))
-    with pytest.raises(qm.ModelError, match="1 to 400 buckets"):
-        plot_round(next(r for r in example_profile("ddp-alexnet-40").rounds if r.ranks == 1))
 
 
 def test_one_verb_simulates_every_way_that_was_recorded():

@@ -12,7 +12,6 @@ from jobs_by_hand import parameter
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.solvers import knee_throughput
-from queuemodel.strategies import fit as fit_job
 
 #: Some jobs here gain nothing from a second node.
 pytestmark = pytest.mark.filterwarnings("ignore:.*call the column rounds_per_second:queuemodel.QueueModelWarning")
@@ -312,50 +311,50 @@ def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth)
     assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.7 * 10 ** (size - bandwidth) > 1.5)
 
 
-def test_what_would_not_be_used_is_refused_or_said():
-    two, eight = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
-    slow, fast = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
-    profile, ranks = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
-    refused = {
-        "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out": [
-            lambda: qm.fit(two, sparse_gradients=True),
-            lambda: qm.predict(two, sparse_gradients=True),
-            lambda: fit_job(two, strategy="k-sync", k=1, sparse_gradients=True),
-            lambda: qm.fit(profile, strategy="sync-ps", sparse_gradients=True),
-            lambda: qm.predict(ranks, sparse_gradients=True),
-        ],
-        "ranks_per_node is for throughputs of all-reduce alone; leave it out": [
-            lambda: qm.fit(two, strategy="sync-ps", ranks_per_node=2),
-            lambda: fit_job(ranks, ranks_per_node=2),
-        ],
-        r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave": [
-            lambda: qm.predict(two, strategy="all-reduce", ranks_per_node=2)
-        ],
-        "ranks_per_node must be a whole number of at least 1, got 0": [
-            lambda: qm.fit(two, strategy="all-reduce", ranks_per_node=0)
-        ],
-        "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'": [
-            lambda: qm.predict(two, strategy="sync-ps", ranks_per_node=2)
-        ],
-        "give those of one bandwidth": [lambda: qm.fit([*slow, *fast]), lambda: qm.fit([two[0], *slow])],
-        "parameter_bytes is for throughputs alone": [lambda: qm.predict(profile, parameter_bytes=1e8)],
-        "bandwidth needs a profile": [lambda: qm.predict(two, strategy="all-reduce", bandwidth=1e9)],
-        "at least one measured throughput": [lambda kind=kind: qm.fit([], strategy=kind) for kind in KINDS],
-        "strategy must be one of async-ps": [lambda: qm.fit(two, strategy="ring")],
-        "batch_size must be": [lambda: qm.fit(two, batch_size=0)],
-    }
-    for message, questions in refused.items():
-        for ask in questions:
-            with pytest.raises(qm.QueueModelError, match=message):
-                ask()
-    curve = qm.predict(eight, workers=[64], strategy="all-reduce", ranks_per_node=8)
-    assert curve.at(64) == pytest.approx(qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64))
+TWO, EIGHT = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
+SLOW, FAST = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
+PROFILE, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+SPARSE = "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out"
+NODES = "ranks_per_node is for throughputs of all-reduce alone; leave it out"
+REFUSED = [
+    (qm.fit, TWO, {"sparse_gradients": True}, SPARSE), (qm.predict, TWO, {"sparse_gradients": True}, SPARSE),
+    (qm.fit, TWO, {"strategy": "k-sync", "k": 1, "sparse_gradients": True}, SPARSE),
+    (qm.fit, PROFILE, {"strategy": "sync-ps", "sparse_gradients": True}, SPARSE),
+    (qm.predict, RANKS, {"sparse_gradients": True}, SPARSE),
+    (qm.fit, TWO, {"strategy": "sync-ps", "ranks_per_node": 2}, NODES), (qm.fit, RANKS, {"ranks_per_node": 2}, NODES),
+    (qm.predict, TWO, {"strategy": "all-reduce", "ranks_per_node": 2},
+     r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"),
+    (qm.fit, TWO, {"strategy": "all-reduce", "ranks_per_node": 0}, "ranks_per_node must be a whole"),
+    (qm.predict, TWO, {"strategy": "sync-ps", "ranks_per_node": 2},
+     "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
+    (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
+    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs alone"),
+    (qm.predict, TWO, {"strategy": "all-reduce", "bandwidth": 1e9}, "bandwidth needs a profile"),
+    *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
+    (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),
+    (qm.fit, TWO, {"batch_size": 0}, "batch_size must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "data", "asked", "message"), REFUSED)
+def test_what_would_not_be_used_is_refused(verb, data, asked, message):
+    with pytest.raises(qm.QueueModelError, match=message):
+        verb(data, **asked)
+
+
+def test_what_is_used_is_asked_of_every_verb_and_what_is_not_is_said():
+    curve = qm.predict(EIGHT, workers=[64], strategy="all-reduce", ranks_per_node=8)
+    assert curve.at(64) == pytest.approx(qm.fit(EIGHT, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64))
     hints = {"sparse_gradients", "ranks_per_node"}
-    for told, left in (({}, hints), ({"ranks_per_node": 1}, {"sparse_gradients"}), ({"sparse_gradients": True}, set())):
-        note = qm.fit(two, strategy="all-reduce", **told).note
+    for known, left in (
+        ({}, hints),
+        ({"ranks_per_node": 1}, {"sparse_gradients"}),
+        ({"sparse_gradients": True}, set()),
+    ):
+        note = qm.fit(TWO, strategy="all-reduce", **known).note
         assert {hint for hint in hints if hint in note} == left
     for kind in ROUNDS:
-        told, untold = (qm.predict(two, workers=[4, 16], strategy=kind, parameter_bytes=size) for size in (1e8, None))
-        np.testing.assert_allclose(told.steps_per_second, untold.steps_per_second)
-        assert "bytes are not used" in told.note
-        assert "bytes" not in untold.note
+        known, unknown = (qm.predict(TWO, workers=[4, 16], strategy=kind, parameter_bytes=b) for b in (1e8, None))
+        np.testing.assert_allclose(known.steps_per_second, unknown.steps_per_second)
+        assert "bytes are not used" in known.note
+        assert "bytes" not in unknown.note

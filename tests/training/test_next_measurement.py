@@ -1,6 +1,5 @@
 """What to measure next: about twice the workers that saturate the servers, as far as that is a cheap run."""
 
-import json
 import math
 
 import pytest
@@ -36,15 +35,6 @@ def test_what_was_measured_is_not_recommended_again():
         assert "measure next" not in curve.caption()
     more = qm.fit([*POINTS, qm.Throughput(workers=4, steps_per_second=36.0)]).throughput([16])
     assert qm.next_measurement(more).workers == 8  # saturation is far: half of those asked about
-
-
-def test_the_command_line_says_the_same(run, examples):
-    code, out, _ = run("next-measurement", "alexnet-60.json", "--workers", "16", "--format", "json")
-    assert (code, json.loads(out)["rows"][0]["workers"]) == (0, 5)
-    assert (
-        "measure next: nothing (5 workers were measured)"
-        in run("next-measurement", "alexnet-60.json", "--measured", "5=1.85")[1]
-    )
 
 
 @pytest.mark.parametrize(("name", "strategy"), [("ddp-alexnet-40", None), ("alexnet-60", "sync-ps")])

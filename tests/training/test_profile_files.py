@@ -50,6 +50,16 @@ def test_round_trip(tmp_path):
     assert "<table" in profile._repr_html_()
 
 
+def test_a_summary_keeps_numbers_of_ranks_apart():
+    profile = example_profile("ddp-alexnet-40")
+    means = {row["field"]: row["mean"] for row in profile.summary()}
+    for ranks in (1, 2):
+        own = [one for one in profile.rounds if one.ranks == ranks]
+        for name in ("round_time", "computed"):
+            mean = sum(getattr(one, name) for one in own) / len(own)
+            assert means[f"{name} of {ranks} rank(s)"] == pytest.approx(mean)
+
+
 def operation(**fields):
     return [{"kind": "push", "name": "c", "start": 0, "end": 0.1} | fields]
 

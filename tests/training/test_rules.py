@@ -157,6 +157,10 @@ def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():
     assert unknown.lower[2] < 0.95 * fair.lower[2]
     assert "--congestion-control" in unknown.note
     assert "--congestion-control" not in fair.note + bbr.note
+    asked = {"workers": workers, "method": "mva", "congestion_control": "bbr"}
+    apart, shared = (qm.predict(recorded, **asked, buffer=buffer) for buffer in (0.0, None))
+    np.testing.assert_allclose(apart.steps_per_second, fair.steps_per_second)  # queues of their own
+    np.testing.assert_allclose(shared.steps_per_second, bbr.steps_per_second)
 
 
 def test_no_rule_for_unequal_workers_of_several_servers():

@@ -82,6 +82,13 @@ def test_each_what_if_scales_what_it_should(law):
     assert curve.parameter_servers == change.get("parameter_servers", len(change.get("shards", [1])))
 
 
+def test_each_server_has_stations_of_its_own():
+    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 2])
+    seconds = {"transmit link": 0.2, "receive link": 0.1, "server update": 0.01}
+    expected = {f"{name} {k}": D * share for name, D in seconds.items() for k, share in ((0, 0.75), (1, 0.25))}
+    assert dict(zip(curve.stations, curve.utilization[0] / curve.at(1), strict=True)) == pytest.approx(expected)
+
+
 BAD = {
     "bandwidth": [0, -1.0, math.nan, math.inf, "fast", 10],  # 10: Gbit/s were meant
     "parameter_servers": [0, 1.5], "batch_size": [0, 2.5], "accelerator_speed": [0],
