@@ -8,6 +8,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile
+from queuemodel.plotting import plot_round
 from queuemodel.strategies import AllReduceModel, fit_rounds, simulate, simulate_rounds
 from queuemodel.training import Round
 
@@ -71,6 +72,15 @@ def test_what_perfetto_is_shown(model, tmp_path):
     sent = sum(event["args"]["bytes"] for event in spans if event["cat"] == "in transit")
     assert sent == 2 * 3 * run.sizes.sum()
     assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(1e6 * run.times[:2].sum(), rel=0.05)
+
+
+def test_a_round_is_drawn_as_it_was():
+    one = next(r for r in example_profile("ddp-alexnet-40").rounds if r.ranks == 2)
+    computed, waiting, sent = (container.patches for container in plot_round(one).containers)
+    for bucket, *bars in zip(one.buckets, computed, waiting, sent, strict=True):
+        ends = [bars[k].get_x() + bars[k].get_width() for k in (0, 2)]
+        assert ends == pytest.approx([bucket.ready, bucket.end])
+        assert bars[1].get_width() == pytest.approx(max(bucket.begin - bucket.ready, 0))
 
 
 def test_one_verb_simulates_every_way_that_was_recorded():

@@ -223,19 +223,6 @@ def test_transfers_that_are_faster_than_their_links_are_told(bandwidth, wrong):
     assert ("faster than links of" in qm.predict(msgspec.structs.replace(ranks, cluster=cluster)).note) == wrong
 
 
-@pytest.mark.parametrize("factor", [0.1, 1.9])
-@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
-def test_one_wrong_point_besides_a_profile_changes_little_and_is_named(name, factor):
-    profile, points = example_profile(name), example_throughputs(name)
-    typo = qm.Throughput(workers=4, steps_per_second=points[2].steps_per_second * factor)
-    sound, wrong = (qm.fit(profile, throughputs=[*points[:2], third, points[3]]) for third in (points[2], typo))
-    assert "does not fit" not in sound.note
-    assert f"{typo.steps_per_second:.4g} steps/s with 4 worker(s): does not fit the profile" in wrong.note
-    expected, got = (model.throughput([1, 2, 4, 8]) for model in (sound, wrong))
-    assert got.steps_per_second == pytest.approx(expected.steps_per_second, rel=0.05)
-    assert np.all(got.upper / got.lower < 1.5 * expected.upper / expected.lower)
-
-
 @pytest.mark.parametrize("method", ["mva", "trace"])
 def test_throughputs_that_contradict_the_profile_are_named_with_the_likely_unit(method):
     profile, points = example_profile("resnet50-60"), example_throughputs("resnet50-60")

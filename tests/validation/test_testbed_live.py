@@ -72,30 +72,6 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     assert network.namespaces() == []
 
 
-def test_two_ranks_learn_what_the_loop_says(tmp_path):
-    need("torch")
-    from queuemodel.descent import descend
-    from validation.testbed.rounds.lesson import STRATEGIES, lesson_of
-    from validation.testbed.rounds.measure import measure
-    from validation.testbed.workload import read_workload
-
-    file = WORKLOADS / "learn-tiny.json"
-    measure(file, tmp_path / "series", ranks=[2], seconds=1, trace_rounds=2, priority=-5)
-
-    lesson, learned = (
-        lesson_of(read_workload(file), 2),
-        json.loads((unpacked(tmp_path) / "series" / "learned.json").read_text()),
-    )
-    assert [row["strategy"] for row in learned] == list(STRATEGIES)
-    for row in learned:
-        told = {"steps": lesson.steps, "learning_rate": lesson.learning_rate, "record": len(row["looks"])}
-        loop = descend(lesson.problem, STRATEGIES[row["strategy"]], workers=2, seeds=1, **told)
-        if row["strategy"] != "adacomm":  # its steps depend on the time
-            assert row["losses"] == pytest.approx(loop.losses[0], rel=1e-3)
-        assert row["losses"][-1] < row["losses"][0]
-        assert min(row["step_s"]) > 0
-
-
 def test_an_algorithm_that_the_machine_has_not_is_one_line():
     if problem := network.why_not():
         pytest.skip(problem)
