@@ -57,13 +57,14 @@ from .training import (
 )
 
 __all__ = [
-    "ApproximateMVA", "BatchSolution", "Bounds", "Cluster", "Convergence", "DataError", "ExactMVA",
-    "FitError", "GrowthModel", "Instance", "InstancePlan", "Job", "JobClass", "MarkovChain", "MissingDependencyError", "ModelError",
-    "Network", "NextMeasurement", "NoiseScale", "Operation", "Parameter", "PhaseType", "PlacedStep", "PlacementModel",
-    "Plan", "Profile", "ProfilingError", "QueueModelError", "QueueModelWarning", "Scenario", "Sensitivity",
-    "Simulation", "SimulationResult", "Solution", "Source", "Station", "Step", "SymbolicSolution", "Throughput",
-    "ThroughputCurve", "TrainingModel", "barrier_time", "bounds", "fit", "fit_convergence", "fit_placements",
-    "knee_throughput", "knee_width", "load", "marginal_distribution", "next_measurement", "noise_scale", "plan",
-    "plan_instances", "predict", "read_instances", "read_jmva", "read_placements", "read_throughputs",
-    "saturation_population", "sensitivity", "simulate", "solve", "solve_batch", "solve_symbolic", "write_jmva",
+    "ApproximateMVA", "BatchSolution", "Bounds", "Cluster", "Convergence", "DataError", "ExactMVA", "FitError",
+    "GrowthModel", "Instance", "InstancePlan", "Job", "JobClass", "MarkovChain", "MissingDependencyError",
+    "ModelError", "Network", "NextMeasurement", "NoiseScale", "Operation", "Parameter", "PhaseType", "PlacedStep",
+    "PlacementModel", "Plan", "Profile", "ProfilingError", "QueueModelError", "QueueModelWarning", "Scenario",
+    "Sensitivity", "Simulation", "SimulationResult", "Solution", "Source", "Station", "Step", "SymbolicSolution",
+    "Throughput", "ThroughputCurve", "TrainingModel", "barrier_time", "bounds", "fit", "fit_convergence",
+    "fit_placements", "knee_throughput", "knee_width", "load", "marginal_distribution", "next_measurement",
+    "noise_scale", "plan", "plan_instances", "predict", "read_instances", "read_jmva", "read_placements",
+    "read_throughputs", "saturation_population", "sensitivity", "simulate", "solve", "solve_batch",
+    "solve_symbolic", "write_jmva",
 ]  # fmt: skip

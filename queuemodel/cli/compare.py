@@ -12,25 +12,14 @@ from ..comparison import NAMES, plan_strategies
 from ..comparison import compare as compare_strategies
 from ..comparison.result import plot_time_to_target
 from ..convergence import fit_convergence, read_convergence
-from ..descent import KINDS
+from ..descent.problems import KINDS
 from ..drawing import save_figure
 from ..errors import ModelError
 from ..prediction import load
 from ..reporting import SUFFIXES
+from ..results import Result
 from ..training import Profile
-from .options import (
-    COUNT,
-    COUNTS,
-    DURATION,
-    FILE,
-    INNER_SHARE,
-    PICTURES,
-    POSITIVE,
-    REPORT,
-    SEED,
-    format_option,
-    one_of,
-)
+from .options import COUNT, COUNTS, DURATION, FILE, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of
 from .output import Table, show, watched
 from .questions import MACHINES, PROFILE, ROUNDS, asked
 
@@ -65,17 +54,15 @@ from .questions import MACHINES, PROFILE, ROUNDS, asked
 @click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
 @format_option
-@REPORT
+@click.option("--report", type=FILE, help="Write a page that one can mail (.html).")
 def compare(
     profile: str,
     workers: Sequence[int],
     convergence: str | None,
-    deadline: float | None,
-    chance: float | None,
     plot: str | None,
     output_format: str,
     report: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Compare ways of training by the time in which they reach a loss.
 
@@ -84,12 +71,14 @@ def compare(
       queuemodel compare cnn.json --workers 8 --problem logistic --plot losses.png
       queuemodel compare cnn.json --workers 2,4,8 --problem logistic --deadline 2h
     """
-    problem, price = given["problem"], given["price_per_node_hour"]
-    if plot and not problem:
-        raise ModelError("compare: --plot draws losses, which need --problem")
-    trained = ("target_loss", "steps", "seeds", "seed")
-    if not problem and (idle := [name for name in trained if given[name] is not None]):
-        raise ModelError(f"compare: --{idle[0].replace('_', '-')} is for training a --problem; give one")
+    strategies = options.pop("strategy") or None
+    deadline, chance, price = options.pop("deadline"), options.pop("chance"), options["price_per_node_hour"]
+    if not options["problem"]:
+        if plot:
+            raise ModelError("compare: --plot draws losses, which need --problem")
+        for name in ("target_loss", "steps", "seeds", "seed"):
+            if options[name] is not None:
+                raise ModelError(f"compare: --{name.replace('_', '-')} is for training a --problem; give one")
     if chance is not None and deadline is None:
         raise ModelError("compare: --chance is to meet a --deadline with; give one")
     if report and len(workers) > 1:
@@ -100,23 +89,23 @@ def compare(
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
-    given |= {"strategies": given.pop("strategy") or None, "target": given.pop("target_loss"), "convergence": law}
-    results = [compare_strategies(data, workers=count, progress=watched(), **asked(given, count)) for count in workers]
-    plan = None
+    about = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law, "progress": watched()}
+    results = [compare_strategies(data, workers=n, **about, **asked(options, n)) for n in workers]
+    shown: list[Result] = [*results]
+    document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
     if deadline is not None or (len(results) > 1 and price is not None):
         plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price, chance=chance or 0.5)
+        shown.append(plan)
+        document["plan"] = plan.to_dict()
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
     if report:
         results[0].report(report)
     if output_format == "table":
-        for number, one in enumerate((*results, *([plan] if plan else []))):
+        for number, one in enumerate(shown):
             if number:
                 click.echo()
             show(one, output_format)
         return
     rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
-    told: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
-    if plan:
-        told["plan"] = plan.to_dict()
-    show(Table(rows, told if len(results) > 1 or plan else results[0].to_dict()), output_format)
+    show(Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)

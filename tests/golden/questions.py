@@ -209,22 +209,10 @@ def decisions() -> Iterator[tuple[str, Question]]:
     for asked in ({}, {"workers": 4}, {"bandwidth": 1.25e9}, {"problem": "logistic", "steps": 100, "seeds": 2}):
         yield ask("compare", compared, "ddp-alexnet-40", **asked)
     yield ask("compare", compared, "alexnet-60", workers=4)
-    for policy in (
-        "fifo",
-        "sjf",
-        "backfill",
-        "las",
-        "equi",
-        "srpt",
-        "hesrpt",
-        "model",
-        "greedy",
-        "greedy:floor=0.7",
-        "rank-priced",
-        "goodput",
-        "optimus",
-        "fitness",
-    ):
+    policies = (
+        "fifo sjf backfill las equi srpt hesrpt model greedy greedy:floor=0.7 rank-priced goodput optimus fitness"
+    )
+    for policy in policies.split():
         yield ask("schedule", scheduled, policy)
     for policy in ("equi", "srpt"):
         yield ask("schedule", scheduled, policy, warmup=0.2)
@@ -238,13 +226,8 @@ def simulated(name: str, **asked: Any) -> Any:
 
 
 def simulations() -> Iterator[tuple[str, Question]]:
-    for asked in (
-        {},
-        {"parameter_servers": 2},
-        {"policy": "random"},
-        {"congestion_control": "cubic", "buffer": 0.025},
-        *HALF,
-    ):
+    ways = [{}, {"parameter_servers": 2}, {"policy": "random"}, {"congestion_control": "cubic", "buffer": 0.025}, *HALF]
+    for asked in ways:
         yield ask("simulate", simulated, "alexnet-60", workers=4, steps=400, **asked)
 
 
@@ -310,7 +293,7 @@ def reduced(name: str, nodes: int) -> Any:
 
 
 def reductions() -> Iterator[tuple[str, Question]]:
-    names = (
+    names = [
         "Ring",
         "HalvingDoubling",
         "RecursiveDoubling",
@@ -318,7 +301,7 @@ def reductions() -> Iterator[tuple[str, Question]]:
         "ParameterServers",
         "SplitServers",
         "Hoplite",
-    )
+    ]
     for name, nodes in itertools.product(names, (2, 8)):
         yield f"all-reduce {name} nodes={nodes}", partial(reduced, name, nodes)
 
@@ -396,17 +379,8 @@ def commands() -> Iterator[tuple[str, Question]]:
 
 def questions() -> dict[str, Question]:
     """Every question by its key."""
-    every = [
-        curves(),
-        throughputs_alone(),
-        placements(),
-        decisions(),
-        simulations(),
-        networks(),
-        reductions(),
-        commands(),
-    ]
-    found = list(itertools.chain.from_iterable(every))
+    asked = (curves, throughputs_alone, placements, decisions, simulations, networks, reductions, commands)
+    found = [one for group in asked for one in group()]
     keys = [key for key, _ in found]
     assert len(set(keys)) == len(keys), {key for key in keys if keys.count(key) > 1}
     return dict(found)

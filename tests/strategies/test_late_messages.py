@@ -2,9 +2,8 @@
 
 import pytest
 
+from queuemodel import ModelError, predict
 from queuemodel.comparison import compare
-from queuemodel.errors import ModelError
-from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds, simulate
 from queuemodel.training import Bucket, Cluster, Job, Profile, Round, Source
 

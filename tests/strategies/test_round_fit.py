@@ -1,19 +1,15 @@
 """What recorded rounds tell of a network that starts slowly, and what untraced rates correct."""
 
-from pathlib import Path
-
 import msgspec
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import queuemodel as qm
-from queuemodel import data
-from queuemodel.prediction import predict
+from queuemodel import predict
 from queuemodel.strategies import fit_rounds, order_statistic
 from queuemodel.training import Bucket, Round
 
-DATA = Path(data.__file__).parent
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 
 
@@ -120,27 +116,12 @@ def test_untraced_rates_undo_what_tracing_costs():
     assert predict(slowed, workers=[8]).steps_per_second[0] < 0.95 * truth[2]  # the control
 
 
-def test_untraced_rates_move_the_gradients_with_the_computation():
-    profile = qm.Profile.load(DATA / "ddp-alexnet-40.json")
-    alone = np.mean([one.round_time for one in profile.rounds if one.ranks == 1])
-    traced, untraced = fit_rounds(profile), fit_rounds(with_rates(profile, {1: 1.1 / alone}))
-    assert untraced.computed == pytest.approx(traced.computed / 1.1)
-    assert untraced.gradients[1] == pytest.approx(traced.gradients[1] / 1.1)
-    assert untraced.ready == pytest.approx(traced.ready / 1.1)
-    assert untraced.gradients[0] == pytest.approx(traced.gradients[0])
-
-
 def test_what_lies_between_rounds_is_the_same_for_more_ranks():
     profile = recorded()
     before = predict(profile, workers=[2, 8])
     seconds = 1 / before.rounds_per_second
     later = predict(with_rates(profile, {2: 1 / (seconds[0] + 0.05)}), workers=[2, 8])
     assert 1 / later.rounds_per_second == pytest.approx(seconds + 0.05, rel=0.005)
-
-
-def test_rounds_of_an_all_reduce_are_no_rates_of_servers():
-    with pytest.raises(qm.ModelError, match="synchronous rounds only"):
-        predict(with_rates(recorded(), {1: 1.0}), strategy="async-ps", workers=[2])
 
 
 @pytest.mark.parametrize("slow", [1.1, 1.5])

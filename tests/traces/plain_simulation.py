@@ -16,7 +16,7 @@ WINDOW = 65_535  # bytes of a turn where tensors take turns
 @dataclass
 class Worker:
     slowdown: float
-    records: list  # which recorded step it repeats in each of its own
+    records: list  # which recorded step it repeats in each of its own, as far as that is known
     number: int = -1  # of its step
     step: int = 0  # as the synchronization counts
     waiting: bool = False
@@ -51,7 +51,7 @@ class Cluster:
         self.free, self.applied, self.gathered = [0.0] * servers, 0.0, {}
         self.sequence, self.timers, self.now = itertools.count(), [], 0.0
         self.round = self.delivered = self.done = 0
-        self.left, self.ends, self.counted, self.lags = {}, {}, [], []
+        self.left, self.ends, self.counted, self.lags, self.known_until = {}, {}, [], [], math.inf
         for w in range(len(slowdown)):
             self.at(0.0, self.begin_step, w)
 
@@ -66,6 +66,9 @@ class Cluster:
     def begin_step(self, w):
         worker = self.workers[w]
         worker.number += 1
+        if worker.number == len(worker.records):  # hardly begun when the run ended
+            worker.records.append(0)
+            self.known_until = min(self.known_until, self.now)
         worker.seen = self.done
         self.ends = {key: end for key, end in self.ends.items() if key[:2] != (w, worker.number)}
         operations = self.operations(w)

@@ -1,6 +1,5 @@
 """What makes no sense is refused in one line, before anything is compiled or indexed."""
 
-import msgspec
 import pytest
 from by_hand import IDEAL, LINKS, profile_of, serial
 
@@ -35,59 +34,45 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_senseless_arguments_are_refused_by_name(name, value):
-    settings = {"workers": 2, "steps": 5, "links": LINKS, name: value}
+IN_ROUNDS = [("groups", 0), ("groups", 3), ("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)]
+SETS = [{"confidence": 1}, {"replications": 0}, {"n_jobs": 0}, {"worker_speeds": [1.0]}, {"worker_speeds": [1.0, NAN]},
+        {"accelerator_speed": 0}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *((name, {name: value}) for name, values in WRONG.items() for value in values),
+        *(("results", {"synchronization": way, "results": k}) for way, k in IN_ROUNDS),
+    ],
+)
+def test_senseless_arguments_are_refused_by_name(name, wrong):
     with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
-        simulate(profile_of(serial()), **settings)
+        simulate(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | wrong)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("synchronization", "results"),
-    [("groups", 0), ("groups", 3), ("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)],
-)
-def test_rounds_of_senseless_numbers_of_results_are_refused(synchronization, results):
-    with pytest.raises(qm.ModelError, match=r"simulate: results must be .*got"):
-        simulate(profile_of(serial()), workers=2, links=LINKS, synchronization=synchronization, results=results)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"confidence": 1},
-        {"replications": 0},
-        {"n_jobs": 0},
-        {"worker_speeds": [1.0]},
-        {"worker_speeds": [1.0, NAN]},
-        {"accelerator_speed": 0},
-    ],
-)
+@pytest.mark.parametrize("settings", SETS)
 def test_senseless_sets_of_runs_are_refused(settings):
     with pytest.raises(qm.ModelError, match="got"):
         trace_curve(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
 
 
-@pytest.mark.parametrize(("change", "what"), [({"server": 1}, "server"), ({"after": [5]}, "after")])
-def test_compiled_code_never_sees_an_index_that_was_not_checked(change, what):
+@pytest.mark.parametrize(
+    ("operations", "said"),
+    [
+        ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
+        ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
+        (None, "step 0 has no operations"),
+        ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
+    ],
+)
+def test_compiled_code_never_sees_what_was_not_checked(operations, said):
     profile = profile_of(serial())
-    operations = profile.steps[0].operations
-    operations[1] = msgspec.structs.replace(operations[1], **change)  # behind the profile's own checks
-    with pytest.raises(qm.DataError, match=f"operation 1 .'step'.: {what} must"):
+    recorded = profile.steps[0].operations  # behind the profile's own checks
+    recorded[:] = [] if operations is None else [Operation("fetch", "w", 0.0, 1.0, 0), *operations]
+    with pytest.raises(qm.DataError, match=said):
         simulate(profile, workers=1, links=LINKS)
-
-
-def test_steps_without_operations_are_refused():
-    profile = profile_of(serial())
-    profile.steps[0].operations.clear()
-    with pytest.raises(qm.DataError, match="step 0 has no operations"):
-        simulate(profile, workers=1, links=LINKS)
-
-
-def test_steps_that_take_no_time_are_refused():
-    nothing = [Operation("fetch", "w", 0.0, 1.0, 0), Operation("compute", "c", 1.0, 1.0, after=[0])]
-    with pytest.raises(qm.DataError, match="step 0 takes no time"):
-        simulate(profile_of(nothing), workers=1, links=LINKS)
 
 
 def test_what_would_not_fit_into_memory_is_refused():

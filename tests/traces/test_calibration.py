@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import IDEAL, LINKS, profile_of, serial, two_layers
+from by_hand import LINKS, profile_of, two_layers
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.traces import calibrate, simulate, trace_curve, trace_runs
+from queuemodel.traces import calibrate, simulate, trace_curve
 from queuemodel.training import Throughput
 
 FAST = {"steps": 600, "links": LINKS}
@@ -113,24 +113,3 @@ def test_other_machines_are_simulated_as_what_they_were():
     place = 2  # four workers on half the bandwidth
     assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
     assert found.bend(np.array([4, 8]), 0.9).shape == (3, 2)
-
-
-def noise(profile, **settings):
-    """Relative standard error of one measurement of two workers for a minute, beside what no window shows (2 %)."""
-    found = calibrate(profile, [], workers=[2], **settings)
-    return np.sqrt(found.before.noise[found.at_asked(2)] ** 2 - 0.02**2)
-
-
-@pytest.mark.parametrize("cv", [0.0, 0.1])
-def test_a_window_has_the_spread_of_phases(cv):
-    """Two workers whose steps do not vary stay in the phases that they begin with: one run shows nothing of it."""
-    rng = np.random.default_rng(2)
-    profile = profile_of(*[serial(compute=0.5 * rng.gamma(cv**-2, cv**2) if cv else 0.5) for _ in range(20)])
-    (many,) = trace_runs(profile, workers=[2], steps=60 * 200, replications=60, seed=1, **IDEAL)
-    measured = []
-    for run in many:
-        steps_made = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
-        measured.append(float(np.diff(np.interp([run.warmup, run.warmup + 60], run.times, steps_made))[0]) / 60)
-    expected = np.std(measured) / np.mean(measured)
-    few = [noise(profile, seed=seed, steps=1600, **IDEAL) for seed in range(20)]
-    assert np.sqrt(np.mean(np.square(few))) == pytest.approx(expected, rel=0.25)

@@ -1,19 +1,18 @@
 """Many simulations at once: in threads as one after the other, and an end for all when one cannot go on."""
 
-import importlib
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuemodel import ModelError
+from queuemodel import predict
 from queuemodel.data import example_profile
-from queuemodel.prediction import predict
 from queuemodel.traces import trace_curve, trace_runs
 
-RUNS = importlib.import_module("queuemodel.traces.runs")  # whose threads two tests look at; removed with it
 FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
 
 
@@ -45,23 +44,23 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_cont
     assert other_seed.steps_per_second != alone.steps_per_second
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, ModelError])
-def test_what_ends_one_run_ends_all(monkeypatch, stop):
+def test_ctrl_c_ends_all_runs():
     """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
-    begun, simulate = [], RUNS.simulate
 
-    def first_stops(*arguments, **settings):
-        begun.append(settings["seed"])
-        if len(begun) == 1:
-            raise stop("by the test")
-        return simulate(*arguments, **settings)
+    def press(*_):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(RUNS, "simulate", first_stops)
-    with pytest.raises(stop):
-        trace_runs(example_profile(), workers=range(1, 65), steps=20_000, replications=20)
-    assert len(begun) < 640
+    before = signal.signal(signal.SIGALRM, press)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        begun = time.process_time()
+        with pytest.raises(KeyboardInterrupt):
+            trace_runs(example_profile(), workers=range(1, 65), steps=20_000, replications=20)
+        assert time.process_time() - begun < 8
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
-    monkeypatch.undo()
     assert len(trace_runs(example_profile(), **FEW)) == 3
 
 

@@ -1,5 +1,7 @@
 """Profiles that tests make up: a step of 0.81 s, or what they say instead."""
 
+import msgspec
+
 import queuemodel as qm
 
 
@@ -24,6 +26,12 @@ def profile(steps=None, *, throughputs=(), hosts=None, bandwidth=None, servers=1
         steps=[step()] * 5 if steps is None else steps,
         throughputs=list(throughputs),
     )
+
+
+def on_network(recorded, congestion_control, buffer=None):
+    """The same job on a network of which this is known."""
+    known = {"congestion_control": congestion_control, "buffer": buffer}
+    return msgspec.structs.replace(recorded, cluster=msgspec.structs.replace(recorded.cluster, **known))
 
 
 def noisy(rng, count=40, **means):

@@ -5,9 +5,10 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from jobs_by_hand import profile
+from jobs_by_hand import on_network, profile
 
 import queuemodel as qm
+from queuemodel.plotting import plot_efficiency
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 RATES = ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "examples_per_second")
@@ -52,6 +53,7 @@ def test_speedup_efficiency_and_the_last_worker():
     X = CURVE.steps_per_second
     np.testing.assert_allclose(CURVE.speedup, X / X[0])
     np.testing.assert_allclose(CURVE.efficiency, X / X[0] / [1, 2, 4])
+    assert {name for name in CURVE.shown_rows()[0] if "utilization" in name} == {"utilization_transmit link"}
     np.testing.assert_allclose(CURVE.marginal_speedup, [1, X[1] / X[0] - 1, (X[2] - X[1]) / X[0] / 2])
 
 
@@ -80,7 +82,7 @@ def test_a_job_without_transfers_never_saturates():
 
 def test_the_interval_grows_with_confidence():
     """Steps that do not vary, on a known network, leave the model's own error alone, which is normal."""
-    model, levels = qm.fit(profile().told(congestion_control="cubic")), [0.5, 0.8, 0.9, 0.99]
+    model, levels = qm.fit(on_network(profile(), "cubic")), [0.5, 0.8, 0.9, 0.99]
     curves = [model.throughput([1, 8], confidence=level) for level in levels]
     upper = np.array([np.log(curve.upper / curve.steps_per_second) for curve in curves])
     lower = np.array([np.log(curve.steps_per_second / curve.lower) for curve in curves])
@@ -98,7 +100,5 @@ def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound()
         assert share[0] == 1.0
         assert np.all(share <= curve.bound_upper / (curve.workers * curve.single) * (1 + 1e-12))
         assert qm.plan(curve, min_efficiency=0.999).choices[0].workers_low == 1
-    from queuemodel.plotting import plot_efficiency
-
     bands = [path.vertices for one in plot_efficiency(curve).collections for path in one.get_paths()]
     assert any(np.allclose(vertices[vertices[:, 0] == 1, 1], 1.0) for vertices in bands)

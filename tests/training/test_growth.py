@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs_by_hand import parameter
 
 import queuemodel as qm
 from queuemodel.data import example_profile
 from queuemodel.solvers import knee_throughput
-from queuemodel.strategies import fit as fit_job
 
 #: Some jobs here gain nothing from a second node.
 pytestmark = pytest.mark.filterwarnings("ignore:.*call the column rounds_per_second:queuemodel.QueueModelWarning")
@@ -47,10 +47,6 @@ def curve_of(nodes, *, cost, law):
     return n / (1.0 + cost * LAWS[law](n / n.min()) / max(LAWS[law](np.array(2.0)), 1e-9))
 
 
-def parameter(model, name):
-    return next(one for one in model.parameters if one.name == name)
-
-
 def jobs_of(kind, nodes, rng, count):
     """Log throughputs (count, n) of jobs as the prior has them, up to a level, and which have a knee."""
     shares, n = TOLD["shares"][kind]["value"], np.asarray(nodes, dtype=float)
@@ -83,21 +79,21 @@ def test_the_posterior_is_bayes_rule(kind, nodes, x):
     scale = np.hypot(ERROR, DRIFT * np.sqrt(np.log2(max(nodes) / np.array(nodes))))
     z = (np.log(x) - log_x[:, : len(x)] - level[:, None]) / scale
     weight = np.prod((1.0 + z**2 / 2.0) ** -1.5, axis=1)
-    model = qm.fit(points(nodes, x), strategy=kind)
+    curve = qm.fit(points(nodes, x), strategy=kind).throughput(ahead)
     for k, n in enumerate(ahead):
         predicted = log_x[:, len(x) + k] + level
         order = np.argsort(predicted)
         reached = np.cumsum(weight[order]) / weight.sum()
         low, middle, high = np.exp(np.interp([0.05, 0.5, 0.95], reached, predicted[order]))
-        if kind == "async-ps":
-            drawn = np.quantile(model.drawn(np.array([n])), [0.05, 0.5, 0.95])
-            assert drawn == pytest.approx([low, middle, high], rel=0.08)
+        if kind == "async-ps":  # the least relative error, to which the unlikeliest are no smaller than half the median
+            cost = weight[order] / np.exp(np.maximum(predicted[order], np.log(middle / 2)))
+            expected = np.exp(np.interp(0.5, np.cumsum(cost) / cost.sum(), predicted[order]))
+            assert curve.at(n) == pytest.approx(expected, rel=0.08)
         else:
-            curve = model.throughput([n])
             noise = 1.645 * np.hypot(ERROR, DRIFT * np.sqrt(np.log2(n / max(nodes))))
             expected = [middle * np.exp(-np.hypot(np.log(middle / low), noise)), middle]
             expected.append(middle * np.exp(np.hypot(np.log(high / middle), noise)))
-            assert [curve.lower[0], curve.at(n), curve.upper[0]] == pytest.approx(expected, rel=0.08)
+            assert [curve.lower[k], curve.at(n), curve.upper[k]] == pytest.approx(expected, rel=0.08)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,8 +143,8 @@ def test_servers_that_saturate_are_recognised(kind, knee, servers):
         assert demand.identified
         assert parameter(model, "no saturation").value < 0.05
         curve = model.throughput(N)
-        cycle = curve.residence_time.sum(axis=-1) + curve.think_time
-        assert cycle == pytest.approx(N / curve.steps_per_second, rel=0.01)  # Little's law, but for the points
+        total = curve.residence_time.sum(axis=1) + curve.think_time
+        assert total == pytest.approx(N / curve.steps_per_second, rel=0.02)  # Little's law, of the mean of draws
 
 
 def test_what_does_not_saturate_stays_open():
@@ -172,19 +168,13 @@ def test_what_does_not_saturate_stays_open():
     st.lists(st.floats(0.6, 1.1), min_size=1, max_size=3),
     st.lists(st.integers(1, 200), min_size=1, max_size=6, unique=True).map(sorted),
 )
-def test_asynchronous_points_have_the_least_relative_error_and_do_not_fall(efficiencies, asked):
+def test_asynchronous_curves_do_not_fall_and_do_not_depend_on_what_else_is_asked(efficiencies, asked):
     nodes = [1, 2, 4][: len(efficiencies)]
     model = qm.fit(points(nodes, np.array(nodes) * efficiencies))
     curve, some = model.throughput(range(1, 201)), model.throughput(asked)
     assert np.all(np.diff(curve.steps_per_second) >= 0)
     for name in ("steps_per_second", "lower", "upper"):  # whatever else is asked
         np.testing.assert_allclose(getattr(some, name), getattr(curve, name)[np.array(asked) - 1], rtol=1e-9)
-    n = next((n for n in range(8, 1, -1) if curve.at(n) > 1.001 * curve.at(n - 1)), 1)  # where it need not be raised
-    (drawn,) = model.drawn(np.array([n]))
-    tried = curve.at(n) * np.geomspace(0.5, 2.0, 41)
-    base = np.maximum(drawn, 0.5 * np.median(drawn))  # the unlikeliest do not decide
-    expected = (np.abs(tried[:, None] - drawn) / base).mean(axis=1)
-    assert expected[20] <= expected.min() * 1.001
 
 
 @settings(max_examples=20)
@@ -237,16 +227,15 @@ def test_groups_smaller_than_measured_save_at_most_a_power_law_and_are_less_cert
     assert one > max(1.5 * eight, 2 * 1.645 * np.hypot(ERROR, DRIFT * np.sqrt(3)))
 
 
-def test_misfit_is_what_the_points_are_off_and_widens_what_was_not_measured():
+def test_what_the_points_are_off_widens_what_was_not_measured():
     off = {1: 1.12, 2: 1.77, 3: 3.2, 4: 3.3, 5: 4.6, 6: 4.4}
-    rough, smooth = (qm.fit(points(off, values)) for values in (off.values(), curve_of([*off], cost=0.0, law="1")))
-    curve = rough.throughput(range(1, 9))
-    distance = np.log(np.array(list(off.values())) / curve.steps_per_second[:6])
-    assert rough.misfit == pytest.approx(np.sqrt(np.mean(distance**2)), rel=0.2)
-    assert smooth.misfit < 0.02
-    typo = qm.fit(points([1, 2, 3, 4, 5], [1.0, 2.0, 30.0, 4.0, 5.0]))
-    assert typo.misfit < 0.05  # of those that fit
-    assert np.log(curve.upper / curve.lower)[6] > 2 * 1.645 * rough.misfit
+    smooth = curve_of([*off], cost=0.0, law="1")
+    typo = smooth * [1, 1, 10, 1, 1, 1]  # the others fit
+    curves = [qm.fit(points(off, x)).throughput(range(1, 9)) for x in (off.values(), smooth, typo)]
+    misfit = np.sqrt(np.mean(np.log(np.array(list(off.values())) / curves[0].steps_per_second[:6]) ** 2))
+    rough, fine, one_off = (np.log(curve.upper / curve.lower)[6] for curve in curves)
+    assert rough > 2 * 1.645 * 0.8 * misfit
+    assert fine < one_off < 0.6 * rough
 
 
 def test_what_costs_whole_nodes_much_at_once_costs_little_more():
@@ -322,49 +311,50 @@ def test_what_is_told_of_a_server_gives_way_to_what_is_measured(size, bandwidth)
     assert ("is the bandwidth right" in told.note) == bool(bandwidth and 2.7 * 10 ** (size - bandwidth) > 1.5)
 
 
-def test_what_would_not_be_used_is_refused_or_said():
-    two, eight = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
-    slow, fast = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
-    profile, ranks = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
-    refused = {
-        "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out": [
-            lambda: qm.fit(two, sparse_gradients=True),
-            lambda: qm.predict(two, sparse_gradients=True),
-            lambda: fit_job(two, strategy="k-sync", k=1, sparse_gradients=True),
-            lambda: qm.fit(profile, strategy="sync-ps", sparse_gradients=True),
-            lambda: qm.predict(ranks, sparse_gradients=True),
-        ],
-        "ranks_per_node is (for throughputs of|a question for strategy) .?all-reduce": [
-            lambda: qm.fit(two, strategy="sync-ps", ranks_per_node=2),
-        ],
-        r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave": [
-            lambda: qm.predict(two, strategy="all-reduce", ranks_per_node=2)
-        ],
-        "ranks_per_node must be a whole number of at least 1, got 0": [
-            lambda: qm.fit(two, strategy="all-reduce", ranks_per_node=0)
-        ],
-        "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'": [
-            lambda: qm.predict(two, strategy="sync-ps", ranks_per_node=2)
-        ],
-        "give those of one bandwidth": [lambda: qm.fit([*slow, *fast]), lambda: qm.fit([two[0], *slow])],
-        "parameter_bytes is for throughputs alone": [lambda: qm.predict(profile, parameter_bytes=1e8)],
-        "bandwidth needs a profile": [lambda: qm.predict(two, strategy="all-reduce", bandwidth=1e9)],
-        "at least one measured throughput": [lambda kind=kind: qm.fit([], strategy=kind) for kind in KINDS],
-        "strategy must be one of async-ps": [lambda: qm.fit(two, strategy="ring")],
-        "batch_size must be": [lambda: qm.fit(two, batch_size=0)],
-    }
-    for message, questions in refused.items():
-        for ask in questions:
-            with pytest.raises(qm.QueueModelError, match=message):
-                ask()
-    curve = qm.predict(eight, workers=[64], strategy="all-reduce", ranks_per_node=8)
-    assert curve.at(64) == pytest.approx(qm.fit(eight, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64))
+TWO, EIGHT = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
+SLOW, FAST = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
+PROFILE, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+SPARSE = "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out"
+NODES = "ranks_per_node is for throughputs of all-reduce alone; leave it out"
+REFUSED = [
+    (qm.fit, TWO, {"sparse_gradients": True}, SPARSE), (qm.predict, TWO, {"sparse_gradients": True}, SPARSE),
+    (qm.fit, TWO, {"strategy": "k-sync", "k": 1, "sparse_gradients": True}, SPARSE),
+    (qm.fit, PROFILE, {"strategy": "sync-ps", "sparse_gradients": True}, SPARSE),
+    (qm.predict, RANKS, {"sparse_gradients": True}, SPARSE),
+    (qm.fit, TWO, {"strategy": "sync-ps", "ranks_per_node": 2}, NODES), (qm.fit, RANKS, {"ranks_per_node": 2}, NODES),
+    (qm.predict, TWO, {"strategy": "all-reduce", "ranks_per_node": 2},
+     r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"),
+    (qm.fit, TWO, {"strategy": "all-reduce", "ranks_per_node": 0}, "ranks_per_node must be a whole"),
+    (qm.predict, TWO, {"strategy": "sync-ps", "ranks_per_node": 2},
+     "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
+    (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
+    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs alone"),
+    (qm.predict, TWO, {"strategy": "all-reduce", "bandwidth": 1e9}, "bandwidth needs a profile"),
+    *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
+    (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),
+    (qm.fit, TWO, {"batch_size": 0}, "batch_size must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "data", "asked", "message"), REFUSED)
+def test_what_would_not_be_used_is_refused(verb, data, asked, message):
+    with pytest.raises(qm.QueueModelError, match=message):
+        verb(data, **asked)
+
+
+def test_what_is_used_is_asked_of_every_verb_and_what_is_not_is_said():
+    curve = qm.predict(EIGHT, workers=[64], strategy="all-reduce", ranks_per_node=8)
+    assert curve.at(64) == pytest.approx(qm.fit(EIGHT, strategy="all-reduce", ranks_per_node=8).throughput([64]).at(64))
     hints = {"sparse_gradients", "ranks_per_node"}
-    for told, left in (({}, hints), ({"ranks_per_node": 1}, {"sparse_gradients"}), ({"sparse_gradients": True}, set())):
-        note = qm.fit(two, strategy="all-reduce", **told).note
+    for known, left in (
+        ({}, hints),
+        ({"ranks_per_node": 1}, {"sparse_gradients"}),
+        ({"sparse_gradients": True}, set()),
+    ):
+        note = qm.fit(TWO, strategy="all-reduce", **known).note
         assert {hint for hint in hints if hint in note} == left
     for kind in ROUNDS:
-        told, untold = (qm.predict(two, workers=[4, 16], strategy=kind, parameter_bytes=size) for size in (1e8, None))
-        np.testing.assert_allclose(told.steps_per_second, untold.steps_per_second)
-        assert "bytes are not used" in told.note
-        assert "bytes" not in untold.note
+        known, unknown = (qm.predict(TWO, workers=[4, 16], strategy=kind, parameter_bytes=b) for b in (1e8, None))
+        np.testing.assert_allclose(known.steps_per_second, unknown.steps_per_second)
+        assert "bytes are not used" in known.note
+        assert "bytes" not in unknown.note

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from jobs_by_hand import profile
+from jobs_by_hand import on_network, profile
 
 import queuemodel as qm
 
@@ -36,7 +36,7 @@ def counted(*, steps, shape, untraced=0):
             qm.Throughput(workers=1, steps_per_second=float(truth[0] * np.exp(0.03 * rng.standard_normal())))
             for _ in range(untraced)
         ]
-        known = profile(recorded, throughputs=measured).told(congestion_control="cubic")
+        known = on_network(profile(recorded, throughputs=measured), "cubic")
         curve = qm.fit(known, seed=seed).throughput(WORKERS)
         off.append(np.log([truth, curve.lower, curve.upper] / curve.steps_per_second))
     return np.moveaxis(off, 1, 0)

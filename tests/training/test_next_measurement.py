@@ -1,6 +1,5 @@
 """What to measure next: about twice the workers that saturate the servers, as far as that is a cheap run."""
 
-import json
 import math
 
 import pytest
@@ -18,15 +17,7 @@ def curve_to(most, **changes):
 
 @pytest.mark.parametrize(
     ("most", "workers", "why"),
-    [
-        (32, 5, "twice"),
-        (16, 5, "twice"),
-        (9, 5, "twice"),
-        (8, 4, "half"),
-        (7, 4, "half"),
-        (4, 3, "fewer"),
-        (3, 3, "fewer"),
-    ],
+    [(32, 5, "twice"), (9, 5, "twice"), (8, 4, "half"), (7, 4, "half"), (4, 3, "fewer"), (3, 3, "fewer")],
 )
 def test_it_is_about_twice_the_saturation_or_half_of_those_asked_about(most, workers, why):
     assert math.ceil(2 * curve_to(1).saturation_workers) == 5
@@ -46,29 +37,9 @@ def test_what_was_measured_is_not_recommended_again():
     assert qm.next_measurement(more).workers == 8  # saturation is far: half of those asked about
 
 
-def test_a_plan_and_json_are_of_the_curve_alone():
-    curve = curve_to(16)
-    assert "measure next" not in qm.plan(curve, min_efficiency=0.5).caption() + curve.to_json()
-
-
-def test_the_command_line_says_the_same(run, examples):
-    code, out, _ = run("next-measurement", "alexnet-60.json", "--workers", "16", "--format", "json")
-    assert (code, json.loads(out)["rows"][0]["workers"]) == (0, 5)
-    assert (
-        "measure next: nothing (5 workers were measured)"
-        in run("next-measurement", "alexnet-60.json", "--measured", "5=1.85")[1]
-    )
-
-
 @pytest.mark.parametrize(("name", "strategy"), [("ddp-alexnet-40", None), ("alexnet-60", "sync-ps")])
 def test_other_ways_of_training_are_refused(name, strategy):
     curve = qm.fit(example_profile(name), strategy=strategy).throughput([8])
     with pytest.raises(qm.ModelError, match="asynchronous workers on parameter servers"):
         qm.next_measurement(curve)
     assert "measure next" not in curve.caption()
-
-
-@pytest.mark.parametrize("told", ["4", "4@x=3", "4=-3", "0=1", "4=3=2", "=3", "4@=3"])
-def test_what_is_no_measurement_is_refused_in_one_line(run, told):
-    code, _, err = run("predict", "p.json", "--measured", told)
-    assert (code, f"'{told}'" in err, err.count("\n")) == (2, True, 1)

@@ -3,14 +3,11 @@
 import codecs
 import json
 import math
-import os
 
 import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile
-from queuemodel.files import write_atomically
-from queuemodel.prediction import load, predict
 from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 STEP = {
@@ -38,7 +35,10 @@ def changed(path, value):
 
 
 def test_round_trip(tmp_path):
-    profile = qm.Profile.from_json(json.dumps(DOCUMENT))
+    operations = [{"kind": "fetch", "name": "w", "start": 0.0, "end": 0.2, "bytes": 2_000_000},
+                  {"kind": "compute", "name": "c", "start": 0.2, "end": 0.7, "after": [0]}]  # fmt: skip
+    profile = qm.Profile.from_json(json.dumps(changed(("steps", 1, "operations"), operations)))
+    assert profile.steps[1].operations[1] == qm.Operation("compute", "c", 0.2, 0.7, after=[0])
     profile.save(tmp_path / "p.json")
     assert qm.Profile.load(tmp_path / "p.json") == profile
     marked = tmp_path / "with a byte order mark.json"
@@ -50,84 +50,73 @@ def test_round_trip(tmp_path):
     assert "<table" in profile._repr_html_()
 
 
-def test_operations_survive(tmp_path):
-    operations = [
-        qm.Operation("fetch", "w", 0.0, 0.2, 2_000_000),
-        qm.Operation("compute", "c", 0.2, 0.7, after=[0]),
-    ]
-    step = qm.Step(**STEP, operations=operations)
-    profile = qm.Profile(
-        source=qm.Source(framework="x"), job=qm.Job(batch_size=1, parameter_bytes=2_000_000, tensors=1), steps=[step]
-    )
-    profile.save(tmp_path / "p.json")
-    assert qm.Profile.load(tmp_path / "p.json").steps[0].operations == operations
+def test_a_summary_keeps_numbers_of_ranks_apart():
+    profile = example_profile("ddp-alexnet-40")
+    means = {row["field"]: row["mean"] for row in profile.summary()}
+    for ranks in (1, 2):
+        own = [one for one in profile.rounds if one.ranks == ranks]
+        for name in ("round_time", "computed"):
+            mean = sum(getattr(one, name) for one in own) / len(own)
+            assert means[f"{name} of {ranks} rank(s)"] == pytest.approx(mean)
+
+
+def operation(**fields):
+    return [{"kind": "push", "name": "c", "start": 0, "end": 0.1} | fields]
+
+
+#: What may be wrong where, and what is said of it.
+BAD = {
+    "steps.1.step_time": [(700_000.0, "microseconds"), (50_000.0, "microseconds"), (0, "step_time"), (-0.5, "-0.5")],
+    "steps.1.fetch": [(-0.1, "fetch must be >= 0")],
+    "steps.1.push": [(5.0, "push must not exceed step_time")],
+    "steps.1.compute": [("0.5", "compute")],
+    "steps.1.fetched_bytes": [(-1, "fetched_bytes"), (10**400, "fetched_bytes must be at most")],
+    "steps.1.pushed_bytes": [(1.5, "pushed_bytes"),
+                             (2**63, "pushed_bytes must be at most 1,000,000,000,000,000, got 9223372036854")],
+    "steps.1.what": [(1, "unknown field `what`")],
+    "steps.1.operations": [
+        (operation(end=90), "within 100 times"), (operation(server=1), "server"), (operation(server=-1), "server"),
+        (operation(bytes=2**63), "bytes"), (operation(after=[0]), "before it"), (operation(after=[-1]), "before it"),
+    ],
+    "steps": [([], "at least one step")],
+    "job.batch_size": [(0, "batch_size must be a whole number of at least 1, got 0")],
+    "job.shard_bytes": [([1, 2], "shard_bytes")],
+    "job.dataset_size": [(0, "dataset_size")],
+    "job.parameter_bytes": [(2**64, "parameter_bytes must be at most")],
+    "cluster.workers": [(0, "workers"), (10**30, "workers must be at most 10,000")],
+    "cluster.parameter_servers": [(5_000_000, "parameter_servers must be at most 1,000")],
+    "cluster.bandwidth": [(0, "bandwidth"), (10.0, "10 Gbit/s, say, are 1.25e9")],
+    "version": [(2, "a newer queuemodel may read it"), (0, "version")],
+    "format": [("queuemodel-network", "format must be 'queuemodel-profile', got 'queuemodel-network'")],
+    "throughputs": [([{"workers": 0, "steps_per_second": 1.0}], "workers"),
+                    ([{"workers": 1, "steps_per_second": -1.0}], "steps_per_second")],
+    "gradient_norms": [
+        ([{"workers": [1.0], "mean": 1.0}], "two workers or more, got 1"),
+        ([{"workers": [1.0, -1.0], "mean": 1.0}], "squared norm of a gradient must be finite"),
+        ([{"workers": [1.0, 3.0], "mean": 2.1}], "at most the workers' mean, 2.0, got 2.1"),
+        ([{"workers": [1.0] * n, "mean": 0.5} for n in (2, 3)], "gradient_norms must all be of as many workers"),
+    ],
+}  # fmt: skip
+WHOLE = json.dumps(DOCUMENT)
+DAMAGED = ["", "{", "[]", "null", "\x00\x01", WHOLE[:-40], '{"steps": NaN}', WHOLE.replace('"fetch"', '"push"', 1)]
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "field"),
+    ("text", "said"),
     [
-        (("steps", 1, "step_time"), 700_000.0, "microseconds"),
-        (("steps", 1, "step_time"), 50_000.0, "microseconds"),
-        (("steps", 1, "step_time"), 0, "step_time"),
-        (("steps", 1, "pushed_bytes"), 2**63, "pushed_bytes must be at most 1,000,000,000,000,000, got 9223372036854"),
-        (("steps", 1, "fetched_bytes"), 10**400, "fetched_bytes must be at most"),
-        (("steps", 1, "operations"), [{"kind": "compute", "name": "c", "start": 0, "end": 90}], "within 100 times"),
-        (("steps", 1, "operations"), [{"kind": "compute", "name": "c", "start": 0, "end": 0.1, "server": 1}], "server"),
-        (
-            ("steps", 1, "operations"),
-            [{"kind": "compute", "name": "c", "start": 0, "end": 0.1, "server": -1}],
-            "server",
-        ),
-        (("steps", 1, "operations"), [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "bytes": 2**63}], "bytes"),
-        (
-            ("steps", 1, "operations"),
-            [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "after": [0]}],
-            "before it",
-        ),
-        (
-            ("steps", 1, "operations"),
-            [{"kind": "push", "name": "c", "start": 0, "end": 0.1, "after": [-1]}],
-            "before it",
-        ),
-        (("steps", 1, "step_time"), -0.5, "-0.5"),
-        (("steps", 1, "fetch"), -0.1, "fetch must be >= 0"),
-        (("steps", 1, "push"), 5.0, "push must not exceed step_time"),
-        (("steps", 1, "compute"), "0.5", "compute"),
-        (("steps", 1, "fetched_bytes"), -1, "fetched_bytes"),
-        (("steps", 1, "pushed_bytes"), 1.5, "pushed_bytes"),
-        (("steps", 1, "what"), 1, "unknown field `what`"),
-        (("steps",), [], "at least one step"),
-        (("job", "batch_size"), 0, "batch_size must be a whole number of at least 1, got 0"),
-        (("job", "shard_bytes"), [1, 2], "shard_bytes"),
-        (("job", "dataset_size"), 0, "dataset_size"),
-        (("cluster", "workers"), 0, "workers"),
-        (("cluster", "workers"), 10**30, "workers must be at most 10,000"),
-        (("cluster", "parameter_servers"), 5_000_000, "parameter_servers must be at most 1,000"),
-        (("cluster", "bandwidth"), 0, "bandwidth"),
-        (("cluster", "bandwidth"), 10.0, "10 Gbit/s, say, are 1.25e9"),
-        (("job", "parameter_bytes"), 2**64, "parameter_bytes must be at most"),
-        (("version",), 2, "newer queuemodel"),
-        (("version",), 0, "version"),
-        (("format",), "other", "format must be"),
-        (("throughputs",), [{"workers": 0, "steps_per_second": 1.0}], "workers"),
-        (("throughputs",), [{"workers": 1, "steps_per_second": -1.0}], "steps_per_second"),
-        (("gradient_norms",), [{"workers": [1.0], "mean": 1.0}], "two workers or more, got 1"),
-        (("gradient_norms",), [{"workers": [1.0, -1.0], "mean": 1.0}], "squared norm of a gradient must be finite"),
-        (("gradient_norms",), [{"workers": [1.0, 3.0], "mean": 2.1}], "at most the workers' mean, 2.0, got 2.1"),
-        (
-            ("gradient_norms",),
-            [{"workers": [1.0] * 2, "mean": 0.5}, {"workers": [1.0] * 3, "mean": 0.5}],
-            "gradient_norms must all be of as many workers",
-        ),
+        *((json.dumps(changed([int(key) if key.isdigit() else key for key in path.split(".")], value)), said)
+          for path, wrong in BAD.items() for value, said in wrong),
+        *((text, "") for text in DAMAGED),
+        (WHOLE.replace('"step_time": ', '"step_time": 2.0, "step_time": ', 1), "key 'step_time' stands twice"),
     ],
-)
-def test_bad_profiles_name_file_field_and_value(tmp_path, path, value, field):
+)  # fmt: skip
+def test_bad_profiles_name_file_field_and_value(tmp_path, text, said):
     file = tmp_path / "profile.json"
-    file.write_text(json.dumps(changed(path, value)))
+    file.write_text(text)
     with pytest.raises(qm.DataError) as error:
         qm.Profile.load(file)
     assert str(file) in str(error.value)
-    assert field in str(error.value)
+    assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -140,25 +129,6 @@ def test_the_noise_scale_is_that_of_the_recorded_gradients():
     alike = [{"workers": [5.0, 5.0], "mean": 5.0}]
     for unknown in (changed(("gradient_norms",), alike), DOCUMENT):  # the same examples on both; an older profile
         assert qm.Profile.from_json(json.dumps(unknown)).noise_scale() is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00\x01", json.dumps(DOCUMENT)[:-40], '{"steps": NaN}'])
-def test_damaged_profiles_are_one_clear_line(tmp_path, text):
-    file = tmp_path / "profile.json"
-    file.write_text(text)
-    with pytest.raises(qm.DataError, match=r"profile\.json") as error:
-        qm.Profile.load(file)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("read", [qm.Profile.from_json, qm.Network.from_json])
-def test_a_key_given_twice_is_refused_where_both_values_would_do(read):
-    network = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 1.0}]}'
-    text = network if read == qm.Network.from_json else json.dumps(DOCUMENT)
-    assert read(text)
-    key = '"service_time": ' if read == qm.Network.from_json else '"step_time": '
-    with pytest.raises(qm.DataError, match=f"key '{key[1:-3]}' stands twice"):
-        read(text.replace(key, f"{key} 2.0, {key}", 1))
 
 
 def test_a_server_that_the_cluster_does_not_have_never_reaches_the_simulation():
@@ -200,38 +170,6 @@ def test_packed_profiles(tmp_path):
         assert "\n" not in str(error.value)
 
 
-def test_what_is_no_regular_file_is_written_to_and_links_stay(tmp_path):
-    write_atomically("/dev/null", "x")
-    assert not os.path.isfile("/dev/null")
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("before")
-    link.symlink_to(target)
-    write_atomically(link, "after")
-    assert link.is_symlink()
-    assert target.read_text() == "after"
-    with pytest.raises(qm.DataError, match="cannot be read"):
-        qm.Profile.load("a\0b")
-
-
-def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
-    target = tmp_path / "p.json"
-    target.write_text("before")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(qm.DataError, match="No space left"):
-        write_atomically(target, "after")
-    monkeypatch.undo()
-    assert target.read_text() == "before"
-    assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
-    write_atomically(target, "after")
-    assert target.read_text() == "after"
-    with pytest.raises(qm.DataError, match="cannot be written"):
-        write_atomically(tmp_path / "missing" / "p.json", "x")
-
-
 def test_json_does_not_take_the_name_of_another_format(tmp_path):
     profile, network = example_profile("alexnet-60"), qm.Network([qm.Station("server", service_time=0.3)])
     for save in (profile.save, network.save, qm.solve(network, population=1).to_json):
@@ -239,6 +177,8 @@ def test_json_does_not_take_the_name_of_another_format(tmp_path):
             save(tmp_path / "x.csv")
         save(tmp_path / "without")
     assert [path.name for path in tmp_path.iterdir()] == ["without"]
+    with pytest.raises(qm.DataError, match="cannot be read"):
+        qm.Profile.load("a\0b")
 
 
 @pytest.mark.parametrize("use", [qm.Profile.load, qm.read_throughputs, example_profile().save])
@@ -249,45 +189,37 @@ def test_an_empty_name_is_no_file(use):
 
 def test_throughputs_csv(tmp_path):
     file = tmp_path / "t.csv"
-    file.write_text("workers, steps_per_second,parameter_servers\n1,2.5,1\n4, 8.0,2\n")
+    file.write_text("\ufeffworkers, steps_per_second,parameter_servers\n1,2.5,\n4, 8.0,2\n")
     first, second = qm.read_throughputs(file)
-    assert (first.workers, first.steps_per_second, first.parameter_servers) == (1, 2.5, 1)
-    assert (second.workers, second.steps_per_second, second.parameter_servers) == (4, 8.0, 2)
-    file.write_text("\ufeffsteps_per_second,workers\n2.5,1\n")
-    assert qm.read_throughputs(file)[0].parameter_servers == 1
+    assert first == qm.Throughput(workers=1, steps_per_second=2.5)
+    assert second == qm.Throughput(workers=4, steps_per_second=8.0, parameter_servers=2)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("workers,steps_per_second\n", "no measurements"),
-        (
-            "workers\n1\n",
-            "line 2: give one of steps_per_second (of all workers: examples per second over one worker's batch size), ",
-        ),
-        ("workers,step_time\n1,\n", "step_time (seconds of a round, or of one worker's step); got none"),
-        ("workers,step_time,steps_per_second\n1,2,0.5\n", "got steps_per_second and step_time"),
-        ("workers,step_time\n1,0\n", "line 2: step_time must be finite and > 0, got 0.0"),
-        ("workers,steps_per_second,standard_error\n1,2,x\n", "line 2: standard_error must be"),
-        ("workers,steps_per_second,bandwidth\n1,2,10Gbit\n", "line 2: bandwidth: bandwidth '10Gbit': unknown unit"),
-        (
-            "workers,examples_per_second\n1,64\n",
-            "did you mean 'steps_per_second' (of all workers: examples per second over one worker's batch size)?",
-        ),
-        ("workers,steps_per_second\n1,2\n0,3\n", "line 3: workers must be a whole number of at least 1, got 0"),
-        ("workers,steps_per_second\n1,fast\n", "line 2: steps_per_second must be finite and > 0, got 'fast'"),
-        ("workers,steps_per_second\n1,nan\n", "got 'nan'"),
-        ("workers,steps_per_second\n1,-2\n", "got -2"),
-        ("workers,steps_per_second\n1,1e11\n", "steps_per_second must be at most 1e+09"),
-    ],
-)
-def test_bad_csvs_name_file_line_and_value(tmp_path, text, message):
+SPEED = "steps_per_second (of all workers: examples per second over one worker's batch size)"
+WRONG = {
+    "workers,steps_per_second\n": "no measurements",
+    "workers\n1\n": f"line 2: give one of {SPEED}, ",
+    "workers,step_time\n1,\n": "step_time (seconds of a round, or of one worker's step); got none",
+    "workers,step_time,steps_per_second\n1,2,0.5\n": "got steps_per_second and step_time",
+    "workers,step_time\n1,0\n": "line 2: step_time must be finite and > 0, got 0.0",
+    "workers,steps_per_second,standard_error\n1,2,x\n": "line 2: standard_error must be",
+    "workers,steps_per_second,bandwidth\n1,2,10Gbit\n": "line 2: bandwidth: bandwidth '10Gbit': unknown unit",
+    "workers,examples_per_second\n1,64\n": "did you mean 'steps_per_second'",
+    "workers,steps_per_second\n1,2\n0,3\n": "line 3: workers must be a whole number of at least 1, got 0",
+    "workers,steps_per_second\n1,nan\n": "line 2: steps_per_second must be finite and > 0, got 'nan'",
+    "workers,steps_per_second\n1,-2\n": "got -2",
+    "workers,steps_per_second\n1,1e11\n": "steps_per_second must be at most 1e+09",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_bad_csvs_name_file_line_and_value(tmp_path, text):
     file = tmp_path / "t.csv"
     file.write_text(text)
     with pytest.raises(qm.DataError) as error:
         qm.read_throughputs(file)
     assert str(error.value).count(str(file)) == 1
-    assert message in str(error.value)
+    assert WRONG[text] in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +237,7 @@ def test_every_way_to_write_a_speed_is_the_steps_of_all_workers(tmp_path, column
     lines = [f"{n},{value(n, T)!r},{relative * value(n, T)!r}" for n, T in times.items()]
     file = tmp_path / "t.csv"
     file.write_text("\n".join([f"workers,{column},standard_error", *lines]))
-    for read in (qm.read_throughputs, load):
+    for read in (qm.read_throughputs, qm.load):
         points = read(file)
         assert {p.workers: p.steps_per_second for p in points} == pytest.approx({n: n / T for n, T in times.items()})
         assert [p.standard_error / p.steps_per_second for p in points] == pytest.approx([relative] * 3)
@@ -318,74 +250,47 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
     file.write_text("workers,steps_per_second\n2,3.7\n1,4\n")
     points = qm.read_throughputs(file)
     with pytest.warns(qm.QueueModelWarning, match="2 workers make 0.925 times .* call the column rounds_per_second"):
-        predict(points, strategy=strategy, workers=2)
-    assert predict(points, strategy="async-ps", workers=2).at(2) > 0  # a warning would be an error
+        qm.predict(points, strategy=strategy, workers=2)
+    assert qm.predict(points, strategy="async-ps", workers=2).at(2) > 0  # a warning would be an error
     file.write_text("workers,rounds_per_second\n2,3.7\n1,4\n")
-    curve = predict(qm.read_throughputs(file), strategy=strategy, workers=[1, 2])
+    curve = qm.predict(qm.read_throughputs(file), strategy=strategy, workers=[1, 2])
     assert curve.rounds_per_second[1] == pytest.approx(3.7, rel=0.05)
     assert curve.speedup[1] == pytest.approx(2 * 3.7 / 4, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("parse", "text", "value"),
-    [
-        (parse_bandwidth, "10Gbit/s", 1.25e9),
-        (parse_bandwidth, "1.25 GB/s", 1.25e9),
-        (parse_bandwidth, "800Mbps", 1e8),
-        (parse_bandwidth, "60 Mbit/s", 7.5e6),
-        (parse_bandwidth, 1000, 1000.0),
-        (parse_size, "25 MB", 25e6),
-        (parse_size, "4MiB", 4 * 2**20),
-        (parse_duration, "90min", 5400.0),
-        (parse_duration, "2 h", 7200.0),
-        (parse_duration, "250ms", 0.25),
-        (parse_size, 4e6, 4e6),
-        (parse_duration, 1.5, 1.5),
-    ],
-)
-def test_human_units(parse, text, value):
-    assert parse(text) == pytest.approx(value, rel=1e-12)
+GOOD = {
+    parse_bandwidth: {"10Gbit/s": 1.25e9, "1.25 GB/s": 1.25e9, "800Mbps": 1e8, "60 Mbit/s": 7.5e6, 1000: 1000.0},
+    parse_size: {"25 MB": 25e6, "4MiB": 4 * 2**20, 4e6: 4e6},
+    parse_duration: {"90min": 5400.0, "2 h": 7200.0, "250ms": 0.25, 1.5: 1.5},
+}
+NO_UNITS = {
+    parse_bandwidth: ["10G", "fast", "-1Gbit/s", "0", "nan", "1e999", "10 MB", ""],
+    parse_size: ["3 apples", "10MB/s"],
+    parse_duration: ["5 fortnights", "-3h", "1:30"],
+}
+READINGS = {
+    "3": (parse_duration, "3h, 3min or 3s"), " 1.5 ": (parse_duration, "1.5h, 1.5min or 1.5s"),
+    "50": (parse_latency, "50us or 50ms"), "25": (parse_size, "25MB or 25B"),
+    "10": (parse_bandwidth, "10Gbit/s or 10MB/s"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("parse", "text"),
-    [
-        (parse_bandwidth, "10G"), (parse_bandwidth, "fast"), (parse_bandwidth, "-1Gbit/s"), (parse_bandwidth, "0"),
-        (parse_bandwidth, "nan"), (parse_bandwidth, "1e999"), (parse_bandwidth, "10 MB"), (parse_bandwidth, ""),
-        (parse_size, "3 apples"), (parse_size, "10MB/s"), (parse_duration, "5 fortnights"), (parse_duration, "-3h"),
-        (parse_duration, "1:30"),
-    ],
-)  # fmt: skip
-def test_bad_units_are_refused(parse, text):
-    with pytest.raises(qm.DataError, match="like"):
-        parse(text)
+@pytest.mark.parametrize("parse", GOOD)
+def test_human_units(parse):
+    for text, value in GOOD[parse].items():
+        assert parse(text) == pytest.approx(value, rel=1e-12)
+    for text in NO_UNITS[parse]:
+        with pytest.raises(qm.DataError, match="like"):
+            parse(text)
     for large in ("1e308Gbit/s", "1e-320bit/s", 1e300):
         with pytest.raises(qm.DataError, match="must be 1e-15 to"):
             parse_bandwidth(large)
 
 
-@pytest.mark.parametrize(
-    ("parse", "text", "readings"),
-    [
-        (parse_duration, "3", "3h, 3min or 3s"),
-        (parse_duration, " 1.5 ", "1.5h, 1.5min or 1.5s"),
-        (parse_latency, "50", "50us or 50ms"),
-        (parse_size, "25", "25MB or 25B"),
-        (parse_bandwidth, "10", "10Gbit/s or 10MB/s"),
-    ],
-)
-def test_a_text_without_a_unit_is_refused_with_its_readings(parse, text, readings):
+@pytest.mark.parametrize("text", READINGS)
+def test_a_text_without_a_unit_is_refused_with_its_readings(text):
+    parse, readings = READINGS[text]
     with pytest.raises(qm.DataError, match=f"'{text}' has no unit; write {readings}$"):
         parse(text)
     for reading in readings.replace(" or ", ", ").split(", "):
         assert parse(reading) > 0
-
-
-def test_another_kind_of_file_is_told_by_its_format_and_a_newer_one_by_its_version(tmp_path):
-    file = tmp_path / "network.json"
-    file.write_text('{"format": "queuemodel-network", "version": 1, "name": "a", "stations": []}')
-    with pytest.raises(qm.DataError, match="format must be 'queuemodel-profile', got 'queuemodel-network'"):
-        qm.Profile.load(file)
-    file.write_text('{"version": 2, "machines": []}')
-    with pytest.raises(qm.DataError, match="a newer queuemodel may read it"):
-        qm.Profile.load(file)

@@ -6,14 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from queuemodel import predict
 from queuemodel.adapters.tensorflow import read_mirrored
-from queuemodel.prediction import predict
-from validation.data_parallel import OURS, of_two, read_ranks
+from validation.data_parallel import OURS, read_ranks
 from validation.testbed.recordings import unpacked
 
 SERIES = unpacked(OURS)
 AGAIN, BEFORE = SERIES / "mirrored-resnet50-60-packs-again", SERIES / "mirrored-resnet50-60-packs"
-BBR = sorted([*SERIES.glob("mirrored-resnet50-*-packs*"), *SERIES.glob("mirrored-alexnet-60-bbr*")])
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +50,6 @@ def test_three_ranks_traces_tell_what_two_hide(profile, measured):
     assert np.all((curve.lower <= truth * workers) & (truth * workers <= curve.upper))
     two = predict(untold(read_ranks(BEFORE)), workers=workers.tolist())
     assert (two.rounds_per_second / truth - 1).min() > 0.1
-
-
-@pytest.mark.parametrize("measured", BBR, ids=lambda folder: folder.name)
-def test_two_ranks_and_what_is_told_of_the_network_do_as_well(measured):
-    """What messages lose under BBR was learnt from plain sockets. Untold, the control, twice as far off and more."""
-    points = [one for one in json.loads((measured / "measured.json").read_text()) if one["workers"] > 2]
-    workers, truth = (np.array([one[key] for one in points]) for key in ("workers", "group_steps_per_s"))
-    two = of_two(read_ranks(measured))
-    told, blind = (
-        np.abs(predict(one, workers=workers.tolist()).rounds_per_second / truth - 1) for one in (two, untold(two))
-    )
-    assert told.mean() < 0.075
-    assert told.max() < 0.12
-    assert blind.mean() > 2 * told.mean()
 
 
 def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():

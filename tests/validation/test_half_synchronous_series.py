@@ -1,14 +1,15 @@
 """Clusters that train by half-synchronous strategies, predicted from the trace of one worker."""
 
+import json
+
 import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
-from queuemodel.prediction import predict
-from queuemodel.training.model_error import waiting_error
+from queuemodel import predict
 from validation.half_synchronous import half_synchronous
-from validation.model_errors import half_synchronous_folders, learn_waiting, leave_kind_out, waiting_errors
+from validation.model_errors import FILE, half_synchronous_folders, learn_waiting, leave_kind_out, waiting_errors
 from validation.series import folder_of_trace, read_measured, read_testbed, untraced_folders
 
 #: Largest errors of the simulation beyond two workers, whose phases decide.
@@ -37,7 +38,8 @@ def test_intervals_hold_on_series_left_out(series):
     narrow = np.concatenate([np.abs(one.off) <= 0.3 * np.log(upper) for one, _, upper in ends])
     assert inside.mean() >= 0.85
     assert narrow.mean() < 0.75, "far too narrow ones go unnoticed"
-    assert waiting_error() == pytest.approx(learn_waiting(found)[0], abs=0.01), "run python -m validation.model_errors"
+    packaged = json.loads(FILE.read_text())["trace"]["waiting"]
+    assert packaged == pytest.approx(learn_waiting(found)[0], abs=0.01), "run python -m validation.model_errors"
 
 
 def test_rounds_are_no_asynchronous_training():

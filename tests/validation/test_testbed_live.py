@@ -33,21 +33,12 @@ def need(framework):
         pytest.skip(problem)
 
 
-def measured(*arguments, **settings):
-    """Rows of the testbed; on a busy machine it asks to measure for longer."""
-    from validation.testbed.measure import measure
-
-    try:
-        return measure(*arguments, one_worker_s=3, priority=-5, **settings)
-    except TestbedError as error:
-        if "measure for longer" not in str(error):
-            raise
-        return measure(*arguments, one_worker_s=20, priority=-5, **settings)
-
-
 def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     need("tensorflow")
-    rows = measured(WORKLOADS / "tiny.json", tmp_path / "series", workers=[1, 2], trace_steps=2)
+    from validation.testbed.measure import measure
+
+    asked = {"workers": [1, 2], "trace_steps": 2, "priority": -5}
+    rows = measure(WORKLOADS / "tiny.json", tmp_path / "series", one_worker_s=20, **asked)
 
     assert [row["workers"] for row in rows] == [1, 2]
     series = unpacked(tmp_path) / "series"
@@ -66,18 +57,6 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     assert network.namespaces() == []
 
 
-def test_rounds_of_the_first_cut_the_others_short(tmp_path):
-    need("tensorflow")
-    file = tmp_path / "rounds.json"
-    tiny = json.loads((WORKLOADS / "tiny.json").read_text())
-    file.write_text(json.dumps(tiny | {"mode": "k-sync", "awaited": 0.5}))
-    (row,) = measured(file, tmp_path / "series", workers=[2], trace_steps=0)
-
-    # the first of two computes for about 60 ms, and fetches and pushes for 49 ms at least
-    assert (row["steps"] - 1) / row["window_s"] < row["steps_per_s"] < 1 / (0.05 + 2 * 0.0488)
-    assert network.namespaces() == []
-
-
 def test_two_ranks_are_measured_round_by_round(tmp_path):
     need("torch")
     from validation.testbed.rounds.measure import measure
@@ -91,30 +70,6 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     recorded = sorted(path.name for path in series.glob("trace_n2/*"))
     assert recorded == ["rank0.pt.trace.json", "rank1.pt.trace.json"]
     assert network.namespaces() == []
-
-
-def test_two_ranks_learn_what_the_loop_says(tmp_path):
-    need("torch")
-    from queuemodel.descent import descend
-    from validation.testbed.rounds.lesson import STRATEGIES, lesson_of
-    from validation.testbed.rounds.measure import measure
-    from validation.testbed.workload import read_workload
-
-    file = WORKLOADS / "learn-tiny.json"
-    measure(file, tmp_path / "series", ranks=[2], seconds=1, trace_rounds=2, priority=-5)
-
-    lesson, learned = (
-        lesson_of(read_workload(file), 2),
-        json.loads((unpacked(tmp_path) / "series" / "learned.json").read_text()),
-    )
-    assert [row["strategy"] for row in learned] == list(STRATEGIES)
-    for row in learned:
-        told = {"steps": lesson.steps, "learning_rate": lesson.learning_rate, "record": len(row["looks"])}
-        loop = descend(lesson.problem, STRATEGIES[row["strategy"]], workers=2, seeds=1, **told)
-        if row["strategy"] != "adacomm":  # its steps depend on the time
-            assert row["losses"] == pytest.approx(loop.losses[0], rel=1e-3)
-        assert row["losses"][-1] < row["losses"][0]
-        assert min(row["step_s"]) > 0
 
 
 def test_an_algorithm_that_the_machine_has_not_is_one_line():
