@@ -11,18 +11,10 @@ from .errors import ModelError, QueueModelWarning
 from .prediction import load, predict
 from .strategies.half_synchronous import in_closed_network
 from .training import Profile, ThroughputCurve
-from .units import parse_bandwidth, parse_latency, parse_size
+from .training.scenario import FIELDS, KINDS, number_in
 
-#: How each setting of `predict` is written.
-SETTINGS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("strategy", "method", "form", "scheme", "collective", "congestion_control"), str),
-    **dict.fromkeys(("k", "backup_workers", "staleness_bound", "batch_size", "parameter_servers", "seed"), int),
-    **dict.fromkeys(("accumulation", "ranks_per_node", "nodes_per_rack", "gpus_per_node"), int),
-    **dict.fromkeys(("accelerator_speed", "oversubscription"), float),
-    **dict.fromkeys(("bandwidth", "inside_bandwidth"), parse_bandwidth),
-    **dict.fromkeys(("latency", "buffer"), parse_latency),
-    **dict.fromkeys(("bucket_bytes", "parameter_bytes"), parse_size),
-}
+#: Settings of `predict` beside fields of `Scenario`.
+SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": number_in}
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
@@ -34,12 +26,9 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     """
     asked: dict[str, Any] = {}
     for name, text in settings.items():
-        if name not in SETTINGS:
-            raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join(SETTINGS)}")
-        try:
-            asked[name] = SETTINGS[name](text)
-        except ValueError:
-            raise ModelError(f"{name} must be a number, got {text!r}") from None
+        if name not in SETTINGS and name not in FIELDS:
+            raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join([*FIELDS, *SETTINGS])}")
+        asked[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
     data = load(path)
     closed = in_closed_network(asked.get("strategy"), asked.get("backup_workers"))
     if isinstance(data, Profile) and data.steps and closed:

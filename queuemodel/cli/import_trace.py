@@ -10,8 +10,9 @@ import click
 from ..adapters import pytorch, tensorflow
 from ..checks import JSON, require_writable
 from ..errors import DataError
-from .options import BANDWIDTH, BUFFER, CONGESTION_CONTROL, COUNT, DATASET_SIZE, FILE, SIZE, format_option
+from .options import BANDWIDTH, COUNT, DATASET_SIZE, FILE, SIZE, format_option
 from .output import show_profile, watched
+from .questions import NETWORK
 
 
 @click.command()
@@ -20,8 +21,7 @@ from .output import show_profile, watched
 @click.option("-o", "--output", type=FILE, required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
 @click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
-@CONGESTION_CONTROL
-@BUFFER
+@NETWORK
 @click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
 @click.option("--workers", type=COUNT, show_default="those in the traces", help="That trained meanwhile.")
 @click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")

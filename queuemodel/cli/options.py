@@ -10,7 +10,6 @@ import click
 from ..checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
 from ..drawing import FORMATS
 from ..errors import DataError, QueueModelError
-from ..training.job import CONGESTION_CONTROLS
 from ..units import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 #: More machines or customers than this are a typing mistake.
@@ -76,7 +75,7 @@ def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits:
     return parse
 
 
-def _each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
+def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
     """A value of each worker in turn, the last one of all that follow: ``10Gbit/s*3,1Gbit/s``, of so many workers."""
     counted = _number(int, require_count, "count", most=LARGEST)
 
@@ -126,8 +125,6 @@ COUNTS = Parsed("counts", _counts)
 COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
 COUNT_OR_NONE = Parsed("count", _number(int, require_count, least=0, most=LARGEST))
 DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
-SPEEDS = Parsed("speed[*COUNT],...", _each(_positive))
-BANDWIDTHS = Parsed("bandwidth[*COUNT],...", _each(parse_bandwidth))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
 SEED = Parsed("seed", _number(int, require_seed))
 POSITIVE = Parsed("number", _positive)
@@ -169,10 +166,4 @@ def together(*options: Decorator) -> Decorator:
 
 format_option = click.option(
     "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
-)
-CONGESTION_CONTROL = one_of("--congestion-control", CONGESTION_CONTROLS, "TCP's in the hosts.")
-BUFFER = click.option(
-    "--buffer",
-    type=LATENCY_OR_NONE,
-    help="How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
 )

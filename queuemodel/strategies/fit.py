@@ -161,7 +161,7 @@ def _of_throughputs(
 #: What all-reduce has not.
 OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
 #: Fields of a scenario that are no change of a model's.
-NO_MACHINES = (*of_group("job"), *of_group("throughputs"), *of_group("network"))
+NO_MACHINES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
 
 
 def strategy_of(data: object, question: Scenario) -> str:

@@ -131,7 +131,7 @@ class Scenario:
     backup_workers: int | None = _ask("job", "Sync-ps: results of a round not waited for.", count(MOST_RESULTS, 0))
     staleness_bound: int | None = _ask("job", "Bounded staleness: steps ahead of the last.", count(MOST_RESULTS, 0))
     form: str | None = _ask(
-        "job", "Of the network: separate links and update, or one server station.", choice(NETWORK_FORMS)
+        "form", "Of the network: separate links and update, or one server station.", choice(NETWORK_FORMS)
     )
     parameter_bytes: float | None = _ask("throughputs", "Throughputs alone: of all parameters, like 98MB.", SIZE)
     sparse_gradients: bool | None = _ask(
@@ -139,7 +139,7 @@ class Scenario:
     )
     parameter_servers: int | None = _ask("machines", "Another number of servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
-        "machines", "Sizes of the servers' shares, where they are uneven.", replace(POSITIVE, most=MOST_SERVERS)
+        "shards", "Sizes of the servers' shares, where they are uneven.", replace(POSITIVE, most=MOST_SERVERS)
     )
     bandwidth: float | None = _ask("machines", "Another link of every host, like 10Gbit/s.", LINK)
     accelerator_speed: float | None = _ask("machines", "2: computation takes half as long.", POSITIVE)
