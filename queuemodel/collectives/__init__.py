@@ -3,22 +3,22 @@
 An algorithm is a value (`Ring`, `HalvingDoubling`, `MultiTree`, ...). It says its time on n nodes in closed form, from
 what a message, a byte on a link and a byte of reduction cost (`Link`), and how much travels between which nodes:
 
-    algorithms the costs of a link; rings, recursive algorithms, the double binary tree, servers
-    trees      algorithms that build trees: MultiTree and the topologies that it serves, Hoplite
-    placement  several ranks on a node; racks under a core that carries less than all of them
+    algorithms  the costs of a link; rings, recursive algorithms, the double binary tree, servers; ranks on nodes, racks
+    trees       algorithms that build trees: MultiTree and the topologies that it serves, Hoplite
 """
 
 from .algorithms import (
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
+    Hierarchical,
+    InRacks,
     Link,
     ParameterServers,
     RecursiveDoubling,
     Ring,
     SplitServers,
 )
-from .placement import Hierarchical, InRacks
 from .trees import Hoplite, MultiTree, Topology, complete, mesh, ring, torus
 
 #: Those that need nothing but their name.

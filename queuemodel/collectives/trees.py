@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class MultiTree:
     """A spanning tree from every node, built together so that all links are busy (Huang et al., ISCA 2021)."""
 
     topology: Topology
+    linked: ClassVar = True  # no racks around it
     joins: tuple[tuple[int, int, int, int], ...] = field(init=False, repr=False)  #: (step, tree, parent, child)
 
     def __post_init__(self) -> None:

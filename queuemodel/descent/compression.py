@@ -255,7 +255,7 @@ class AdaQuantFL(Anchored):
 
     def meet(self, state: State, moment: Moment) -> Sent:
         anchor, levels = state["anchor"], state["levels"]
-        if moment.number < self.local_steps:  # the first time
+        if moment.number + 1 == self.local_steps:  # the first time
             state["first_loss"] = moment.loss(anchor[:, 0])
         anchor -= quantize(state["moved"], levels[:, None, None], moment.rngs).mean(axis=1, keepdims=True)
         share = state["first_loss"] / np.maximum(moment.loss(anchor[:, 0]), np.finfo(float).tiny)
