@@ -90,7 +90,7 @@ def read_mirrored(
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
     """A file of each rank."""
-    recordings = read_files(folder, xplane_files(folder), read_rank, names="*.xplane.pb", progress=progress)
+    recordings = read_files(folder, xplane_files(folder), read_recording, names="*.xplane.pb", progress=progress)
     ranks = _ranks(recordings)
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
@@ -197,7 +197,7 @@ def beside(path: Path) -> Path:
     return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
-def read_rank(path: Path) -> RankRecording:
+def read_recording(path: Path) -> RankRecording:
     """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
