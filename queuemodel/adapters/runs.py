@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+from tqdm import tqdm
+
 from ..errors import DataError
 from ..training import Cluster, Job, Profile, Round, Source
 from ..training.job import CongestionControl, given
@@ -76,6 +78,19 @@ class RankTrace:
     ranks: int
     backend: str
     rounds: list[Round]
+
+
+def read_files(
+    folder: Path, paths: Sequence[Path], read: Callable[[Path], T], *, names: str, progress: bool
+) -> list[T]:
+    """What is in each file of a run (raises DataError)."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")
+    if not paths:
+        raise DataError(f"{folder}: no {names} or {names}.gz in it")
+    return [
+        read(path) for path in tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
+    ]
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:

@@ -162,7 +162,7 @@ def test_what_a_run_lacks_is_said(tmp_path):
     refused([TINY / "trace_n1"], "no all-reduce among two ranks", parameter_bytes=1000)
     refused([tmp_path / "no"], "no such folder")
     refused([TINY], "got 3 of 2; give each run a folder of its own")
-    refused([DATA / "alexnet-60" / "trace"], "RunMetadata are one folder")
+    refused([DATA / "alexnet-60" / "trace"], r"no \*.xplane.pb or \*.xplane.pb.gz in it")
     refused([DATA / "xplane-1ps"], "no step is marked in it")
     shutil.copy(MLP / "trace_n2" / "rank1.xplane.pb.gz", tmp_path)
     refused([tmp_path], "a file of each rank is needed, got 1 of (2|more)")

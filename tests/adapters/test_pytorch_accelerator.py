@@ -24,6 +24,7 @@ KERNELS = {
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
 }
 GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+GRADIENT = "torch::autograd::AccumulateGrad"
 
 
 def told(size):
@@ -44,58 +45,46 @@ def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loadi
     events, correlation = [], 0
     program, there, network = 0.0, 0.0, 0.0
 
-    def call(name, duration, cat="cpu_op", **args):
-        nonlocal program
-        events.append({"ph": "X", "cat": cat, "name": name, "ts": program, "dur": duration, "args": args})
-        program += duration
-
-    def kernel(name, begin, duration, **args):
-        events.append(
-            {"ph": "X", "cat": "kernel", "name": name, "ts": begin, "dur": duration, "tid": 7,
-             "args": {"correlation": correlation, **args}}
-        )  # fmt: skip
+    def event(name, begin, duration, cat="cpu_op", **args):
+        events.append({"ph": "X", "cat": cat, "name": name, "ts": begin, "dur": duration, "args": args})
         return begin + duration
 
-    def launched(cat="cuda_runtime"):
+    def kernel(name, begin, duration, **args):
+        return event(name, begin, duration, "kernel", correlation=correlation, **args)
+
+    def launched(begin, cat="cuda_runtime"):
         nonlocal correlation
         correlation += 1
-        call("cudaLaunchKernel", LAUNCH, cat, correlation=correlation)
+        return event("cudaLaunchKernel", begin, LAUNCH, cat, correlation=correlation)
 
     for number in range(steps):
         start = program
-        call("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", loading)
-        launched()
-        first = there = kernel("gemm", max(program, there), 30 * MS) - 30 * MS
-        there += 30 * MS
-        for size in SIZES:
-            begin = program
-            launched("cuda_driver")
+        program = event("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", program, loading)
+        program = launched(program)
+        first = max(program, there)
+        there = kernel("gemm", first, 30 * MS)
+        for size, took in zip(SIZES, (10 * MS, 20 * MS), strict=True):
+            begin, tensor = program, {"Input Dims": [[size]], "Input type": ["float"]}
+            program = launched(program, "cuda_driver")
             there = kernel("gemm_backward", max(program, there), 30 * MS)
-            call("torch::autograd::AccumulateGrad", 10.0, **{"Input Dims": [[size]], "Input type": ["float"]})
-            name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
-            events.append({"ph": "X", "cat": "cpu_op", "name": name, "ts": begin, "dur": program - begin})
+            program = event(GRADIENT, program, 10.0, **tensor)
+            event(f"autograd::engine::evaluate_function: {GRADIENT}", begin, program - begin)
             lists = {"Input Dims": [[[size]], [], []], "Input type": ["TensorList", "", ""]}
-            tensor = {"Input Dims": [[size]], "Input type": ["float"]} if teller == "annotation" else {}
-            for cat, what, args in (
-                ("cpu_op", "c10d::allreduce_", lists),
-                ("cpu_op", "record_param_comms", lists | (told(size) if teller in ("kernel", "record") else {})),
-                ("user_annotation", "nccl:all_reduce", tensor),
-            ):
-                events.append({"ph": "X", "cat": cat, "name": what, "ts": program, "dur": LAUNCH + 5, "args": args})
-            launched()
-            begin, took = max(there, network), (10 if size == SIZES[0] else 20) * MS
+            event("c10d::allreduce_", program, LAUNCH + 5, **lists)
+            recorded = lists | (told(size) if teller in ("kernel", "record") else {})
+            event("record_param_comms", program, LAUNCH + 5, **recorded)
+            noted = tensor if teller == "annotation" else {}
+            event("nccl:all_reduce", program, LAUNCH + 5, "user_annotation", **noted)
+            program = launched(program)
+            begin = max(there, network)
             network = kernel(reduction, begin, took, **(told(size) if teller == "kernel" else {}))
-            events.append(
-                {"ph": "X", "cat": "gpu_user_annotation", "name": "nccl:all_reduce", "ts": begin, "dur": took}
-            )
+            event("nccl:all_reduce", begin, took, "gpu_user_annotation")
         if not ahead:
             program = max(program, there, network)
-        launched()
-        there = max(there, network)  # the optimizer waits for the gradients
-        there = kernel("sgd", there, 10.0)
-        for cat, begin, end in (("user_annotation", start, program), ("gpu_user_annotation", first, there)):
-            name = f"ProfilerStep#{number}"
-            events.append({"ph": "X", "cat": cat, "name": name, "ts": begin, "dur": end - begin, "args": {}})
+        program = launched(program)
+        there = kernel("sgd", max(there, network), 10.0)  # the optimizer waits for the gradients
+        event(f"ProfilerStep#{number}", start, program - start, "user_annotation")
+        event(f"ProfilerStep#{number}", first, there - first, "gpu_user_annotation")
     info = {"backend": "nccl", "rank": rank, "world_size": 2}
     return {"traceEvents": events, "distributedInfo": info}
 

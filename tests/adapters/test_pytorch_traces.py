@@ -109,10 +109,7 @@ def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):
     [
         ((JOB / "trace_n2" / "rank1.pt.trace.json.gz").read_bytes()[:5000], "rank1.*gzip"),
         (gzip.compress(b'{"traceEvents": [{"name": 5}]}', mtime=0), "rank1.*not a Chrome trace"),
-        (
-            gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": 2, "world_size": 2}}', mtime=0),
-            "rank below its wor",
-        ),
+        (gzip.compress(b'{"distributedInfo": {"rank": 2, "world_size": 2}, "traceEvents": []}', mtime=0), "below its"),
         (b"", "empty"),
     ],
 )
@@ -163,12 +160,17 @@ def also(name, elements, kernel=None):
     return edit
 
 
+def in_steps(trace):
+    """Each step, and the events within it, in order."""
+    events = sorted((e for e in trace["traceEvents"] if e.get("ph") == "X"), key=lambda e: e["ts"])
+    steps = [e for e in events if e["name"].startswith("ProfilerStep")]
+    return [(s, [e for e in events if s["ts"] <= e["ts"] < s["ts"] + s["dur"] and e is not s]) for s in steps]
+
+
 def passes(trace, *, reduced_each=False):
     """Each step with a pass before the recorded one, whose gradients are accumulated, or reduced too."""
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     made, shift = [], 0.0
-    for step in sorted(named(trace, "ProfilerStep"), key=lambda e: e["ts"]):
-        own = [e for e in events if step["ts"] <= e["ts"] < step["ts"] + step["dur"] and e is not step]
+    for step, own in in_steps(trace):
         backward = max(e["ts"] + e["dur"] for e in own if e["name"].startswith("autograd::engine"))
         longer = step["dur"] if reduced_each else backward - step["ts"]
         for event in own:
@@ -249,12 +251,9 @@ def test_a_bucket_is_what_was_handed_over_though_another_begins_first(folder):
 
 def one_by_one(trace):
     """All-reduces that the program waits for, one after the other, when the backward pass is over."""
-    events = sorted((e for e in trace["traceEvents"] if e.get("ph") == "X"), key=lambda e: e["ts"])
-    steps = [event for event in events if event["name"].startswith("ProfilerStep")]
-    inside = [[e for e in events if s["ts"] <= e["ts"] < s["ts"] + s["dur"]] for s in steps]
     shift = 0.0
-    for step, own in zip(steps, inside, strict=True):
-        for event in own:
+    for step, own in in_steps(trace):
+        for event in [step, *own]:
             event["ts"] += shift
         moment = max(e["ts"] + e["dur"] for e in own if e["name"].startswith("autograd::engine"))
         handed, ran = ([e for e in own if e["name"] == name] for name in ("c10d::allreduce_", "gloo:all_reduce"))

@@ -70,9 +70,8 @@ def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
     """Fields of `Cluster`; none that the machine does not say, nor an algorithm that no rule covers."""
     found: dict[str, Any] = {}
     with contextlib.suppress(OSError, UnicodeError):
-        found["congestion_control"] = path.read_text().strip()
-    if found.get("congestion_control") not in CONGESTION_CONTROLS:
-        found.clear()
+        if (control := path.read_text().strip()) in CONGESTION_CONTROLS:
+            found["congestion_control"] = control
     if (buffer := shaped_buffer()) is not None:
         found["buffer"] = buffer
     return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
@@ -85,14 +84,11 @@ def shaped_buffer(command: tuple[str, ...] = ("tc", "-j", "qdisc", "show")) -> f
     What waits in a switch no host can say.
     """
     try:
-        done = subprocess.run(command, capture_output=True, timeout=5, check=True)
-        found = json.loads(done.stdout)
-        buckets = [one for one in found if one["kind"] == "tbf"]
-        if len(buckets) == 1 and any(
-            one["kind"] in FAIR and one.get("parent", "").startswith(buckets[0]["handle"]) for one in found
-        ):
+        found = json.loads(subprocess.run(command, capture_output=True, timeout=5, check=True).stdout)
+        (bucket,) = (one for one in found if one["kind"] == "tbf")
+        if any(one["kind"] in FAIR and one.get("parent", "").startswith(bucket["handle"]) for one in found):
             return 0.0
-        limits = [one["options"]["lat"] / 1e6 for one in buckets]
+        limit = bucket["options"]["lat"] / 1e6
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return limits[0] if len(limits) == 1 and 0 < limits[0] <= LONGEST_BUFFER else None
+    return limit if 0 < limit <= LONGEST_BUFFER else None

@@ -41,6 +41,7 @@ KINDS = {
     "untraced": "timing without traces",
     "noise": "measuring gradients",
 }
+OnStep = Callable[[str, int, int], None]
 LEAST = {"ranks": 2, "steps": 1, "untraced_steps": 0, "noise_steps": 0, "batch_size": 1}  # of options that count
 
 
@@ -146,12 +147,9 @@ class EndedEarlyError(ProfilingError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP; `profile` holds the steps recorded until then, or is None.
+    """Ctrl-C, SIGTERM or SIGHUP; likewise, and `status` is the exit status by which a shell knows the signal."""
 
-    `status` is the exit status by which a shell knows the signal.
-    """
-
-    def __init__(self, message: str, profile: Profile | None, status: int = 130) -> None:
+    def __init__(self, message: str, profile: Profile | None, status: int) -> None:
         super().__init__(message)
         self.profile, self.status = profile, status
 
@@ -167,20 +165,19 @@ def profile_live(
     output: str | os.PathLike[str] | None = None,
     traces: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-    on_step: Callable[[str, int, int], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Profile | None:
     """Train a model for a short while, and record where its time goes.
 
-    ``backend`` is a `tensorflow.ParameterServer`, a `tensorflow.Mirrored` or a `pytorch.DataParallel`. It may take
-    ``time_limit`` seconds for everything; on a parameter server what is recorded by then is the profile. It is saved to
-    ``output``, on a parameter server also when the run fails or is interrupted. ``traces``, a folder, new or empty,
-    keeps the recorded traces. ``progress`` shows a bar on standard error; where that is a terminal unless given.
-    ``on_step`` is called with what is going on, the steps done and all steps; what it raises ends the run. Ranks that
-    send what they recorded to another machine return None.
+    ``backend``, a `tensorflow.ParameterServer`, a `tensorflow.Mirrored` or a `pytorch.DataParallel`, may take
+    ``time_limit`` seconds for everything. ``output`` is where to save the profile; on a parameter server also when the
+    time is over, the run fails or is interrupted. ``traces``, a folder, new or empty, keeps the recorded traces.
+    ``progress`` shows a bar on standard error; where that is a terminal unless given. ``on_step`` is called with what
+    is going on, the steps done and all steps; what it raises ends the run. Ranks that send what they recorded to
+    another machine return None.
 
-    Raises `DataError` or `MissingDependencyError` before anything starts, `ProfilingError` when the model, a server or
-    a rank fails, the disk is full or the time is over (as `EndedEarlyError` with the steps recorded so far), and
-    likewise `Interrupted` at Ctrl-C, SIGTERM or SIGHUP, only after the steps are saved.
+    Raises `DataError` or `MissingDependencyError` before anything starts, and with the steps recorded so far
+    `EndedEarlyError` when the model, a server or a rank fails, the disk is full or the time is over, and `Interrupted`.
 
     Examples
     --------
@@ -190,7 +187,7 @@ def profile_live(
     limit = require_number(
         time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError
     )
-    run = Run(backend, limit=limit, progress=progress, on_step=on_step)
+    run = Run(backend, limit, progress, on_step)
     require_writable(output, suffixes=JSON)
     backend.require(limit)
     with run.ready(traces):
@@ -214,6 +211,8 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     if profile is None:
         return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
+    if all(one.alike for one in norms):  # ranks that had the same examples tell nothing
+        norms = []
     return replace(
         profile,
         source=replace(
@@ -227,9 +226,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
             Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
             for workers, seconds in sorted(run.untraced.items())
         ],
-        gradient_norms=[]
-        if all(one.alike for one in norms)
-        else norms,  # ranks that had the same examples tell nothing
+        gradient_norms=norms,
     )
 
 
@@ -237,10 +234,10 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
     """Return the profile, or raise what ended the run early with the profile attached."""
     backend, recorded = run.backend, len(profile.steps or profile.rounds) if profile is not None else 0
     kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
-    signals = run.signals
-    if signals or isinstance(ended, KeyboardInterrupt):
+    if run.signals or isinstance(ended, KeyboardInterrupt):
         kept = kept if recorded or backend.partial else "nothing is saved"
-        raise Interrupted(f"interrupted; {kept}", profile, status=128 + signals[0] if signals else 130) from None
+        status = 128 + run.signals[0] if run.signals else 130
+        raise Interrupted(f"interrupted; {kept}", profile, status) from None
     if isinstance(ended, OutOfTimeError) and profile is not None:
         timed, wanted = len(run.untraced[1]), backend.untraced_steps
         untraced = f", {timed} of {wanted} untraced" if recorded == backend.steps else ""
@@ -269,14 +266,7 @@ def _empty_folder(folder: Path) -> Path:
 class Run:
     """Child processes of one run, and what the one that leads has told so far."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        limit: float,
-        progress: bool | None,
-        on_step: Callable[[str, int, int], None] | None,
-    ) -> None:
+    def __init__(self, backend: Backend, limit: float, progress: bool | None, on_step: OnStep | None) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
         self.deadline = time.monotonic() + limit
         self.until = self.deadline - ENDING * limit  # when training must be over

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Unpack
 
 from msgspec import structs
-from tqdm import tqdm
 
 from ...errors import DataError
 from ...training import Profile, Round, Source
-from ..runs import RankTrace, Told, profile_of_rounds, ranks_of, whole_run
+from ..runs import RankTrace, Told, profile_of_rounds, ranks_of, read_files, whole_run
 from .chrome import read_rank
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
@@ -60,13 +59,8 @@ def read_traces(
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; give a folder of *.pt.trace.json files for each run")
-    paths = sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
-    if not paths:
-        raise DataError(f"{folder}: no *.pt.trace.json or *.pt.trace.json.gz in it")
-    files = tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
-    return whole_run(folder, _joined([read_rank(path) for path in files]))
+    paths = sorted(p for p in folder.glob("*") if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
+    return whole_run(folder, _joined(read_files(folder, paths, read_rank, names="*.pt.trace.json", progress=progress)))
 
 
 def _joined(traces: Sequence[RankTrace]) -> list[RankTrace]:

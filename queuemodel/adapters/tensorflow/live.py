@@ -73,9 +73,8 @@ class ParameterServer(Backend):
         with own_addresses(len(JOBS)) as addresses:
             at = self.elsewhere or dict(zip(JOBS, addresses, strict=True))
             for job in [] if self.elsewhere else ["ps"] if self.style == "graph" else JOBS:
-                run.start(
-                    JOBS[job], f"{CHILDREN}.serve", child_environment(gpu=job == "worker"), job=job, model="", **at
-                )
+                environment = child_environment(gpu=job == "worker")
+                run.start(JOBS[job], f"{CHILDREN}.serve", environment, job=job, model="", **at)
             computes = self.style == "graph" and not self.elsewhere
             trainer = run.start(
                 "worker" if computes else "coordinator",

@@ -24,7 +24,6 @@ from statistics import median
 from typing import Annotated, NamedTuple, Unpack
 
 import msgspec
-from tqdm import tqdm
 
 from ...errors import DataError
 from ...files import read_bytes
@@ -32,9 +31,9 @@ from ...training import Bucket, Gradient, Profile, Round, Source
 from ...training.operations import MOST_BYTES
 from ..events import Interval, intersection, length, union
 from ..phases import LONGEST_PAUSE
-from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, whole_run
+from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, read_files, whole_run
 from .protos import ALLOCATION, DONE, START, Event, read_events
-from .traces import require_parameter_bytes, run_metadata_files, xplane_files
+from .traces import require_parameter_bytes, xplane_files
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
@@ -91,14 +90,7 @@ def read_mirrored(
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
     """A file of each rank."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; give a folder of *.xplane.pb files for each run")
-    paths = xplane_files(folder)
-    if not paths:
-        servers = "; TensorFlow's RunMetadata are one folder: give only that" if run_metadata_files(folder) else ""
-        raise DataError(f"{folder}: no *.xplane.pb or *.xplane.pb.gz in it{servers}")
-    files = tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
-    recordings = [read_rank(path) for path in files]
+    recordings = read_files(folder, xplane_files(folder), read_recording, names="*.xplane.pb", progress=progress)
     ranks = _ranks(recordings)
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
@@ -205,7 +197,7 @@ def beside(path: Path) -> Path:
     return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
-def read_rank(path: Path) -> RankRecording:
+def read_recording(path: Path) -> RankRecording:
     """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]

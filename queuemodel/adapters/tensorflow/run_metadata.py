@@ -42,22 +42,20 @@ def _traced(path: Path) -> TracedStep:
     operations: dict[TracedOperation, None] = {}  # in order, each once
     transfers: dict[tuple[str, Transfer], None] = {}
     for device in devices:
-        match = TASK.match(device.device)
-        if not match or "/stream:" in device.device or "memcpy" in device.device:
+        task = task_of(device.device)
+        if not task or "/stream:" in device.device or "memcpy" in device.device:
             continue  # a GPU's own streams: their kernels lie within the operations that launched them
-        task = f"{match['job']}:{match['task']}"
         for node in device.node_stats:
             start = node.all_start_micros
             end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
             if start <= 0 or end < start:
                 raise DataError(f"{path}: operation {node.node_name!r} of {task} has no valid times; trace again")
             if received := RECEIVED.fullmatch(node.timeline_label):
-                source, size = TASK.match(received["source"]), _bytes(node, received)
-                if source is None:
+                sender, size = task_of(received["source"]), _bytes(node, received)
+                if not sender:
                     raise DataError(f"{path}: a RecvTensor event of {task} comes from {received['source']!r}, no task")
                 if not 0 <= size <= MOST_BYTES:
                     raise DataError(f"{path}: tensor {received['tensor']!r} has {size} bytes; trace again")
-                sender = f"{source['job']}:{source['task']}"
                 if sender != task:
                     transfer = Transfer(received["tensor"], sender, task, start, end, size)
                     transfers[node.timeline_label, transfer] = None
@@ -70,6 +68,12 @@ def _traced(path: Path) -> TracedStep:
                 operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
     collection = COLLECTION + COLLECTION_PER_EVENT * (len(operations) + len(transfers))
     return TracedStep(str(path), list(operations), [transfer for _, transfer in transfers], collection)
+
+
+def task_of(device: str) -> str:
+    """The task, such as ``"ps:0"``, of a device; "" where it is none's."""
+    match = TASK.match(device)
+    return f"{match['job']}:{match['task']}" if match else ""
 
 
 def _bytes(node: Any, received: re.Match[str]) -> int:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from ...errors import DataError
 from ..events import TracedOperation, TracedStep, Transfer
 from .protos import ALLOCATION, DONE, PROCESS, START, Event, read_events
-from .run_metadata import TASK
+from .run_metadata import task_of
 
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 NODE = re.compile(r"(?P<tensor>.+)(?P<mark>_S|/_)(?P<number>\d+)")  # of a Send or Recv
@@ -97,12 +97,23 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
     """The training steps of one recording; none where only tasks recorded that sent nothing."""
     where = str(paths[0].parent)
     files = tqdm(paths, "reading", unit="file", disable=not progress, leave=False)
-    recordings = _by_task([one for one in map(TaskRecording, files) if one.task], where)
+    recordings: dict[str, TaskRecording] = {}
+    for one in map(TaskRecording, files):
+        if one.task and (other := recordings.setdefault(one.task, one)) is not one:
+            raise DataError(
+                f"{one.path}: a recording of {one.task}, as {other.path.name} is; one file for each task: remove the "
+                "copy, or give the other job a folder of its own"
+            )
     if not recordings:
         return []
+    if len(recordings) == 1:
+        raise DataError(
+            f"{where}: a trace of only one task ({', '.join(recordings)}); expected a worker and a parameter server: "
+            "trace both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
+        )
     steps = [
-        _Step({task: one.steps[number] for task, one in recordings.items() if number in one.steps}, recordings)
-        for number in sorted({number for one in recordings.values() for number in one.steps})
+        _Step({task: r.steps[number] for task, r in recordings.items() if number in r.steps}, recordings)
+        for number in sorted({number for r in recordings.values() for number in r.steps})
     ]
     whole = [step for step in steps if step.whole()]
     if not whole:
@@ -115,17 +126,17 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
     shapes = Counter(step.shape() for step in whole)
     usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
     chosen = [step for step in whole if step.shape() == usual]
-    one = chosen[0]
-    pushed = Counter(s.receiver for s in one.sends if s.ends[1] and s.source in one.fetched)
+    step = chosen[0]
+    pushed = Counter(s.receiver for s in step.sends if s.ends[1] and s.source in step.fetched)
     if min(pushed.values(), default=1) > 1:
         raise DataError(
             f"{where}: each step pushes all its gradients several times: training steps in a loop; trace with one "
             "for each call (steps_per_execution=1)"
         )
     noted = {(name, r.task): seen.most_common(1)[0][0] for r in recordings.values() for name, seen in r.sizes.items()}
-    sizes = _sizes(one, {key: size for key, size in noted.items() if size}, parameter_bytes, where)
-    workers = {task for step in steps for task, tensors in step.fetched.items() if tensors in one.fetched.values()}
-    return [replace(_traced(where, step, sizes), workers=frozenset(workers)) for step in chosen]
+    sizes = _sizes(step, {key: size for key, size in noted.items() if size}, parameter_bytes, where)
+    workers = {task for s in steps for task, tensors in s.fetched.items() if tensors in step.fetched.values()}
+    return [replace(_traced(where, one, sizes), workers=frozenset(workers)) for one in chosen]
 
 
 def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
@@ -164,22 +175,6 @@ def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | Non
     small = [size for key in fetched if key not in allocated and (size := sizes[key])]
     usual = round(sum(small) / len(small)) if small else 0
     return {key: usual if size is None else size for key, size in sizes.items()}
-
-
-def _by_task(recordings: list[TaskRecording], where: str) -> dict[str, TaskRecording]:
-    tasks: dict[str, TaskRecording] = {}
-    for recording in recordings:
-        if (other := tasks.setdefault(recording.task, recording)) is not recording:
-            raise DataError(
-                f"{recording.path}: a recording of {recording.task}, as {other.path.name} is; "
-                "one file for each task: remove the copy, or give the other job a folder of its own"
-            )
-    if len(tasks) == 1:
-        raise DataError(
-            f"{where}: a trace of only one task ({', '.join(tasks)}); expected a worker and a parameter server: trace "
-            "both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
-        )
-    return tasks
 
 
 def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
@@ -309,8 +304,7 @@ class TaskRecording:
 def _ends(event: Event) -> tuple[str, str, str]:
     """Source and destination of a Send ("" where they are no tasks), and the edge between them."""
     source, _, destination, edge, *_ = [*event.text("key").split(";"), "", "", "", ""]
-    ends = [f"{m['job']}:{m['task']}" if (m := TASK.match(end)) else "" for end in (source, destination)]
-    return ends[0], ends[1], edge
+    return task_of(source), task_of(destination), edge
 
 
 def _receiver(send: str) -> str:

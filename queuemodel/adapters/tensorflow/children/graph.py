@@ -58,7 +58,7 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
 
 
 def _train(
-    session: Any, step: StepGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
+    session: Any, step: SessionGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
 ) -> None:
     """Warm up, then trace steps one after the other, then time untraced ones."""
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
@@ -107,7 +107,7 @@ def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
 
 
 @dataclass(frozen=True)
-class StepGraph:
+class SessionGraph:
     """One training step in a graph; ``step`` ends when the server has applied the updates."""
 
     graph: tf.Graph
@@ -118,7 +118,7 @@ class StepGraph:
     release: tf.Operation  # frees the variables on the server
 
 
-def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
+def build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGraph:
     """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
 
     ``container`` names the variables' place on the server, so that no other job shares them.
@@ -162,7 +162,7 @@ def build(model: keras.Model, batch_spec: Any, *, container: str) -> StepGraph:
             ]
             step = tf.group(*updates, *assigns, name="step")
             release = tf.group(*(tf.raw_ops.DestroyResourceOp(resource=handle) for handle in handles.values()))
-    return StepGraph(graph, placeholders, result["loss"], step, initializers, release)
+    return SessionGraph(graph, placeholders, result["loss"], step, initializers, release)
 
 
 def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple[Any, list[int]]:
