@@ -61,6 +61,11 @@ class Solution(Result):
     class_residence_times: np.ndarray | None = None
     busy: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("throughputs", "residence_times", "class_throughputs", "class_residence_times", "busy"):
+            if (array := getattr(self, name)) is not None:
+                array.setflags(write=False)
+
     @property
     def throughput(self) -> float:
         """Cycles per second."""

@@ -17,7 +17,7 @@ from ..checks import require_count, require_seed, require_share
 from ..errors import QueueModelWarning
 from ..network import LARGEST_POPULATION, Network, Solution
 from ..network.lowered import lower
-from ..results import Result
+from ..results import Result, finite
 from .chains import solution_of
 from .routes import Routes, routes_of
 
@@ -69,23 +69,19 @@ class SimulationResult(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station: utilization, and queue length with its interval."""
         s = self.solution
-        measures = zip(s.network.names, s.utilization, s.queue_length, *self.queue_length_interval, strict=True)
+        names = ("utilization", "queue_length", "lower", "upper")
+        measures = np.array([s.utilization, s.queue_length, *self.queue_length_interval]).T.tolist()
         return [
-            {"station": name}
-            | {
-                what: None if math.isnan(value) else float(value)
-                for what, value in zip(("utilization", "queue_length", "lower", "upper"), values, strict=True)
-            }
-            for name, *values in measures
+            {"station": station.name} | dict(zip(names, map(finite, values), strict=True))
+            for station, values in zip(s.network.stations, measures, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `to_json` writes them."""
-        low, high = (None if math.isnan(end) else end for end in self.throughput_interval)
         return {
             "solution": self.solution.to_dict(),
             "confidence": self.confidence,
-            "throughput_interval": [low, high],
+            "throughput_interval": list(map(finite, self.throughput_interval)),
             "stations": self.to_rows(),
             "too_short": self.too_short,
         }

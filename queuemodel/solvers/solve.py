@@ -71,7 +71,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
 def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
     """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
     if not network.classes:
-        if isinstance(population, Sequence | Mapping) and not isinstance(population, str):
+        if not isinstance(population, int | str) and isinstance(population, Sequence | Mapping):
             raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
         if population is None:
             raise ModelError("population is needed for a network without classes: solve(network, population=...)")
