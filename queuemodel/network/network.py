@@ -118,7 +118,31 @@ class Network(Result):
         >>> Network.from_demands([[0.1, 0.2], [0.3, 0.0]], population=[2, 3], think_time=[1, 0]).class_names
         ['class 1', 'class 2']
         """
-        return cls(**_from_arrays(demands, think_time, servers, population, discipline), name=name)
+        D = number_array(demands, "demands")
+        if D.ndim not in (1, 2):
+            raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
+        counts = _for_each(servers, len(D), "servers", "station")
+        made: dict[str, Any] = {"think_time": think_time, "name": name}
+        times: list[Any] = D.tolist()
+        visits: list[Any] = [1.0] * len(D)
+        if D.ndim == 2:
+            C = D.shape[1]
+            think = _for_each(think_time, C, "think_time", "class")
+            if population is None:
+                raise ModelError(f"population: the populations of {C} classes are needed, got none")
+            N = list(population) if np.ndim(population) else [population]
+            if len(N) != C:
+                raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
+            classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
+            names = [c.name for c in classes]
+            made = {"classes": classes, "name": name}
+            visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
+            times = [dict(zip(names, row, strict=True)) for row in times]
+        made["stations"] = [
+            Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
+            for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
+        ]
+        return cls(**made)
 
     @property
     def names(self) -> list[str]:
@@ -163,14 +187,9 @@ class Network(Result):
         return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
 
     @property
-    def service_times(self) -> np.ndarray:
-        """Seconds per visit, shape (K,), or (K, C) with classes."""
-        return self.class_service_times if self.classes else self.class_service_times[:, 0]
-
-    @property
     def service_demand(self) -> np.ndarray:
         """Service demands in seconds per cycle, shape (K,), or (K, C) with classes."""
-        return self.visit_ratios * self.service_times
+        return self.class_service_demand if self.classes else self.class_service_demand[:, 0]
 
     @property
     def think_times(self) -> np.ndarray:
@@ -296,34 +315,6 @@ def _require_times(
         if time < SHORTEST_CYCLE:
             cycle = f"a cycle of {who}" if classes else "a cycle"
             raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
-
-
-def _from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, discipline: str) -> dict[str, Any]:
-    """The stations, classes and think time of `Network.from_demands`."""
-    D = number_array(demands, "demands")
-    if D.ndim not in (1, 2):
-        raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
-    counts = _for_each(servers, len(D), "servers", "station")
-    made: dict[str, Any] = {"think_time": think_time}
-    times: list[Any] = D.tolist()
-    visits: list[Any] = [1.0] * len(D)
-    if D.ndim == 2:
-        C = D.shape[1]
-        think = _for_each(think_time, C, "think_time", "class")
-        if population is None:
-            raise ModelError(f"population: the populations of {C} classes are needed, got none")
-        N = list(population) if np.ndim(population) else [population]
-        if len(N) != C:
-            raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
-        classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
-        names, made = [c.name for c in classes], {"classes": classes}
-        visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
-        times = [dict(zip(names, row, strict=True)) for row in times]
-    made["stations"] = [
-        Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
-        for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
-    ]
-    return made
 
 
 def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:

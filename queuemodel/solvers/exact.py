@@ -50,8 +50,8 @@ def solved_exactly(low: Lowered) -> Solution:
         return _plain(low)
     merged = merge(low)
     name = _cheapest(merged)
-    if len(merged.N) == 1:
-        return _one_class(low, merged, name)
+    if not low.network.classes:
+        return _by_constants(low, merged)
     busy = None
     if name == "exact MVA":
         X, Q = _over_lattice(merged)
@@ -71,10 +71,9 @@ def _cheapest(merged: Merged) -> str:
     points = math.prod(int(n) + 1 for n in merged.N)
     options = []
     if all(mu is None for mu in merged.speeds):
-        memory = 8 * total * (K + 1) if C == 1 else points // (int(merged.N[0]) + 1) * K * 8
-        options.append(("exact MVA", points * K * C * 1.0, memory))
+        options.append(("exact MVA", points * K * C * 1.0, points // (int(merged.N[0]) + 1) * K * 8))
     else:
-        options.append(("convolution" if C == 1 else "multi-class convolution", *lattice_cost(merged)))
+        options.append(("multi-class convolution" if C > 1 else "convolution", *lattice_cost(merged)))
     if C > 1 and total <= MOST_CUSTOMERS and K > 0:
         boxes = (total + 1) ** K
         options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 5) * boxes * 8))
@@ -113,21 +112,13 @@ def _plain(low: Lowered) -> Solution:
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
 
-def _one_class(low: Lowered, merged: Merged, name: str) -> Solution:
-    """One kind of customer at all populations; of several that are alike, each its part at the last one."""
-    N, busy = int(merged.N[0]), None
-    if name == "exact MVA":
-        X, R = _recursion()(merged.D[0], float(merged.Z[0]), N)
-    else:
-        X, R, busy = constants_of_one_class(merged)
-    if low.network.classes:
-        why = "all customers are alike: solved as a single class"
-        last = None if busy is None else busy[-1]
-        return expand(low, merged, X[-1:], X[-1] * R[-1:], last, solver="exact MVA", reason=why)
-    times, there = np.zeros((N, len(low.D))), np.full((N, len(low.D)), np.nan)
+def _by_constants(low: Lowered, merged: Merged) -> Solution:
+    """One kind of customer at all populations, with several servers or rates."""
+    (X, R, busy), shape = constants_of_one_class(merged), (int(low.N[0]), len(low.D))
+    times, there = np.zeros(shape), np.full(shape, np.nan)
     times[:, merged.stations], times[:, low.delay], there[:, merged.stations] = R, low.D[low.delay, 0], busy
     why = "single class with product form: exact for load-dependent and multi-server stations"
-    return Solution(low.network, N, X, times, solver=name, exact=True, reason=why, busy=there)
+    return Solution(low.network, shape[0], X, times, solver="convolution", exact=True, reason=why, busy=there)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:
