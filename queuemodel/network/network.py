@@ -240,17 +240,22 @@ class Network(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several."""
-        V, S, D = self.class_visit_ratios, self.class_service_times, self.class_service_demand
+        rows = self.rows_of(
+            visit_ratio=self.class_visit_ratios,
+            service_time=self.class_service_times,
+            service_demand=self.class_service_demand,
+        )
+        kinds = {s.name: s.kind for s in self.stations}
+        return [{"station": row["station"], "kind": kinds[row["station"]]} | row for row in rows]
+
+    def rows_of(self, **columns: np.ndarray) -> list[dict[str, Any]]:
+        """Rows of stations, and classes where there are several, from arrays of shape (K, C)."""
         return [
-            {"station": s.name, "kind": s.kind}
-            | ({"class": self.class_names[c]} if self.classes else {})
-            | {
-                "visit_ratio": float(V[k, c]),
-                "service_time": float(S[k, c]),
-                "service_demand": float(D[k, c]),
-            }
+            {"station": s.name}
+            | ({"class": label} if label is not None else {})
+            | {what: float(values[k, c]) for what, values in columns.items()}
             for k, s in enumerate(self.stations)
-            for c in range(V.shape[1])
+            for c, label in enumerate(self.labels)
         ]
 
     def caption(self) -> str:

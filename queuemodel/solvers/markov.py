@@ -13,7 +13,7 @@ from ..checks import require_count
 from ..errors import ModelError
 from ..network import Network, PhaseType, Solution
 from ..network.lowered import lower
-from .chains import solution_of
+from .chains import require_populations, solution_of
 from .routes import routes_of
 from .states import Counted, state_of
 
@@ -55,6 +55,7 @@ class MarkovChain:
         ModelError
             When there are more than `most_states` states, or the steady state depends on the start.
         """
+        population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
         chain = _Transitions(network, counts, self.most_states)
         answers = []

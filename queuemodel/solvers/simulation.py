@@ -15,10 +15,10 @@ import numpy as np
 
 from ..checks import require_count, require_seed, require_share
 from ..errors import QueueModelWarning
-from ..network import LARGEST_POPULATION, Network, Solution
+from ..network import Network, Solution
 from ..network.lowered import lower
 from ..results import Result, finite
-from .chains import solution_of
+from .chains import require_populations, solution_of
 from .routes import Routes, routes_of
 
 
@@ -34,9 +34,6 @@ class SimulationResult(Result):
         Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
     queue_length_interval : ndarray, shape (2, K)
         The same for the queue lengths.
-    replications : int
-    warm_up : float
-        Part of each replication that was left out at its beginning.
     events : int
         Departures simulated in all.
     too_short : str
@@ -47,8 +44,6 @@ class SimulationResult(Result):
     confidence: float
     throughput_interval: tuple[float, float]
     queue_length_interval: np.ndarray
-    replications: int
-    warm_up: float
     events: int
     too_short: str = ""
 
@@ -138,12 +133,12 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .replication import BATCHES, WARM_UP, Replication, model_of  # loads numba
+        from .replication import BATCHES, Replication, model_of  # loads numba
 
-        counts = (population,) if isinstance(population, int) else tuple(population)
-        total = require_count(sum(counts), "population", most=LARGEST_POPULATION)
+        population = require_populations(network, population)
+        counts = (population,) if isinstance(population, int) else population
         routes = routes_of(network)
-        model, size = model_of(routes, total), self.departures // BATCHES
+        model, size = model_of(routes, sum(counts)), self.departures // BATCHES
         rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
         runs = [
             Replication(routes, model, counts, child, r, size) for r, child in enumerate(rng.spawn(self.replications))
@@ -181,8 +176,6 @@ class Simulation:
             self.confidence,
             tuple(np.array(self._interval(every, why)).tolist()),
             self._interval(Q.sum(axis=2), why),
-            self.replications,
-            WARM_UP,
             self.replications * runs[0].departures,
             why,
         )

@@ -12,7 +12,6 @@ from ..errors import ModelError
 from ..extras import extra
 from ..network import Network
 from .chains import lowered_product_form
-from .solve import require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000
@@ -75,8 +74,7 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     X(2) = 2*(D_1 + Z)/(2*D_1**2 + 2*D_1*Z + Z**2)
     """
     sympy = extra("sympy", "symbolic", what="a symbolic solution")
-    N = require_populations(network, population)
-    low = lowered_product_form(network, N, "symbolic")
+    low = lowered_product_form(network, population, "symbolic")
     counts = tuple(low.N.tolist())
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")

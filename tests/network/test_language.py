@@ -96,6 +96,10 @@ OTHERS = [
     (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.sensitivity(N(X, classes=TWO), population=2), "one per class"),
     *(
+        (lambda solver=solver: solver().solve(N(X, classes=TWO), 2), "one per class")
+        for solver in (qm.ExactMVA, qm.ApproximateMVA, qm.MarkovChain, qm.Simulation)
+    ),
+    *(
         (lambda n=n: qm.solve(one(service_time=1.0), population=n), "population must be ")
         for n in (0, -3, 2.5, math.nan, math.inf, True, "5", 10**12)
     ),
