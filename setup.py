@@ -1,7 +1,7 @@
-"""What setup.cfg cannot say: the simulation's loop is compiled while the package is installed.
+"""What setup.cfg cannot say: the simulation's loop and the recursion are compiled while the package is installed.
 
 Where that fails (no C compiler, no numba while building, or one that has replaced `pycc`, as numba means to since 0.57)
-the package works all the same: numba compiles the loop when it is first used. So no newest version of numba is named.
+the package works all the same: numba compiles a loop when it is first used. So no newest version of numba is named.
 """
 
 import subprocess
@@ -17,12 +17,15 @@ class CompileAhead(build_ext):
     def build_extension(self, ext):
         path = Path(self.get_ext_fullpath(ext.name)).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "queuemodel.traces.ahead", path]
+        command = [sys.executable, "-m", ext.name.replace(".kernels.", ".").replace(".kernel.", "."), path]
         if subprocess.run(command, cwd=Path(__file__).parent).returncode:
-            raise CompileError("the simulation's loop will be compiled when it is first used")
+            raise CompileError(f"{ext.name}: its loop will be compiled when it is first used")
 
 
 setup(
-    ext_modules=[Extension("queuemodel.traces.kernel.ahead", sources=[], optional=True)],
+    ext_modules=[
+        Extension("queuemodel.traces.kernel.ahead", sources=[], optional=True),
+        Extension("queuemodel.solvers.kernels.ahead", sources=[], optional=True),
+    ],
     cmdclass={"build_ext": CompileAhead},
 )

@@ -51,7 +51,7 @@ def line_object(N: int = 100) -> Callable[[], object] | None:
     """LINE's object API on the same network, its messages held back."""
     try:
         import line_solver as line
-    except Exception:
+    except ImportError:
         return None
 
     def task() -> object:
@@ -74,7 +74,7 @@ def line_object(N: int = 100) -> Callable[[], object] | None:
 def line_function(D: np.ndarray, N: list[int], Z: list[float]) -> Callable[[], object] | None:
     try:
         from line_solver.api.pfqn.mva import pfqn_mva
-    except Exception:
+    except ImportError:
         return None
     return lambda: pfqn_mva(np.array(D, float), np.array(N, float), np.array(Z, float))
 
@@ -116,7 +116,7 @@ def ciw_rate() -> float | None:
     """Departures per second of Ciw on three stations and 50 customers."""
     try:
         import ciw
-    except Exception:
+    except ImportError:
         return None
     network = ciw.create_network(
         arrival_distributions=[ciw.dists.Sequential([0.001, math.inf]), None, None],

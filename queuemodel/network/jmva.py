@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
 
-from ..checks import one_line, require_number
+from ..checks import one_line
 from ..errors import DataError, ModelError
 from ..files import read_bytes, write_atomically
 from .lowered import lower
@@ -126,7 +126,7 @@ def _by_class(
         if name in found:
             raise DataError(f"{where}: class {name!r} has two entries in <{group}>")
         texts = [t for t in re.split("[;,]", entry.text or "") if t.strip()]
-        found[name] = [require_number(_number(t, f"{where}: {tags[0]}"), f"{where}: {tags[0]}") for t in texts]
+        found[name] = [_number(t, f"{where}: {tags[0]}") for t in texts]
         if not found[name]:
             raise DataError(f"{where}: {tags[0]} must be a number, got {entry.text!r}")
     return found

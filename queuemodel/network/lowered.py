@@ -20,8 +20,18 @@ class Lowered:
     populations: tuple[int, ...]  # of classes; empty without
     D: np.ndarray  # (K, chains): service demands, seconds per cycle
     Z: np.ndarray  # (chains,): seconds per cycle outside all stations
-    share: np.ndarray  # (K, C): each class's part in its chain's demand, in its visits where they take no time
     delay: np.ndarray  # (K,): where nobody queues
+
+    @property
+    def share(self) -> np.ndarray:
+        """Each class's part in its chain's demand at a station, in its visits where they take no time, shape (K, C)."""
+        V, D = self.network.class_visit_ratios, self.network.class_service_demand
+        share = np.zeros(D.shape)
+        for members in map(list, self.network.chains):
+            d, v = D[:, members], V[:, members]
+            parts = np.where(d.any(axis=1, keepdims=True), d, v)
+            share[:, members] = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
+        return share
 
     @property
     def queues(self) -> np.ndarray:
@@ -56,6 +66,8 @@ class Lowered:
     def why_not_product_form(self) -> str | None:
         """Why the network has no product form (see `Station.why_not_product_form`), or None when it has."""
         network = self.network
+        if all(s.discipline == "ps" for s in network.stations):
+            return None
         present = [c for chain, n in zip(network.chains, self.N.tolist(), strict=True) if n > 0 for c in chain]
         for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
             if why := station.why_not_product_form([network.labels[c] for c in present if visits[c] > 0]):
@@ -75,22 +87,16 @@ class Lowered:
 def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     """The numbers of a network at a population: one per class, or an int without classes (or for all of them)."""
     counts = population if isinstance(population, tuple) else ()
-    V, D, Z, delay = network.class_visit_ratios, network.class_service_demand, network.think_times, network.is_delay
+    D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
+    N = np.array(counts or [population] * len(network.chains))
     if network.routing is None:  # nobody switches: each class is the whole of its chain
-        N = np.array(counts) if counts else np.full(len(Z), population)
-        return Lowered(network, N, counts, D, Z, (V > 0).astype(float), delay)
-    share, chain_N, chain_D, chain_Z = np.zeros(D.shape), [], [], []
-    for chain in network.chains:
-        members = list(chain)
-        d = D[:, members].sum(axis=1)
-        visits = V / np.maximum(V[:, members].sum(axis=1, keepdims=True), 1e-300)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share[:, members] = np.where(d[:, None] > 0, D[:, members] / d[:, None], visits[:, members])
-        chain_N.append(sum(counts[c] for c in members) if counts else population)
-        chain_D.append(d)
-        weight = V[network.reference_index, members] if len(members) > 1 else np.ones(1)
-        chain_Z.append(float(weight @ Z[members]))
-    return Lowered(network, np.array(chain_N), counts, np.array(chain_D).T, np.array(chain_Z), share, delay)
+        return Lowered(network, N, counts, D, Z, delay)
+    at_reference, chain_N, chain_D, chain_Z = network.class_visit_ratios[network.reference_index], [], [], []
+    for members in map(list, network.chains):
+        chain_N.append(N[members].sum() if counts else population)
+        chain_D.append(D[:, members].sum(axis=1))
+        chain_Z.append(float(at_reference[members] @ Z[members]) if len(members) > 1 else float(Z[members[0]]))
+    return Lowered(network, np.array(chain_N), counts, np.array(chain_D).T, np.array(chain_Z), delay)
 
 
 def speeds_of(station: Station, population: int) -> np.ndarray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..results import Result
 from .json_format import DAMAGE, from_document, to_document
 from .phasetype import numbers_in
 from .routing import require_routing, transitions, visits_and_chains
-from .stations import JobClass, Station, number_of
+from .stations import JobClass, PerClass, Station, number_of
 
 #: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
 SHORTEST_CYCLE = 1e-15
@@ -81,22 +81,24 @@ class Network(Result):
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
-        names, classes = self.names, self.class_names
+        names, classes, labels = self.names, self.class_names, self.labels
         if self.reference is not None and self.reference not in names:
             raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
         _require_known_classes(self.stations, classes)
         put(self, "routing", require_routing(self.routing, names, classes))
-        V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in self.labels] for s in self.stations])
-        chains: tuple[tuple[int, ...], ...] = tuple((c,) for c in range(max(1, len(classes))))
+        visits = [[number_of(s.visit_ratio, c, 0.0) for c in labels] for s in self.stations]
+        V = np.array(visits)
+        chains: tuple[tuple[int, ...], ...] = tuple([(c,) for c in range(len(labels))])
         if self.routing is not None:
             for name, row in zip(names, V, strict=True):
                 if (row != 1.0).any():
                     raise ModelError(f"station {name!r}: visit_ratio follows from the routing; leave one of them out")
             V, chains = visits_and_chains(self.transitions, names, classes, self.reference_index)
-        V.flags.writeable = False
+            visits = V.tolist()
+        V.setflags(write=False)
         put(self, "class_visit_ratios", V)
         put(self, "chains", chains)
-        _require_times(self.stations, classes, V, self.think_times, chains)
+        _require_times(self.stations, classes, visits, self._think_times, chains)
 
     @classmethod
     def from_demands(
@@ -116,7 +118,31 @@ class Network(Result):
         >>> Network.from_demands([[0.1, 0.2], [0.3, 0.0]], population=[2, 3], think_time=[1, 0]).class_names
         ['class 1', 'class 2']
         """
-        return cls(**_from_arrays(demands, think_time, servers, population, discipline), name=name)
+        D = number_array(demands, "demands")
+        if D.ndim not in (1, 2):
+            raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
+        counts = _for_each(servers, len(D), "servers", "station")
+        made: dict[str, Any] = {"think_time": think_time, "name": name}
+        times: list[Any] = D.tolist()
+        visits: list[Any] = [1.0] * len(D)
+        if D.ndim == 2:
+            C = D.shape[1]
+            think = _for_each(think_time, C, "think_time", "class")
+            if population is None:
+                raise ModelError(f"population: the populations of {C} classes are needed, got none")
+            N = list(population) if np.ndim(population) else [population]
+            if len(N) != C:
+                raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
+            classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
+            names = [c.name for c in classes]
+            made = {"classes": classes, "name": name}
+            visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
+            times = [dict(zip(names, row, strict=True)) for row in times]
+        made["stations"] = [
+            Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
+            for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
+        ]
+        return cls(**made)
 
     @property
     def names(self) -> list[str]:
@@ -161,21 +187,19 @@ class Network(Result):
         return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
 
     @property
-    def service_times(self) -> np.ndarray:
-        """Seconds per visit, shape (K,), or (K, C) with classes."""
-        return self.class_service_times if self.classes else self.class_service_times[:, 0]
-
-    @property
     def service_demand(self) -> np.ndarray:
         """Service demands in seconds per cycle, shape (K,), or (K, C) with classes."""
-        return self.visit_ratios * self.service_times
+        return self.class_service_demand if self.classes else self.class_service_demand[:, 0]
 
     @property
     def think_times(self) -> np.ndarray:
         """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
-        if not self.classes:
-            return np.array([self.think_time])
-        return np.array([self.think_time if c.think_time is None else c.think_time for c in self.classes])
+        return np.array(self._think_times)
+
+    @property
+    def _think_times(self) -> list[float]:
+        own = [c.think_time for c in self.classes] or [None]
+        return [self.think_time if z is None else z for z in own]
 
     @property
     def populations(self) -> np.ndarray:
@@ -216,17 +240,22 @@ class Network(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several."""
-        V, S, D = self.class_visit_ratios, self.class_service_times, self.class_service_demand
+        rows = self.rows_of(
+            visit_ratio=self.class_visit_ratios,
+            service_time=self.class_service_times,
+            service_demand=self.class_service_demand,
+        )
+        kinds = {s.name: s.kind for s in self.stations}
+        return [{"station": row["station"], "kind": kinds[row["station"]]} | row for row in rows]
+
+    def rows_of(self, **columns: np.ndarray) -> list[dict[str, Any]]:
+        """Rows of stations, and classes where there are several, from arrays of shape (K, C)."""
         return [
-            {"station": s.name, "kind": s.kind}
-            | ({"class": self.class_names[c]} if self.classes else {})
-            | {
-                "visit_ratio": float(V[k, c]),
-                "service_time": float(S[k, c]),
-                "service_demand": float(D[k, c]),
-            }
+            {"station": s.name}
+            | ({"class": label} if label is not None else {})
+            | {what: float(values[k, c]) for what, values in columns.items()}
             for k, s in enumerate(self.stations)
-            for c in range(V.shape[1])
+            for c, label in enumerate(self.labels)
         ]
 
     def caption(self) -> str:
@@ -253,79 +282,44 @@ def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[
 
 def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
     """Refuse stations that name classes that the network does not have."""
-    known = set(classes)
-    for station in stations:
+    for s in stations:
         for what in ("service_time", "visit_ratio", "scv", "distribution"):
-            value = getattr(station, what)
-            if type(value) is not float and isinstance(value, Mapping):
-                for name in value:
-                    if name not in known:
-                        have = ", ".join(map(repr, classes)) or "none"
-                        raise ModelError(
-                            f"station {station.name!r}: {what} names class {name!r}, but the classes are: {have}"
-                        )
+            value = getattr(s, what)
+            if isinstance(value, PerClass) and (unknown := [name for name in value if name not in classes]):
+                have = ", ".join(map(repr, classes)) or "none"
+                raise ModelError(f"station {s.name!r}: {what} names class {unknown[0]!r}, but the classes are: {have}")
 
 
 def _require_times(
     stations: Sequence[Station],
     classes: Sequence[str],
-    V: np.ndarray,
-    think_times: np.ndarray,
+    visits: list[list[float]],
+    think: Sequence[float],
     chains: Sequence[Sequence[int]],
 ) -> None:
-    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; V is (K, C)."""
-    visits = V.tolist()
-    for station, to_it in zip(stations, visits, strict=True):
-        times = station.service_time
-        if type(times) is not float and isinstance(times, Mapping):
+    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; visits are (K, C)."""
+    for s, to_it in zip(stations, visits, strict=True):
+        if isinstance(s.service_time, PerClass):
             for name, v in zip(classes, to_it, strict=True):
-                if v > 0 and name not in times:
+                if v > 0 and name not in s.service_time:
                     raise ModelError(
-                        f"station {station.name!r}: class {name!r} visits it but has no service_time; "
+                        f"station {s.name!r}: class {name!r} visits it but has no service_time; "
                         "give it one, or leave it out of visit_ratio"
                     )
-    labels: Sequence[str | None] = classes or [None]
     demands = [
-        sum(v[c] * s.time_of(label) for s, v in zip(stations, visits, strict=True)) for c, label in enumerate(labels)
+        sum([v[c] * number_of(s.service_time, label, 0.0) for s, v in zip(stations, visits, strict=True)])
+        for c, label in enumerate(classes or [None])
     ]
     if not any(demands):
         raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
-    think = think_times.tolist()
     for chain in chains:
-        who = f"a cycle of class {', '.join(repr(classes[c]) for c in chain)}" if classes else "a cycle"
-        if classes and not V[:, list(chain)].any():
-            raise ModelError(f"network: {who[11:]} visits no station; give it a visit_ratio > 0 somewhere")
-        time = sum(demands[c] + think[c] for c in chain)
+        who = f"class {', '.join(repr(classes[c]) for c in chain)}" if classes else ""
+        if classes and not any(v[c] for v in visits for c in chain):
+            raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
+        time = sum([demands[c] + think[c] for c in chain])
         if time < SHORTEST_CYCLE:
-            raise ModelError(f"network: {who} takes no time ({time:g} s); give it service or think time > 0")
-
-
-def _from_arrays(demands: Any, think_time: Any, servers: Any, population: Any, discipline: str) -> dict[str, Any]:
-    """The stations, classes and think time of `Network.from_demands`."""
-    D = number_array(demands, "demands")
-    if D.ndim not in (1, 2):
-        raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
-    counts = _for_each(servers, len(D), "servers", "station")
-    made: dict[str, Any] = {"think_time": think_time}
-    times: list[Any] = D.tolist()
-    visits: list[Any] = [1.0] * len(D)
-    if D.ndim == 2:
-        C = D.shape[1]
-        think = _for_each(think_time, C, "think_time", "class")
-        if population is None:
-            raise ModelError(f"population: the populations of {C} classes are needed, got none")
-        N = list(population) if np.ndim(population) else [population]
-        if len(N) != C:
-            raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
-        classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
-        names, made = [c.name for c in classes], {"classes": classes}
-        visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
-        times = [dict(zip(names, row, strict=True)) for row in times]
-    made["stations"] = [
-        Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
-        for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
-    ]
-    return made
+            cycle = f"a cycle of {who}" if classes else "a cycle"
+            raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
 
 
 def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:

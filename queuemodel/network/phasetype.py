@@ -33,7 +33,7 @@ class PhaseType:
 
     Examples
     --------
-    >>> PhaseType.erlang(4, mean=0.05).scv
+    >>> PhaseType.from_moments(mean=0.05, scv=0.25).scv
     0.25
     """
 
@@ -85,15 +85,6 @@ class PhaseType:
     def exponential(cls, mean: float) -> PhaseType:
         """One phase."""
         return cls((1.0,), ((-1.0 / require_number(mean, "phase-type: mean", unit="seconds", positive=True),),))
-
-    @classmethod
-    def erlang(cls, phases: int, *, mean: float) -> PhaseType:
-        """``phases`` equal phases in a row: squared coefficient of variation 1/phases."""
-        if isinstance(phases, bool) or not isinstance(phases, int) or not 1 <= phases <= MOST_PHASES:
-            raise ModelError(f"phase-type: phases must be a whole number, 1 to {MOST_PHASES}, got {phases!r}")
-        rate = phases / require_number(mean, "phase-type: mean", unit="seconds", positive=True)
-        T = np.diag([-rate] * phases) + np.diag([rate] * (phases - 1), 1)
-        return cls(tuple([1.0] + [0.0] * (phases - 1)), tuple(map(tuple, T)))
 
     @classmethod
     def from_moments(cls, *, mean: float, scv: float) -> PhaseType:

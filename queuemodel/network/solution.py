@@ -61,6 +61,11 @@ class Solution(Result):
     class_residence_times: np.ndarray | None = None
     busy: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("throughputs", "residence_times", "class_throughputs", "class_residence_times", "busy"):
+            if (array := getattr(self, name)) is not None:
+                array.setflags(write=False)
+
     @property
     def throughput(self) -> float:
         """Cycles per second."""
@@ -159,21 +164,12 @@ class Solution(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several: the measures at `population`."""
-        network = self.network
-        D = network.class_service_demand
-        U, Q, R = self.class_utilization, self.class_queue_length, self.class_residence_time
-        return [
-            {"station": station.name}
-            | ({"class": network.class_names[c]} if network.classes else {})
-            | {
-                "service_demand": float(D[k, c]),
-                "utilization": float(U[k, c]),
-                "queue_length": float(Q[k, c]),
-                "residence_time": float(R[k, c]),
-            }
-            for k, station in enumerate(network.stations)
-            for c in range(D.shape[1])
-        ]
+        return self.network.rows_of(
+            service_demand=self.network.class_service_demand,
+            utilization=self.class_utilization,
+            queue_length=self.class_queue_length,
+            residence_time=self.class_residence_time,
+        )
 
     def class_rows(self) -> list[dict[str, Any]]:
         """One row per class: population, throughput and cycle time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -72,9 +73,7 @@ class Station:
     rates: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        require_name(self.name, "station")
-        where = f"station {self.name!r}"
-        put = object.__setattr__
+        where, put = f"station {require_name(self.name, 'station')!r}", object.__setattr__
         if self.distribution is not None:
             _take_distribution(self, where)
         elif self.service_time is None and self.rates is not None:
@@ -92,7 +91,8 @@ class Station:
             put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
         if self.servers.__class__ is not int or self.servers != 1:
             put(self, "servers", require_servers(self.servers, where))
-        require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
+        if self.discipline not in DISCIPLINES:
+            require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
         if self.rates is not None:
             if self.servers != 1:
                 raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
@@ -238,7 +238,7 @@ class PerClass(dict[str, float]):
 
 def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
     """A number, or a mapping from class names to numbers, each checked by `require_number`."""
-    if not isinstance(value, Mapping):
+    if type(value) is float or not isinstance(value, Mapping):  # the usual case, kept fast
         return require_number(value, what, **limits)
     if not value:
         raise ModelError(f"{what} must name at least one class, got {value!r}")
@@ -250,15 +250,9 @@ def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
 
 def require_servers(servers: Any, what: str) -> float:
     """A whole number of servers, or infinity for a delay."""
-    if not isinstance(servers, (bool, str, bytes, complex)):
-        try:
-            if servers == math.inf:
-                return math.inf
-            count = int(servers)
-            if count == servers and 1 <= count <= 1_000_000:
-                return count
-        except (TypeError, ValueError, OverflowError):
-            pass
+    number = isinstance(servers, numbers.Real) and not isinstance(servers, bool)
+    if number and (servers == math.inf or (1 <= servers <= 1_000_000 and servers == int(servers))):
+        return math.inf if servers == math.inf else int(servers)
     raise ModelError(
         f"{what}: servers must be a whole number, 1 to 1,000,000, or math.inf for a delay station, got {servers!r}"
     )
@@ -268,6 +262,6 @@ def number_of(value: float | Mapping[str, float] | None, name: str | None, missi
     """The number of class ``name``: the common one, its own, or ``missing``."""
     if type(value) is float:  # the usual case, kept fast
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, PerClass):
         return missing if name is None else value.get(name, missing)
-    return missing if value is None else value
+    return missing if value is None else float(value)  # type: ignore[arg-type]

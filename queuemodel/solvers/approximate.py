@@ -13,7 +13,7 @@ from ..checks import require_choice
 from ..errors import QueueModelWarning
 from ..network import Network, Solution
 from ..network.lowered import Lowered, lower
-from .chains import by_class, solution_of
+from .chains import by_class, require_populations, solution_of
 
 #: The methods, with the names that their solutions have.
 METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
@@ -49,7 +49,7 @@ class ApproximateMVA:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
-        return solved_approximately(lower(network, population), self.method)
+        return solved_approximately(lower(network, require_populations(network, population)), self.method)
 
 
 def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import LARGEST
 from ..errors import ModelError
 from ..network import LARGEST_POPULATION
 from ..network.network import number_array
@@ -156,17 +157,20 @@ def _checked(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
     D, Z = number_array(demands, "demands"), number_array(think_time, "think_time")
     N = number_array(population, "population")
-    if D.ndim < 1 or not D.size:
-        raise ModelError(f"batch: demands must have shape (..., K) with at least one station, got shape {D.shape}")
-    for what, values in (("demands", D), ("think_time", Z)):
-        bad = ~(np.isfinite(values) & (values >= 0) & (values <= 1e9))
-        if bad.any():
-            at = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ModelError(f"batch: {what}{list(at) if at else ''} must be 0 to 1e9 seconds, got {values[at]!r}")
-    bad = ~(np.isfinite(N) & (N >= 1) & (N <= LARGEST_POPULATION) & (np.floor(N) == N))
-    if bad.any() or not N.size:
-        got = N[tuple(np.argwhere(bad)[0])] if N.size else "none"
-        raise ModelError(f"batch: population must be whole numbers, 1 to {LARGEST_POPULATION:,}, got {got!r}")
+    if D.ndim < 1 or not D.size or not N.size:
+        raise ModelError(
+            "batch: demands must have shape (..., K) with at least one station, and populations are needed, "
+            f"got shapes {D.shape} and {N.shape}"
+        )
+    whole = (N >= 1) & (N <= LARGEST_POPULATION) & (np.floor(N) == N)
+    for what, values, good, must in (
+        ("demands", D, (D >= 0) & (D <= LARGEST), "0 to 1e9 seconds"),
+        ("think_time", Z, (Z >= 0) & (Z <= LARGEST), "0 to 1e9 seconds"),
+        ("population", N, whole, f"whole numbers, 1 to {LARGEST_POPULATION:,}"),
+    ):
+        if not good.all():
+            at = np.argwhere(~good)[0].tolist()
+            raise ModelError(f"batch: {what}{at or ''} must be {must}, got {values[tuple(at)]!r}")
     try:
         shape = np.broadcast_shapes(D.shape[:-1], Z.shape, N.shape)
     except ValueError:

@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..checks import require_count
 from ..errors import ModelError
-from ..network import Network, Solution
+from ..network import LARGEST_POPULATION, Network, Solution
 from ..network.lowered import Lowered, lower, speeds_of
 
 #: Memory that a single request may take, in bytes.
 MEMORY = 4 * 2**30
 
 
-def lowered_product_form(network: Network, population: int | tuple[int, ...], solver: str) -> Lowered:
+def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
+    """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
+    if not network.classes:
+        if not isinstance(population, int | str) and isinstance(population, Sequence | Mapping):
+            raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
+        if population is None:
+            raise ModelError("population is needed for a network without classes: solve(network, population=...)")
+        return require_count(population, "population", most=LARGEST_POPULATION)
+    names = network.class_names
+    if population is None:
+        counts = [c.population for c in network.classes]
+    elif isinstance(population, Mapping):
+        if unknown := [c for c in population if c not in names]:
+            raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
+        if missing := [c for c in names if c not in population]:
+            raise ModelError(f"population must name every class, {missing[0]!r} is missing")
+        counts = [population[c] for c in names]
+    else:
+        several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
+        counts = list(population) if several else [population]
+        if len(counts) != len(names):
+            raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+    most = LARGEST_POPULATION
+    counts = [
+        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, counts, strict=True)
+    ]
+    require_count(sum(counts), "population of all classes together", most=most)
+    return tuple(counts)
+
+
+def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
     """The numbers of a network, or the error of an exact solver that is asked for what it cannot do."""
-    low = lower(network, population)
+    low = lower(network, require_populations(network, population))
     if why := low.why_not_product_form():
         raise ModelError(
             f"{solver}: {why}, so there is no product form; use ApproximateMVA, MarkovChain (if small) or Simulation"

@@ -9,9 +9,8 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from ..checks import require_count
 from ..errors import ModelError
-from ..network import LARGEST_POPULATION, Network
+from ..network import Network
 from .chains import Merged, lowered_product_form, merge
 
 Pairs = tuple[np.ndarray, np.ndarray]
@@ -182,8 +181,11 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
     """
     if network.classes:
         raise ModelError("marginal distribution: the network has classes; it is of single-class networks")
-    N = require_count(population, "population", most=LARGEST_POPULATION)
-    low, k = lowered_product_form(network, N, "marginal distribution"), _station_index(network, station)
+    k = next((k for k, name in enumerate(network.names) if station in (name, k)), None)
+    if k is None:
+        raise ModelError(f"station must be one of {', '.join(map(repr, network.names))} or its index, got {station!r}")
+    low = lowered_product_form(network, population, "marginal distribution")
+    N = int(low.N[0])
     if low.D[k, 0] == 0:
         return (np.arange(N + 1) == 0).astype(float)
     others = replace(low, D=np.where(np.arange(len(low.D))[:, None] == k, 0.0, low.D))
@@ -193,13 +195,3 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
     weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
     weight = _number(weight, exponents - exponents[weight > 0].max())
     return weight / weight.sum()
-
-
-def _station_index(network: Network, station: str | int) -> int:
-    """A station's index by name or index, or a `ModelError`."""
-    if isinstance(station, str):
-        if station in network.names:
-            return network.names.index(station)
-    elif isinstance(station, int) and not isinstance(station, bool) and 0 <= station < len(network.stations):
-        return station
-    raise ModelError(f"station must be one of {', '.join(map(repr, network.names))} or its index, got {station!r}")

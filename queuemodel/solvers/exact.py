@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import NoReturn
 
 import numpy as np
 
+from ..compiled import ready
 from ..errors import ModelError
 from ..network import Network, Solution
 from ..network.lowered import Lowered
@@ -42,10 +46,12 @@ class ExactMVA:
 
 def solved_exactly(low: Lowered) -> Solution:
     """The solution of a network with product form by the cheapest exact recursion, or a refusal with the numbers."""
+    if not low.network.classes and not low.why_not_plain():
+        return _plain(low)
     merged = merge(low)
     name = _cheapest(merged)
-    if len(merged.N) == 1:
-        return _one_class(low, merged, name)
+    if not low.network.classes:
+        return _by_constants(low, merged)
     busy = None
     if name == "exact MVA":
         X, Q = _over_lattice(merged)
@@ -65,16 +71,19 @@ def _cheapest(merged: Merged) -> str:
     points = math.prod(int(n) + 1 for n in merged.N)
     options = []
     if all(mu is None for mu in merged.speeds):
-        memory = 8 * total * (K + 1) if C == 1 else points // (int(merged.N[0]) + 1) * K * 8
-        options.append(("exact MVA", points * K * C * 1.0, memory))
+        options.append(("exact MVA", points * K * C * 1.0, points // (int(merged.N[0]) + 1) * K * 8))
     else:
-        options.append(("convolution" if C == 1 else "multi-class convolution", *lattice_cost(merged)))
+        options.append(("multi-class convolution" if C > 1 else "convolution", *lattice_cost(merged)))
     if C > 1 and total <= MOST_CUSTOMERS and K > 0:
         boxes = (total + 1) ** K
         options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 5) * boxes * 8))
     fitting = [option for option in options if option[1] <= MOST_WORK and option[2] <= MEMORY]
-    if fitting:
-        return min(fitting, key=lambda option: option[1])[0]
+    if not fitting:
+        _refuse(options, C, total)
+    return min(fitting, key=lambda option: option[1])[0]
+
+
+def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoReturn:
     name, work, size = min(options, key=lambda option: max(option[1] / MOST_WORK, option[2] / MEMORY))
     raise ModelError(
         f"{name}: {f'{C} different classes with ' if C > 1 else ''}{total:,} customers need {size:.3g} bytes (limit "
@@ -83,39 +92,33 @@ def _cheapest(merged: Merged) -> str:
     )
 
 
-def recursion(D: np.ndarray, Z: float, population: int) -> tuple[np.ndarray, np.ndarray]:
-    """X (N,) and R (N, K) of single-server queues D and think time Z, for every population."""
-    X, R = np.empty(population), np.empty((population, len(D)))
-    demands = D.tolist()
-    Q, x, most = [0.0] * len(demands), 0.0, 1.0 / max([*demands, 1e-300])
-    for n in range(1, population + 1):
-        r = [d * (1.0 + q) for d, q in zip(demands, Q, strict=True)]  # arrival theorem
-        x = max(x, min(n / (Z + sum(r)), most))  # rounding must not break the laws
-        Q = [x * t for t in r]  # Little's law
-        X[n - 1], R[n - 1] = x, r
-    return X, R
+@cache
+def _recursion() -> Callable[[np.ndarray, float, int], tuple[np.ndarray, np.ndarray]]:
+    return ready("queuemodel.solvers.kernels.recursion", "recursion")
 
 
-def _one_class(low: Lowered, merged: Merged, name: str) -> Solution:
-    """One kind of customer at all populations; of several that are alike, each its part at the last one."""
-    N, D, Z = int(merged.N[0]), merged.D[0], float(merged.Z[0])
-    plain, busy = name == "exact MVA", None
-    if plain:
-        X, R = recursion(D, Z, N)
+def _plain(low: Lowered) -> Solution:
+    """Single servers of constant speed and one kind of customer: nothing to merge, the usual what-if, kept fast."""
+    N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
+    size = 8 * N * (len(D) + 1)
+    if size > MEMORY:
+        _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
+    if True in delay.tolist():
+        X, R = _recursion()(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        R[:, delay] = D[delay]
     else:
-        X, R, busy = constants_of_one_class(merged)
-    if low.network.classes:
-        why = "all customers are alike: solved as a single class"
-        last = None if busy is None else busy[-1]
-        return expand(low, merged, X[-1:], X[-1] * R[-1:], last, solver="exact MVA", reason=why)
-    how = "the recursion is exact and cheap" if plain else "exact for load-dependent and multi-server stations"
-    times = np.zeros((N, len(low.D)))
-    times[:, merged.stations], times[:, low.delay] = R, low.D[low.delay, 0]
-    if busy is not None:
-        there, busy = busy, np.full(times.shape, np.nan)
-        busy[:, merged.stations] = there
-    why = f"single class with product form: {how}"
-    return Solution(low.network, N, X, times, solver=name, exact=True, reason=why, busy=busy)
+        X, R = _recursion()(D, Z, N)
+    why = "single class with product form: the recursion is exact and cheap"
+    return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
+
+
+def _by_constants(low: Lowered, merged: Merged) -> Solution:
+    """One kind of customer at all populations, with several servers or rates."""
+    (X, R, busy), shape = constants_of_one_class(merged), (int(low.N[0]), len(low.D))
+    times, there = np.zeros(shape), np.full(shape, np.nan)
+    times[:, merged.stations], times[:, low.delay], there[:, merged.stations] = R, low.D[low.delay, 0], busy
+    why = "single class with product form: exact for load-dependent and multi-server stations"
+    return Solution(low.network, shape[0], X, times, solver="convolution", exact=True, reason=why, busy=there)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..checks import require_count
 from ..errors import ModelError
 from ..network import Network, PhaseType, Solution
 from ..network.lowered import lower
-from .chains import solution_of
+from .chains import require_populations, solution_of
 from .routes import routes_of
 from .states import Counted, state_of
 
@@ -54,6 +55,7 @@ class MarkovChain:
         ModelError
             When there are more than `most_states` states, or the steady state depends on the start.
         """
+        population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
         chain = _Transitions(network, counts, self.most_states)
         answers = []
@@ -88,8 +90,7 @@ class _Numbered:
 
     def __init__(self, kind: Any) -> None:
         self.kind, self.states, self.number = kind, [kind.empty], {kind.empty: 0}
-        self._moves: dict[int, list[tuple[float, int, int]]] = {}
-        self._arrivals: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        self.moves, self.arrivals = cache(self._moves), cache(self._arrivals)
 
     def _numbered(self, state: Any) -> int:
         i = self.number.setdefault(state, len(self.states))
@@ -97,19 +98,13 @@ class _Numbered:
             self.states.append(state)
         return i
 
-    def moves(self, i: int) -> list[tuple[float, int, int]]:
+    def _moves(self, i: int) -> list[tuple[float, int, int]]:
         """Rate, next state, and the class that leaves (-1: nobody)."""
-        if i not in self._moves:
-            found = self.kind.moves(self.states[i])
-            self._moves[i] = [(float(rate), self._numbered(state), c) for rate, state, c in found]
-        return self._moves[i]
+        return [(float(rate), self._numbered(state), c) for rate, state, c in self.kind.moves(self.states[i])]
 
-    def arrivals(self, i: int, c: int) -> list[tuple[float, int]]:
+    def _arrivals(self, i: int, c: int) -> list[tuple[float, int]]:
         """Probability and state after a customer of class ``c`` came."""
-        if (i, c) not in self._arrivals:
-            found = self.kind.arrive(self.states[i], c)
-            self._arrivals[i, c] = [(float(p), self._numbered(state)) for p, state in found]
-        return self._arrivals[i, c]
+        return [(float(p), self._numbered(state)) for p, state in self.kind.arrive(self.states[i], c)]
 
 
 class _Transitions:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..errors import ModelError
@@ -77,7 +75,13 @@ def model_of(routes: Routes, population: int) -> kernel.Model:
     """What does not change while ``population`` customers are simulated."""
     network = routes.network
     K, C = routes.visits.shape
-    phases = max([1, *[len(d.alpha) for s in network.stations for c in network.labels if (d := s.distribution_of(c))]])
+    shapes = {
+        (k, c): s.distribution_of(label) or PhaseType.from_moments(mean=s.time_of(label), scv=s.scv_of(label))
+        for k, s in enumerate(network.stations)
+        for c, label in enumerate(network.labels)
+        if s.distribution_of(label) or (s.scv_of(label) > 1 and s.time_of(label) > 0)
+    }
+    phases = max([1, *[len(shape.alpha) for shape in shapes.values()]])
     model = kernel.Model(
         kind=np.full(K, kernel.DELAY),
         servers=np.ones(K, dtype=np.int64),
@@ -103,12 +107,14 @@ def model_of(routes: Routes, population: int) -> kernel.Model:
                     f"simulation: station {station.name!r} is lifo-pr with several servers; use MarkovChain"
                 )
         for c, label in enumerate(network.labels):
-            given = station.distribution_of(label)
-            if given is None:
-                model.dist[k, c], model.shape[k, c] = _two_moments(station.scv_of(label))
-            else:
+            scv = station.scv_of(label)
+            if (k, c) in shapes:
                 model.dist[k, c] = kernel.PHASES
-                _put_phases(given, model.first[k, c], model.T[k, c])
+                _put_phases(shapes[k, c], model.first[k, c], model.T[k, c])
+            elif scv < 1:
+                model.dist[k, c], model.shape[k, c] = (
+                    (kernel.GAMMA, 1.0 / scv) if scv > 1e-9 else (kernel.CONSTANT, 1.0)
+                )
     return model
 
 
@@ -124,17 +130,6 @@ def _new_run(model: kernel.Model, place: np.ndarray, klass: np.ndarray) -> kerne
         durations=np.zeros(B), areas=np.zeros((B + 1, K, C)), departures=np.zeros((B + 1, C)),
         busy=np.zeros((B + 1, K)), visits=np.zeros((K, C), many),
     )  # fmt: skip
-
-
-def _two_moments(scv: float) -> tuple[int, float]:
-    """Kind of distribution and its parameter."""
-    if scv == 1:
-        return kernel.EXPONENTIAL, 1.0
-    if scv < 1e-9:
-        return kernel.CONSTANT, 1.0
-    if scv < 1:
-        return kernel.GAMMA, 1.0 / scv
-    return kernel.HYPER, 0.5 * (1 + math.sqrt((scv - 1) / (scv + 1)))
 
 
 def _put_phases(shape: PhaseType, first: np.ndarray, T: np.ndarray) -> None:

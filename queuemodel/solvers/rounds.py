@@ -93,21 +93,8 @@ def knee_throughput(
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 
     Exact for N = 1, for N to infinity and, with width 0, for constant times; approximate between: compared with
-    simulation in docs/explanation/model.
-
-    Parameters
-    ----------
-    population : array
-        Customers, >= 1.
-    cycle, demand : array
-        Seconds: the undisturbed cycle, and the share of it that the busiest station serves.
-    width : array
-        s, from `knee_width`.
-
-    Returns
-    -------
-    ndarray
-        Cycles per second of all customers.
+    simulation in docs/explanation/model. ``cycle`` is undisturbed, ``demand`` what the busiest station serves of it
+    (seconds); ``width`` is s, from `knee_width`.
     """
     from scipy.special import ndtr
 

@@ -12,7 +12,6 @@ from ..network import Network
 from ..results import Result
 from .chains import lowered_product_form
 from .exact import solved_exactly
-from .solve import require_populations
 
 #: A demand of nothing is taken for this part of the cycle.
 NOTHING = 1e-10
@@ -89,8 +88,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     >>> sensitivity(network, population=50).dX_dD.round(3)
     array([-400.])
     """
-    counts = require_populations(network, population)
-    low = lowered_product_form(network, counts, "sensitivity")
+    low = lowered_product_form(network, population, "sensitivity")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("sensitivity: customers switch classes; derivatives are of classes that nobody leaves")
     low = replace(low, D=np.where(low.D > 0, low.D, NOTHING * (low.Z + low.D.sum(axis=0))))

@@ -15,10 +15,10 @@ import numpy as np
 
 from ..checks import require_count, require_seed, require_share
 from ..errors import QueueModelWarning
-from ..network import LARGEST_POPULATION, Network, Solution
+from ..network import Network, Solution
 from ..network.lowered import lower
-from ..results import Result
-from .chains import solution_of
+from ..results import Result, finite
+from .chains import require_populations, solution_of
 from .routes import Routes, routes_of
 
 
@@ -34,9 +34,6 @@ class SimulationResult(Result):
         Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
     queue_length_interval : ndarray, shape (2, K)
         The same for the queue lengths.
-    replications : int
-    warm_up : float
-        Part of each replication that was left out at its beginning.
     events : int
         Departures simulated in all.
     too_short : str
@@ -47,8 +44,6 @@ class SimulationResult(Result):
     confidence: float
     throughput_interval: tuple[float, float]
     queue_length_interval: np.ndarray
-    replications: int
-    warm_up: float
     events: int
     too_short: str = ""
 
@@ -69,23 +64,19 @@ class SimulationResult(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station: utilization, and queue length with its interval."""
         s = self.solution
-        measures = zip(s.network.names, s.utilization, s.queue_length, *self.queue_length_interval, strict=True)
+        names = ("utilization", "queue_length", "lower", "upper")
+        measures = np.array([s.utilization, s.queue_length, *self.queue_length_interval]).T.tolist()
         return [
-            {"station": name}
-            | {
-                what: None if math.isnan(value) else float(value)
-                for what, value in zip(("utilization", "queue_length", "lower", "upper"), values, strict=True)
-            }
-            for name, *values in measures
+            {"station": station.name} | dict(zip(names, map(finite, values), strict=True))
+            for station, values in zip(s.network.stations, measures, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `to_json` writes them."""
-        low, high = (None if math.isnan(end) else end for end in self.throughput_interval)
         return {
             "solution": self.solution.to_dict(),
             "confidence": self.confidence,
-            "throughput_interval": [low, high],
+            "throughput_interval": list(map(finite, self.throughput_interval)),
             "stations": self.to_rows(),
             "too_short": self.too_short,
         }
@@ -142,12 +133,12 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .replication import BATCHES, WARM_UP, Replication, model_of  # loads numba
+        from .replication import BATCHES, Replication, model_of  # loads numba
 
-        counts = (population,) if isinstance(population, int) else tuple(population)
-        total = require_count(sum(counts), "population", most=LARGEST_POPULATION)
+        population = require_populations(network, population)
+        counts = (population,) if isinstance(population, int) else population
         routes = routes_of(network)
-        model, size = model_of(routes, total), self.departures // BATCHES
+        model, size = model_of(routes, sum(counts)), self.departures // BATCHES
         rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
         runs = [
             Replication(routes, model, counts, child, r, size) for r, child in enumerate(rng.spawn(self.replications))
@@ -185,8 +176,6 @@ class Simulation:
             self.confidence,
             tuple(np.array(self._interval(every, why)).tolist()),
             self._interval(Q.sum(axis=2), why),
-            self.replications,
-            WARM_UP,
             self.replications * runs[0].departures,
             why,
         )

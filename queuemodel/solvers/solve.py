@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
-from ..checks import require_count
 from ..errors import ModelError
-from ..network import LARGEST_POPULATION, Network, Solution
+from ..network import Network, Solution
 from ..network.lowered import lower
 from .approximate import solved_approximately
+from .chains import require_populations
 from .exact import solved_exactly
 
 
@@ -66,33 +63,3 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     if why is None:
         return solved_exactly(low)
     return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
-
-
-def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
-    """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
-    if not network.classes:
-        if isinstance(population, Sequence | Mapping) and not isinstance(population, str):
-            raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
-        if population is None:
-            raise ModelError("population is needed for a network without classes: solve(network, population=...)")
-        return require_count(population, "population", most=LARGEST_POPULATION)
-    names = network.class_names
-    if population is None:
-        counts = [c.population for c in network.classes]
-    elif isinstance(population, Mapping):
-        if unknown := [c for c in population if c not in names]:
-            raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
-        if missing := [c for c in names if c not in population]:
-            raise ModelError(f"population must name every class, {missing[0]!r} is missing")
-        counts = [population[c] for c in names]
-    else:
-        several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
-        counts = list(population) if several else [population]
-        if len(counts) != len(names):
-            raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
-    most = LARGEST_POPULATION
-    counts = [
-        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, counts, strict=True)
-    ]
-    require_count(sum(counts), "population of all classes together", most=most)
-    return tuple(counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from ..errors import ModelError
 from ..extras import extra
-from ..network import Network, Station
+from ..network import Network
 from .chains import lowered_product_form
-from .solve import require_populations
 
 #: Closed forms with more terms than this help nobody.
 MOST_TERMS = 20_000
@@ -75,46 +74,36 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     X(2) = 2*(D_1 + Z)/(2*D_1**2 + 2*D_1*Z + Z**2)
     """
     sympy = extra("sympy", "symbolic", what="a symbolic solution")
-    N = require_populations(network, population)
-    low = lowered_product_form(network, N, "symbolic")
+    low = lowered_product_form(network, population, "symbolic")
     counts = tuple(low.N.tolist())
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
-    K, classes = len(network.stations), bool(network.classes)
-    points = list(np.ndindex(*[n + 1 for n in counts]))
+    K, points = len(network.stations), list(np.ndindex(*low.N + 1))
     if len(points) * K * sum(counts) > MOST_TERMS:
         raise ModelError(
             f"symbolic: {len(points):,} populations at {K} stations are too many for a closed form; use solve"
         )
 
     def symbol(value: float, *label: object) -> Any:
-        return sympy.Symbol("_".join(map(str, label)), positive=True) if value else sympy.Integer(0)
+        named = "_".join(map(str, label if network.classes else label[:-1]))
+        return sympy.Symbol(named, positive=True) if value else sympy.Integer(0)
 
-    def own(c: int) -> list[int]:
-        return [c + 1] if classes else []
+    def less(n: tuple[int, ...], i: Iterable[int]) -> tuple[int, ...]:
+        return tuple(a - int(b) for a, b in zip(n, i, strict=True))
 
-    D = tuple(tuple(symbol(d, "D", k + 1, *own(c)) for c, d in enumerate(row)) for k, row in enumerate(low.D))
-    Z = tuple(symbol(z, "Z", *own(c)) for c, z in enumerate(low.Z))
-    G = {n: sympy.prod([z**i / sympy.factorial(i) for z, i in zip(Z, n, strict=True)]) for n in points}
+    def weight(times: Sequence[Any], n: tuple[int, ...]) -> Any:
+        return sympy.prod([t**i / sympy.factorial(i) for t, i in zip(times, n, strict=True)])
+
+    D = tuple(tuple(symbol(d, "D", k + 1, c + 1) for c, d in enumerate(row)) for k, row in enumerate(low.D))
+    Z = tuple(symbol(z, "Z", c + 1) for c, z in enumerate(low.Z))
+    G = {n: weight(Z, n) for n in points}
     for station, d in zip(network.stations, D, strict=True):
-        factor = {n: _factor(sympy, station, d, n) for n in points}
-        G = {n: sympy.expand(sum(factor[i] * G[_less(n, i)] for i in np.ndindex(*[m + 1 for m in n]))) for n in points}
-    top = G[counts]
-    ones = np.eye(len(counts), dtype=int)
-    X = [sympy.cancel(G[_less(counts, ones[c])] / top) if n else sympy.Integer(0) for c, n in enumerate(counts)]
+        speeds = [sympy.nsimplify(mu) for mu in station.speeds(sum(counts)).tolist()]
+        factor = {n: weight(d, n) * sympy.prod([(i + 1) / speeds[i] for i in range(sum(n))]) for n in points}
+        G = {n: sympy.expand(sum(factor[i] * G[less(n, i)] for i in np.ndindex(*[m + 1 for m in n]))) for n in points}
+    top, ones = G[counts], np.eye(len(counts), dtype=int)
+    X = tuple(sympy.cancel(G[less(counts, ones[c])] / top) if n else sympy.Integer(0) for c, n in enumerate(counts))
     Q = tuple(tuple(sympy.cancel(d * sympy.diff(top, d) / top) if d else d for d in row) for row in D)
-    if classes:
-        return SymbolicSolution(tuple(X), Q, D, Z, counts)
+    if network.classes:
+        return SymbolicSolution(X, Q, D, Z, counts)
     return SymbolicSolution(X[0], tuple(q[0] for q in Q), tuple(d[0] for d in D), Z, counts[0])
-
-
-def _less(n: Sequence[int], i: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(a - b) for a, b in zip(n, i, strict=True))
-
-
-def _factor(sympy: Any, station: Station, D: Sequence[Any], n: tuple[int, ...]) -> Any:
-    """The weight of n customers at a station."""
-    f = sympy.prod([d**i / sympy.factorial(i) for d, i in zip(D, n, strict=True)])
-    for i, mu in enumerate(station.speeds(sum(n)).tolist(), start=1):
-        f *= i / sympy.nsimplify(mu)
-    return f

@@ -33,7 +33,7 @@ STATIONS = [
     ({"rates": lambda n: n}, "rates must be a list of numbers"), ({"rates": ["fast"]}, "rates[0]"),
     ({"rates": [1.0, 0.0]}, "rates[1] must be finite and > 0"), ({"rates": [1.0, math.nan]}, "rates[1]"),
     ({"rates": [1.0], "servers": 2}, "rates say how speed grows"),
-    ({"service_time": 1.0, "distribution": PH.erlang(2, mean=1.0)}, "give only one of them"),
+    ({"service_time": 1.0, "distribution": PH.exponential(1.0)}, "give only one of them"),
     ({"distribution": "erlang"}, "must be a PhaseType"),
 ]  # fmt: skip
 NETWORKS = [
@@ -60,7 +60,7 @@ OTHERS = [
     (lambda: PH([0.5, 0.4], [[-1, 0], [0, -1]]), "sum to 1"), (lambda: PH([1.0], [[1.0]]), "negative diagonal"),
     (lambda: PH([0.5, 0.5], [[-1.0, -0.5], [0.0, -1.0]]), "rates >= 0 elsewhere"),
     (lambda: PH([1.0, 0.0], [[-1.0, 1.0], [1.0, -1.0]]), "singular"),
-    (lambda: PH([1.0], [[-1.0, 0.0]]), "rows and columns"), (lambda: PH.erlang(0, mean=1.0), "phases"),
+    (lambda: PH([1.0], [[-1.0, 0.0]]), "rows and columns"),
     (lambda: PH.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
     (lambda: J("", population=1), "class: name"), (lambda: J("a", think_time=-1), "class 'a': think_time"),
     *((lambda n=n: J("a", population=n), "class 'a': population must be ") for n in (-1, 2.5, 10**30)),
@@ -95,6 +95,10 @@ OTHERS = [
     (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
     (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
     (lambda: qm.sensitivity(N(X, classes=TWO), population=2), "one per class"),
+    *(
+        (lambda solver=solver: solver().solve(N(X, classes=TWO), 2), "one per class")
+        for solver in (qm.ExactMVA, qm.ApproximateMVA, qm.MarkovChain, qm.Simulation)
+    ),
     *(
         (lambda n=n: qm.solve(one(service_time=1.0), population=n), "population must be ")
         for n in (0, -3, 2.5, math.nan, math.inf, True, "5", 10**12)

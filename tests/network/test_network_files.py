@@ -28,7 +28,7 @@ NETWORKS = {
     ),
     "routed": N([S("x", service_time=0.2), S("y", service_time=0.3)], routing=[[0.1, 0.9], [1, 0]], reference="y"),
     "phases": N(
-        [S("x", distribution={"a": qm.PhaseType.erlang(2, mean=0.1), "b": qm.PhaseType.exponential(0.2)})],
+        [S("x", distribution={"a": qm.PhaseType.from_moments(mean=0.1, scv=0.5), "b": qm.PhaseType.exponential(0.2)})],
         classes=CLASSES,
     ),
     "switching": N(

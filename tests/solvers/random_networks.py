@@ -48,7 +48,7 @@ def _station(rng, name, names, *, visits):
         "rates": {"rates": [float(r) for r in rng.uniform(0.5, 3.0, 4)]},
     }.get(kind, {})
     if kind == "phases":
-        shapes = [qm.PhaseType.erlang(2, mean=0.2), qm.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0)))]
+        shapes = [qm.PhaseType.from_moments(mean=0.2, scv=0.5), qm.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0)))]
         return qm.Station(name, distribution=by_class(shapes), visit_ratio=visit, **extra)
     times = by_class(TIMES if rng.random() < 0.7 else [0.0, 0.2])
     return qm.Station(name, service_time=times, scv=by_class([1.0, 1.0, 0.5, 3.0]), visit_ratio=visit, **extra)

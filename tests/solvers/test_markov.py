@@ -25,7 +25,8 @@ def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
 
 
 def test_customers_of_one_kind_have_no_order():
-    network = qm.Network([qm.Station("a", distribution=qm.PhaseType.erlang(3, mean=0.2), discipline="lifo-pr")])
+    erlang = qm.PhaseType.from_moments(mean=0.2, scv=1 / 3)
+    network = qm.Network([qm.Station("a", distribution=erlang, discipline="lifo-pr")])
     assert chain(network, 4).throughput == pytest.approx(5.0, rel=1e-9)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...compiled import compiled
 
 DELAY, FCFS, SHARING, LIFO, ORDERED = range(5)
-CONSTANT, EXPONENTIAL, GAMMA, HYPER, PHASES = range(5)
+CONSTANT, EXPONENTIAL, GAMMA, PHASES = range(4)
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
 #: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
@@ -42,9 +42,6 @@ def draw(rng, kind, mean, shape, first, T):
         return mean
     if kind == GAMMA:
         return mean / shape * rng.standard_gamma(shape)
-    if kind == HYPER:  # balanced means
-        p = shape if rng.random() < shape else 1.0 - shape
-        return mean / (2.0 * p) * rng.standard_exponential()
     u, phase, time = rng.random(), 0, 0.0
     while phase < len(first) - 1 and u > first[phase]:
         phase += 1
