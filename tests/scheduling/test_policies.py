@@ -165,6 +165,12 @@ def test_equal_shares_give_the_odd_nodes_to_the_earliest_within_limits():
         assert EqualShare().allocate(limited, nodes, 3.0) == expected
 
 
+def test_hesrpt_in_whole_nodes_leaves_idle_what_nobody_can_use():
+    jobs = [waiting("small", remaining=1.0, most_nodes=1), waiting("large", remaining=9.0, least_nodes=3)]
+    assert HeSRPT(0.5).allocate(jobs, 3, 0.0) == {"small": 1}
+    assert HeSRPT(0.5).allocate(jobs, 5, 0.0) == {"small": 1, "large": 4}
+
+
 def test_orders_of_the_model_based_policies():
     """Nodes for one only: the first, the one that ends first, and the largest gain per node."""
     jobs = [
