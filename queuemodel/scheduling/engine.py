@@ -107,8 +107,7 @@ class Engine:
         self.requested = np.minimum([job.requested for job in jobs], self.most)
         self.packing = np.ones(len(jobs))  # speed of a job where it stands, relative to its curve
         self.phase = self.work.first.copy()
-        self.active = np.zeros(len(jobs), dtype=int)
-        self.count = 0
+        self.active = np.zeros(0, dtype=int)
         self.running = np.zeros(0, dtype=int)
         self.arrived = 0
         self.now = 0.0
@@ -164,7 +163,7 @@ class Engine:
                     self._arrive(self.arrived)
                     changed = True
             self.events += 1
-            if not self.count:
+            if not self.active.size:
                 self.review = math.inf
             elif changed:
                 self._decide()
@@ -177,14 +176,13 @@ class Engine:
     def _advance(self, time: float) -> None:
         if self.failures is not None:
             self.failures.pass_time(time - self.now, self._nodes_in_use())
-        self.crowding += self.count * (time - self.now)
+        self.crowding += self.active.size * (time - self.now)
         self.now = float(time)
 
     def _arrive(self, j: int) -> None:
         self.state[s.SINCE, j], self.state[s.CROWD_THEN, j] = self.now, self.crowding
         self._take_up(j)
-        self.active[self.count] = j
-        self.count += 1
+        self.active = np.append(self.active, j)
         self.arrived += 1
 
     def _take_up(self, j: int) -> None:
@@ -207,11 +205,10 @@ class Engine:
         return jobs[over]
 
     def _end(self, ending: np.ndarray) -> int:
-        self.running = s.end(self.state, self.running, ending, self.now, self.crowding)
+        s.end(self.state, ending, self.now, self.crowding)
+        self.running = self.running[self.nodes[self.running] > 0]
+        self.active = self.active[np.isnan(self.state[s.END, self.active])]
         for j in ending.tolist():
-            place = int(np.searchsorted(self.active[: self.count], j))
-            self.active[place : self.count - 1] = self.active[place + 1 : self.count]
-            self.count -= 1
             if self.placement is not None:
                 self.placement.leave(j)
             if self.history is not None:
@@ -220,12 +217,13 @@ class Engine:
 
     def _decide(self) -> None:
         self.decisions += 1
-        gather = partial(self._column, self.active[: self.count])
-        shown = ActiveJobs(gather, self.count, self.work.tables, knows=self.policy.knows, who=self.policy.name)
+        active = self.active
+        gather = partial(self._column, active)
+        shown = ActiveJobs(gather, active.size, self.work.tables, knows=self.policy.knows, who=self.policy.name)
         granted = self.policy.grants(shown, self.cluster.nodes, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
-            jobs, given = self.active[: self.count][where], granted[where].astype(float)
+            jobs, given = active[where], granted[where].astype(float)
             self._check(granted, given, jobs)
             self._change(jobs, given)
         self.idle = 0 if self.running.size or self.arrived < len(self.jobs) else self.idle + 1
@@ -270,7 +268,9 @@ class Engine:
         if self.placement is not None:
             self.packing[jobs] = packing = self.placement.move(jobs, nodes)
             speeds = speeds * packing
-        self.running = s.change(self.state, self.running, jobs, nodes, speeds, self.now, *self.costs)
+        runs = np.append(self.running, jobs[(self.nodes[jobs] == 0) & (nodes > 0)])
+        s.change(self.state, jobs, nodes, speeds, self.now, *self.costs)
+        self.running = runs[self.nodes[runs] > 0]  # in order of their start
         if self.history is not None:
             self.history += [(self.now, j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)]
 
@@ -309,6 +309,6 @@ class Engine:
 
     def _starved(self) -> None:
         raise ModelError(
-            f"policy {self.policy.name}: grants no node to any of {self.count} waiting jobs (first: "
+            f"policy {self.policy.name}: grants no node to any of {self.active.size} waiting jobs (first: "
             f"{self.jobs[int(self.active[0])].name!r}) and nothing else will happen; a policy must run somebody"
         )

@@ -47,31 +47,10 @@ def settle(state, jobs, now):
 
 
 @compiled()
-def with_nodes(state, jobs):
-    """Those of the jobs that hold nodes."""
-    count = 0
-    kept = np.empty(len(jobs), dtype=np.int64)
-    for j in jobs:
-        if state[NODES, j] > 0:
-            kept[count] = j
-            count += 1
-    return kept[:count]
-
-
-@compiled()
-def change(state, running, jobs, nodes, speeds, now, start_seconds, restart_seconds):
-    """Give these jobs so many nodes, on which they run so fast; gives the jobs that run then, in order of their start.
-
-    What was done until ``now`` is kept.
-    """
+def change(state, jobs, nodes, speeds, now, start_seconds, restart_seconds):
+    """Give these jobs so many nodes, on which they run so fast; what was done until ``now`` is kept."""
     settle(state, jobs, now)
-    runs = np.empty(len(running) + len(jobs), dtype=np.int64)
-    count = len(running)
-    runs[:count] = running
     for k, j in enumerate(jobs):
-        if state[NODES, j] == 0 and nodes[k] > 0:
-            runs[count] = j
-            count += 1
         state[NODES, j] = nodes[k]
         state[SPEED, j] = speeds[k]
         state[STUCK, j] = 0
@@ -85,12 +64,11 @@ def change(state, running, jobs, nodes, speeds, now, start_seconds, restart_seco
             state[RESTARTS, j] += 1
             state[RESUME, j] = now + restart_seconds
         state[FINISH, j] = state[RESUME, j] + max(state[GOAL, j] - state[DONE, j], 0.0) / speeds[k]
-    return with_nodes(state, runs[:count])
 
 
 @compiled()
-def end(state, running, jobs, now, crowding):
-    """These jobs have ended; gives the jobs that run on."""
+def end(state, jobs, now, crowding):
+    """These jobs have ended."""
     settle(state, jobs, now)
     for j in jobs:
         state[DONE, j] = state[TRUE, j]
@@ -98,7 +76,6 @@ def end(state, running, jobs, now, crowding):
         state[NODES, j] = state[SPEED, j] = 0.0
         state[FINISH, j] = math.inf
         state[CROWD, j] = crowding
-    return with_nodes(state, running)
 
 
 @compiled()

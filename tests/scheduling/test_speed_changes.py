@@ -148,6 +148,14 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     assert replace(SIZES, most_nodes=2).limit(64) == 2
 
 
+def test_no_batch_size_runs_on_fewer_nodes_than_the_job_needs():
+    jobs = [
+        Job.adaptive(n, arrival_time=0, batch_sizes=SIZES, batch_size=32, least_nodes=2, most_nodes=3) for n in "ab"
+    ]
+    ended = simulate(jobs, Goodput(), nodes=3)
+    assert ended.start.max() == pytest.approx(ended.end.min())  # three nodes are for one of them
+
+
 TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
 
 

@@ -68,14 +68,16 @@ def test_batch_sizes_are_read_as_they_are_made(written):
 
 
 def test_one_noise_scale_leaves_the_work_to_steps_or_epochs_and_most_nodes_to_all_batch_sizes(written):
-    cells = ["a,0,{},64,96,300,,,", "b,0,{},64,96,,,3,6400", "c,0,{},64,inf,300,,,", "d,0,{},32,96,300,3,,"]
-    steps, epochs, plain, near = read_workload(written(BATCHES + "\n".join(cells).format(*[SPEEDS] * 4)))
+    cells = ["a,0,{},64,96,300,,,", "b,0,{},64,96,,,3,6400", "c,0,{},64,inf,300,,,", "d,0,{},32,96,300,3,,",
+             "e,0,{},64,96,300,3,,"]  # fmt: skip
+    steps, epochs, plain, near, few = read_workload(written(BATCHES + "\n".join(cells).format(*[SPEEDS] * 5)))
     assert (steps.steps, epochs.steps) == pytest.approx((300, 300))
     # a step of 64 examples does what 2 (96 + 32) / (96 + 64) of 32 do
     assert steps.batch_sizes.steps(32) == pytest.approx(300 * 1.6)
     assert plain.batch_sizes.steps(32) == pytest.approx(600)
     assert (steps.most_nodes, steps.batch_sizes.limit(8)) == (4, 4)
     assert (near.most_nodes, near.batch_sizes.limit(8)) == (2, 3)  # the user's table ends at two nodes
+    assert (few.most_nodes, few.batch_sizes.limit(8)) == (3, 3)
 
 
 PLAIN = "name,arrival_time,steps,speeds\n"
