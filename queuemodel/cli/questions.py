@@ -30,6 +30,7 @@ from .options import (
     SIZE,
     SPEEDS,
     one_of,
+    option,
     together,
 )
 
@@ -44,19 +45,15 @@ STRATEGY = together(
         {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"},
         show_default="as recorded; of throughputs alone async-ps",
     ),
-    click.option("--k", type=COUNT, help="Results that a server waits for: k-sync and its relatives."),
-    click.option("--backup-workers", type=COUNT_OR_NONE, help="Sync-ps: results of a round not waited for."),
-    click.option("--staleness-bound", type=COUNT_OR_NONE, help="Bounded staleness: steps ahead of the last."),
+    option("--k", COUNT, "Results that a server waits for: k-sync and its relatives."),
+    option("--backup-workers", COUNT_OR_NONE, "Sync-ps: results of a round not waited for."),
+    option("--staleness-bound", COUNT_OR_NONE, "Bounded staleness: steps ahead of the last."),
 )
 
 #: Of throughputs alone.
 TOLD = together(
-    click.option("--parameter-bytes", type=SIZE, help="Throughputs alone: of all parameters, like 98MB."),
-    click.option(
-        "--sparse-gradients",
-        is_flag=True,
-        help="Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.",
-    ),
+    option("--parameter-bytes", SIZE, "Throughputs alone: of all parameters, like 98MB."),
+    option("--sparse-gradients", None, "Synchronous throughputs alone: most parameters are embeddings.", is_flag=True),
 )
 
 #: How to predict.
@@ -78,54 +75,49 @@ FORM = one_of(
 
 #: What was measured besides the profile.
 MEASUREMENTS = together(
-    click.option(
+    option(
         "--throughputs",
-        type=FILE,
+        FILE,
+        "Measured besides: a CSV, or a profile of several workers; may be repeated.",
         multiple=True,
-        help="Measured besides: a CSV, or a profile of several workers; may be repeated.",
     ),
-    click.option(
-        "--measured",
-        type=RUNS,
-        multiple=True,
-        help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
-    ),
+    option("--measured", RUNS, "Measured besides, on the profile's servers: 4=1.74; may be repeated.", multiple=True),
 )
 
 #: The machines, where they are not the profiled ones.
 MACHINES = together(
-    click.option("--parameter-servers", type=COUNT, help="Another number of servers."),
-    click.option("--bandwidth", type=BANDWIDTH, help="Another link of every host, like 10Gbit/s."),
-    click.option("--accelerator-speed", type=POSITIVE, help="2: computation takes half as long."),
-    click.option("--worker-speeds", type=SPEEDS, help="Each worker's: 1*4,0.5 is half of the others' from the 5th on."),
-    click.option("--batch-size", type=COUNT, help="Another mini-batch size per worker; of throughputs alone, theirs."),
+    option("--parameter-servers", COUNT, "Another number of servers."),
+    option("--bandwidth", BANDWIDTH, "Another link of every host, like 10Gbit/s."),
+    option("--accelerator-speed", POSITIVE, "2: computation takes half as long."),
+    option("--worker-speeds", SPEEDS, "Each worker's: 1*4,0.5 is half of the others' from the 5th on."),
+    option("--batch-size", COUNT, "Another mini-batch size per worker; of throughputs alone, theirs."),
 )
 
-RANKS_PER_NODE = click.option("--ranks-per-node", type=COUNT, help="All-reduce: ranks that share a node's link.")
+RANKS_PER_NODE = option("--ranks-per-node", COUNT, "All-reduce: ranks that share a node's link.")
 
 #: Data-parallel training on other networks, and sent in other ways.
 ROUNDS = together(
-    click.option("--latency", type=LATENCY, help="All-reduce: another time per message, like 50us."),
-    click.option("--bucket-bytes", type=SIZE, help="All-reduce: another cap of buckets, like 25MB."),
+    option("--latency", LATENCY, "All-reduce: another time per message, like 50us."),
+    option("--bucket-bytes", SIZE, "All-reduce: another cap of buckets, like 25MB."),
     one_of("--scheme", list(SCHEMES), "All-reduce: how gradients are sent."),
     one_of("--collective", list(COLLECTIVES), "All-reduce: another algorithm."),
-    click.option("--accumulation", type=COUNT, help="All-reduce: steps of a rank between two reductions."),
+    option("--accumulation", COUNT, "All-reduce: steps of a rank between two reductions."),
     RANKS_PER_NODE,
-    click.option("--inside-bandwidth", type=BANDWIDTH, help="All-reduce: between ranks of a node."),
-    click.option("--nodes-per-rack", type=COUNT, help="All-reduce: with --oversubscription."),
-    click.option("--oversubscription", type=POSITIVE, help="All-reduce: a rack's nodes over its link up."),
+    option("--inside-bandwidth", BANDWIDTH, "All-reduce: between ranks of a node."),
+    option("--nodes-per-rack", COUNT, "All-reduce: with --oversubscription."),
+    option("--oversubscription", POSITIVE, "All-reduce: a rack's nodes over its link up."),
 )
 
 #: What only the simulation of recorded operations knows.
 SIMULATION = together(
     one_of("--policy", POLICIES, "Simulation: in which order tensors are sent."),
     one_of("--sharding", SHARDINGS, "Simulation: how tensors are dealt to other numbers of servers."),
-    click.option("--straggler-probability", type=SHARE, help="Simulation: that a step's computation takes longer."),
-    click.option("--straggler-slowdown", type=POSITIVE, help="Simulation: how many times as long, then."),
-    click.option(
+    option("--straggler-probability", SHARE, "Simulation: that a step's computation takes longer."),
+    option("--straggler-slowdown", POSITIVE, "Simulation: how many times as long, then."),
+    option(
         "--worker-bandwidth",
-        type=BANDWIDTHS,
-        help="Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
+        BANDWIDTHS,
+        "Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
     ),
 )
 
@@ -133,21 +125,21 @@ SIMULATION = together(
 NETWORK = together(CONGESTION_CONTROL, BUFFER)
 
 INTERVALS = together(
-    click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
-    click.option("--seed", type=SEED, default=0, show_default=True),
+    option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True),
+    option("--seed", SEED, default=0, show_default=True),
 )
 
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
+    option("--workers", COUNTS, "8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
     STRATEGY,
     TOLD,
     METHOD,
     FORM,
     MEASUREMENTS,
     MACHINES,
-    click.option("--gpus-per-node", type=COUNT, help="Step times by placement: GPUs of a node."),
+    option("--gpus-per-node", COUNT, "Step times by placement: GPUs of a node."),
     ROUNDS,
     SIMULATION,
     NETWORK,
@@ -156,13 +148,11 @@ PREDICTION = together(
 
 #: What a number of workers is chosen for.
 GOALS = together(
-    click.option("--epochs", type=POSITIVE, help="Passes over the data set."),
-    click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it."),
-    click.option("--deadline", type=DURATION, help="Like 12h or 90min: the smallest number of workers that meets it."),
-    click.option(
-        "--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour: the cheapest number of workers."
-    ),
-    click.option("--min-efficiency", type=POSITIVE, help="The most workers with at least this X(N) / (N X(1))."),
+    option("--epochs", POSITIVE, "Passes over the data set."),
+    option("--dataset-size", DATASET_SIZE, "Examples per epoch, unless the profile has it."),
+    option("--deadline", DURATION, "Like 12h or 90min: the smallest number of workers that meets it."),
+    option("--price price_per_node_hour", POSITIVE, "Per node and hour: the cheapest number of workers."),
+    option("--min-efficiency", POSITIVE, "The most workers with at least this X(N) / (N X(1))."),
 )
 
 
