@@ -22,17 +22,9 @@ AHEAD = "ahead"
 def compiled(**options: Any) -> Callable[[Loop], Loop]:
     """Decorate a function to be compiled when it is first called; ``options`` are those of `numba.njit`.
 
-    The machine code is kept beside the sources or in numba's own folder. Where neither can be written (a container
-    without a home), or the disk is full, it is compiled anew in each process. It is taken for outdated as soon as any
-    source file of the function's folder changes, not only its own: constants and callees live in its neighbours.
-
-    Examples
-    --------
-    >>> @compiled()
-    ... def double(x):
-    ...     return 2 * x
-    >>> double(3)
-    6
+    The machine code is kept beside the sources or in numba's own folder; where neither can be written, or the disk is
+    full, each process compiles it anew. It is outdated as soon as any source file of the function's folder changes:
+    constants and callees live in its neighbours.
     """
     from numba import njit
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import joblib
-import numpy as np
 import pytest
 
 import queuemodel as qm
@@ -19,14 +18,12 @@ from queuemodel.data import example_profile
 from queuemodel.parallel import run_tasks
 from queuemodel.scheduling import FIFO, Cluster, EqualShare, JobKind, Stream, sweep
 from queuemodel.scheduling.study import run_all
-from queuemodel.solvers import solve_batch
 from queuemodel.traces import trace_runs
 
 CI = os.environ.get("CI")
 
 KIND = JobKind("image", curve={1: 2.0, 2: 3.8, 4: 6.9, 8: 11.0}, steps=20_000, requested_nodes=4)
 STREAM = Stream([KIND], jobs=60, nodes=16)
-DEMANDS = np.random.default_rng(0).uniform(0.1, 1.0, size=(40, 3))
 
 
 def study(**engine):
@@ -37,15 +34,6 @@ def study(**engine):
 def simulated(**engine):
     runs = trace_runs(example_profile("alexnet-60"), workers=[1, 2], replications=2, steps=80, seed=3, **engine)
     return [[one.throughput for one in row] for row in runs]
-
-
-def part(rows):
-    return solve_batch(DEMANDS[rows], think_time=1.0, population=8).throughput
-
-
-def solved(**engine):
-    parts = np.array_split(np.arange(len(DEMANDS)), 4)
-    return np.concatenate(joblib.Parallel(**engine)(joblib.delayed(part)(rows) for rows in parts)).tolist()
 
 
 @pytest.fixture
@@ -65,7 +53,6 @@ def test_dask_gives_the_same_numbers_though_a_worker_is_killed(dask):
     assert study(n_jobs=2, backend="dask") == study()
     with joblib.parallel_config("dask"):
         assert simulated(n_jobs=2) == simulated()
-        assert solved(n_jobs=2) == part(slice(None)).tolist()
     assert first not in dask.run(os.getpid).values()
 
 

@@ -19,14 +19,14 @@ from ..prediction import load
 from ..reporting import SUFFIXES
 from ..results import Result
 from ..training import Profile
-from .options import COUNT, COUNTS, DURATION, FILE, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of
+from .options import COUNT, COUNTS, DURATION, FILE, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of, option
 from .output import Table, show, watched
 from .questions import MACHINES, PROFILE, ROUNDS, asked
 
 
 @click.command()
 @PROFILE
-@click.option("--workers", type=COUNTS, default="8", show_default=True, help="8, 1:8 or 2,4,8.")
+@option("--workers", COUNTS, "8, 1:8 or 2,4,8.", default="8", show_default=True)
 @one_of(
     "--strategy",
     NAMES,
@@ -35,26 +35,22 @@ from .questions import MACHINES, PROFILE, ROUNDS, asked
     multiple=True,
 )
 @one_of("--problem", KINDS, "What to train in the job's stead.")
-@click.option(
-    "--convergence",
-    type=FILE,
-    help="CSV with batch_size,examples: what the job itself took to its target, a row for each seed.",
+@option(
+    "--convergence", FILE, "CSV with batch_size,examples: what the job itself took to its target, a row for each seed."
 )
-@click.option("--target-loss", type=POSITIVE, show_default="98 % of the way to the least")
-@click.option("--steps", type=COUNT, help="Of each worker on --problem, at most.  [default: 1000]")
-@click.option("--seeds", type=COUNT, help="Runs of each strategy on --problem.  [default: 8]")
+@option("--target-loss", POSITIVE, show_default="98 % of the way to the least")
+@option("--steps", COUNT, "Of each worker on --problem, at most.  [default: 1000]")
+@option("--seeds", COUNT, "Runs of each strategy on --problem.  [default: 8]")
 @MACHINES
 @ROUNDS
-@click.option("--deadline", type=DURATION, help="Like 90min: which strategy and number of workers to take for it.")
-@click.option("--chance", type=INNER_SHARE, help="To meet the deadline with; 0.5 unless given.")
-@click.option(
-    "--price", "--price-per-node-hour", "price_per_node_hour", type=POSITIVE, help="For costs, and the cheapest."
-)
-@click.option("--plot", type=FILE, help="Loss against time, or time against workers (.png, .svg, .pdf).")
-@click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals.")
-@click.option("--seed", type=SEED, help="Of the first run on --problem.  [default: 0]")
+@option("--deadline", DURATION, "Like 90min: which strategy and number of workers to take for it.")
+@option("--chance", INNER_SHARE, "To meet the deadline with; 0.5 unless given.")
+@option("--price --price-per-node-hour price_per_node_hour", POSITIVE, "For costs, and the cheapest.")
+@option("--plot", FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
+@option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True)
+@option("--seed", SEED, "Of the first run on --problem.  [default: 0]")
 @format_option
-@click.option("--report", type=FILE, help="Write a page that one can mail (.html).")
+@option("--report", FILE, "Write a page that one can mail (.html).")
 def compare(
     profile: str,
     workers: Sequence[int],

@@ -11,7 +11,7 @@ from ..checks import require_writable
 from ..drawing import save_figure
 from ..errors import DataError
 from ..prediction import predict
-from .options import OneOf, format_option
+from .options import format_option, one_of
 from .output import Table, show, show_profile, watched
 from .profile import recorded_live
 
@@ -26,8 +26,13 @@ SHOWN = (1, 2, 4, 8, 16, 32)
 
 
 @click.command()
-@click.option("--framework", type=OneOf(list(DEMOS)), default="tensorflow", show_default=True,
-              help="A parameter server and a worker, or data-parallel ranks.")  # fmt: skip
+@one_of(
+    "--framework",
+    list(DEMOS),
+    "A parameter server and a worker, or data-parallel ranks.",
+    default="tensorflow",
+    show_default=True,
+)
 @click.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
 @click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
@@ -43,8 +48,6 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
       queuemodel demo -o demo
       queuemodel demo --framework torch -o demo-ddp
     """
-    from ..strategies.figures import plot_round
-
     backend, usual, count = DEMOS[framework]
     folder = Path(output)
     try:
@@ -52,16 +55,13 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
     except OSError as error:
         raise DataError(f"{folder}: cannot be made: {error.strerror}") from None
     recorded, picture = folder / "profile.json", folder / "throughput.png"
-    written = [recorded, picture, *([folder / "round.png"] if framework == "torch" else [])]
-    for path in written:
-        require_writable(path)
+    require_writable(recorded)
+    require_writable(picture)
     profile = recorded_live(backend(model or usual, steps=steps or count), output=recorded)
     assert profile is not None  # all ranks are here
     curve = predict(profile, workers=range(1, 33), progress=watched())
     save_figure(curve.plot(), picture)
-    if framework == "torch":
-        save_figure(plot_round(next(one for one in profile.rounds if one.ranks > 1)), written[-1])
-    wrote = f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}"
+    wrote = f"wrote {recorded} and {picture}"
     if output_format == "table":
         show_profile(profile, output_format)
         click.echo("")

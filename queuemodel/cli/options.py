@@ -142,15 +142,18 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 LONGEST_USAGE = 30
 
 
+def option(flags: str, type: Any, help: str = "", **settings: Any) -> Decorator:
+    """An option by its flags, with a blank between them, and the name of its parameter where that is another."""
+    return click.option(*flags.split(), type=type, help=help or None, **settings)
+
+
 def one_of(
     flag: str, names: Sequence[str], help: str = "", called: Mapping[str, str] | None = None, **settings: Any
 ) -> Decorator:
     """An option that takes one of several names, which stand in its usage, or in its help where they are many."""
     many = len("|".join(names)) > LONGEST_USAGE
     told = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
-    return click.option(
-        flag, type=OneOf(names, called), help=told or None, metavar="NAME" if many else None, **settings
-    )
+    return option(flag, OneOf(names, called), told, metavar="NAME" if many else None, **settings)
 
 
 def together(*options: Decorator) -> Decorator:

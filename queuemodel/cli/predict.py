@@ -21,7 +21,7 @@ from ..training import Profile, Throughput
 from ..training import next_measurement as which_next
 from ..training import plan as plan_workers
 from ..training.throughputs import as_throughputs
-from .options import COUNT, COUNTS, FILE, PICTURES, POSITIVE, SEED, format_option
+from .options import COUNT, COUNTS, FILE, PICTURES, POSITIVE, SEED, format_option, option
 from .output import show, watched
 from .questions import FORM, GOALS, MEASUREMENTS, PREDICTION, PROFILE, RANKS_PER_NODE, STRATEGY, TOLD, asked
 
@@ -52,7 +52,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @RANKS_PER_NODE
 @FORM
 @MEASUREMENTS
-@click.option("--seed", type=SEED, default=0, show_default=True)
+@option("--seed", SEED, default=0, show_default=True)
 @format_option
 def fit(output_format: str, **options: Any) -> None:
     """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
@@ -82,7 +82,7 @@ def fit(output_format: str, **options: Any) -> None:
 @click.command()
 @PREDICTION
 @format_option
-@click.option("--plot", type=FILE, help="Write the curve as a picture (.png, .svg, .pdf).")
+@option("--plot", FILE, "Write the curve as a picture (.png, .svg, .pdf).")
 def predict(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
@@ -109,12 +109,10 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
 @click.command()
 @PREDICTION
 @GOALS
-@click.option("--min-marginal-speedup", type=POSITIVE, help="The most workers of which each still adds this speedup.")
-@click.option("--throughput", type=POSITIVE, help="Examples per second: the fewest workers that reach it.")
-@click.option(
-    "--instances",
-    type=FILE,
-    help="Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.",
+@option("--min-marginal-speedup", POSITIVE, "The most workers of which each still adds this speedup.")
+@option("--throughput", POSITIVE, "Examples per second: the fewest workers that reach it.")
+@option(
+    "--instances", FILE, "Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput."
 )
 @format_option
 def plan(output_format: str, instances: str | None, **options: Any) -> None:
@@ -140,7 +138,7 @@ def plan(output_format: str, instances: str | None, **options: Any) -> None:
 
 @click.command()
 @PROFILE
-@click.option("--workers", type=COUNTS, default="16", show_default=True, help="Where the interval is to be narrow.")
+@option("--workers", COUNTS, "Where the interval is to be narrow.", default="16", show_default=True)
 @MEASUREMENTS
 @format_option
 def next_measurement(output_format: str, **options: Any) -> None:
@@ -160,8 +158,8 @@ def next_measurement(output_format: str, **options: Any) -> None:
 @click.command()
 @PREDICTION
 @GOALS
-@click.option("-o", "--output", type=FILE, required=True, help="The page to write (.html).")
-@click.option("--show", "shown", type=COUNT, help="Number of workers that the page begins with.")
+@option("-o --output", FILE, "The page to write (.html).", required=True)
+@option("--show shown", COUNT, "Number of workers that the page begins with.")
 @format_option
 def report(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report that one can mail: one HTML file that computes what-ifs itself.

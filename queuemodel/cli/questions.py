@@ -20,6 +20,7 @@ from .options import (
     Parsed,
     each,
     one_of,
+    option,
     together,
 )
 
@@ -30,7 +31,7 @@ CALLED = {"strategy": {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-s
 UNLESS_GIVEN = {"strategy": "as recorded; of throughputs alone async-ps", "form": "links"}
 
 
-def option(name: str) -> Decorator:
+def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
     kind, flag, words = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata["help"]
     if kind.names:
@@ -46,10 +47,10 @@ def option(name: str) -> Decorator:
 
 def options(*groups: str) -> Decorator:
     """Options of groups of a scenario's fields."""
-    return together(*(option(name) for group in groups for name in of_group(group)))
+    return together(*(asking(name) for group in groups for name in of_group(group)))
 
 
-STRATEGY, FORM, RANKS_PER_NODE = options("job"), options("form"), option("ranks_per_node")
+STRATEGY, FORM, RANKS_PER_NODE = options("job"), options("form"), asking("ranks_per_node")
 TOLD, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds")
 SIMULATION, NETWORK = options("simulation"), options("network")
 
@@ -64,29 +65,24 @@ METHOD = one_of(
 )
 #: What was measured besides the profile.
 MEASUREMENTS = together(
-    click.option(
+    option(
         "--throughputs",
-        type=FILE,
+        FILE,
+        "Measured besides: a CSV, or a profile of several workers; may be repeated.",
         multiple=True,
-        help="Measured besides: a CSV, or a profile of several workers; may be repeated.",
     ),
-    click.option(
-        "--measured",
-        type=RUNS,
-        multiple=True,
-        help="Measured besides, on the profile's servers: 4=1.74; may be repeated.",
-    ),
+    option("--measured", RUNS, "Measured besides, on the profile's servers: 4=1.74; may be repeated.", multiple=True),
 )
 
 INTERVALS = together(
-    click.option("--confidence", type=INNER_SHARE, default=0.9, show_default=True, help="Of the intervals."),
-    click.option("--seed", type=SEED, default=0, show_default=True),
+    option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True),
+    option("--seed", SEED, default=0, show_default=True),
 )
 
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    click.option("--workers", type=COUNTS, default="1:32", show_default=True, help="8, 1:32 or 1,2,4,8."),
+    option("--workers", COUNTS, "8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
     STRATEGY,
     TOLD,
     METHOD,
@@ -102,13 +98,11 @@ PREDICTION = together(
 
 #: What a number of workers is chosen for.
 GOALS = together(
-    click.option("--epochs", type=POSITIVE, help="Passes over the data set."),
-    click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch, unless the profile has it."),
-    click.option("--deadline", type=DURATION, help="Like 12h or 90min: the smallest number of workers that meets it."),
-    click.option(
-        "--price", "price_per_node_hour", type=POSITIVE, help="Per node and hour: the cheapest number of workers."
-    ),
-    click.option("--min-efficiency", type=POSITIVE, help="The most workers with at least this X(N) / (N X(1))."),
+    option("--epochs", POSITIVE, "Passes over the data set."),
+    option("--dataset-size", DATASET_SIZE, "Examples per epoch, unless the profile has it."),
+    option("--deadline", DURATION, "Like 12h or 90min: the smallest number of workers that meets it."),
+    option("--price price_per_node_hour", POSITIVE, "Per node and hour: the cheapest number of workers."),
+    option("--min-efficiency", POSITIVE, "The most workers with at least this X(N) / (N X(1))."),
 )
 
 

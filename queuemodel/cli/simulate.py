@@ -15,7 +15,7 @@ from ..strategies import simulate as simulate_training
 from ..strategies.fit import strategy_of
 from ..training import Profile
 from ..training.scenario import Scenario
-from .options import COUNT, FILE, PICTURES, format_option
+from .options import COUNT, FILE, PICTURES, format_option, option
 from .output import show, watched
 from .questions import INTERVALS, MACHINES, NETWORK, PROFILE, ROUNDS, SIMULATION, STRATEGY, asked
 
@@ -25,17 +25,17 @@ SHOWN = 3
 
 @click.command()
 @PROFILE
-@click.option("--workers", type=COUNT, required=True, help="Workers, or ranks.")
+@option("--workers", COUNT, "Workers, or ranks.", required=True)
 @STRATEGY
-@click.option("--steps", type=COUNT, default=200, show_default=True, help="Of each worker on average, or rounds.")
+@option("--steps", COUNT, "Of each worker on average, or rounds.", default=200, show_default=True)
 @MACHINES
 @ROUNDS
 @SIMULATION
 @NETWORK
 @INTERVALS
 @format_option
-@click.option("--chrome-trace", "trace", type=FILE, help="Write the timeline, for ui.perfetto.dev (.json).")
-@click.option("--plot", type=FILE, help="All-reduce: draw one rank's round (.png, .svg, .pdf).")
+@option("--chrome-trace trace", FILE, "Write the timeline, for ui.perfetto.dev (.json).")
+@option("--plot", FILE, "All-reduce: draw one rank's round (.png, .svg, .pdf).")
 def simulate(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
     """Simulate one cluster: recorded operations event by event, or rounds of data-parallel ranks.
 

@@ -12,13 +12,13 @@ from ..network import Network
 from ..solvers import bounds as bounds_on
 from ..solvers import saturation_population
 from ..solvers import solve as solve_network
-from .options import COUNTS, FILE, format_option
+from .options import COUNTS, FILE, format_option, option
 from .output import Table, show
 
 
 @click.command()
 @click.argument("network", type=FILE)
-@click.option("--population", type=COUNTS, help="Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
+@option("--population", COUNTS, "Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
 @format_option
 def solve(network: str, population: Sequence[int] | None, output_format: str) -> None:
     """Solve the closed network written down in a JSON file, exactly where that is possible.

@@ -3,9 +3,11 @@
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
+const onOtherLinks = (recipe, { bandwidth }) => bandwidth !== null && bandwidth !== recipe.bandwidth;
+
 /** Demands of one step (fetch, push, update, worker) on the machines of `settings` (Changes.demands). */
 function demandsOn(recipe, settings, { fetch, push, update, worker }) {
-  if (settings.bandwidth !== null && settings.bandwidth !== recipe.bandwidth) {
+  if (onOtherLinks(recipe, settings)) {
     const carried = [fetch, push].map((seconds, way) => {
       const explained = recipe.link_seconds[way]; // by the profiled link; null: all of it
       const host = explained === null ? 0 : Math.max(seconds - explained, 0);
@@ -119,10 +121,8 @@ function drawnThroughputs(recipe, settings, shards, most) {
 function solveNetwork(recipe, settings) {
   const most = settings.most_workers;
   const servers = recipe.servers[settings.parameter_servers];
-  const changed =
-    (settings.bandwidth !== null && settings.bandwidth !== recipe.bandwidth) ||
-    settings.batch_size !== recipe.batch_size ||
-    settings.accelerator_speed !== 1;
+  const sameWork = settings.batch_size === recipe.batch_size && settings.accelerator_speed === 1;
+  const changed = onOtherLinks(recipe, settings) || !sameWork;
   const demands = demandsOn(recipe, settings, recipe.demands);
   const D = stationDemands(recipe, servers.shards, demands);
   const Z = demands.worker;

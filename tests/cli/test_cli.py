@@ -85,30 +85,6 @@ def test_predict_table_and_csv_agree(run, profile):
         )
 
 
-def test_predict_what_ifs(told, profile):
-    def saturated(*arguments):
-        return told(f"predict {profile} --workers 200", *arguments)["steps_per_second"][0]
-
-    plain = saturated()
-    assert saturated("--bandwidth", "10Gbit/s") > 5 * plain
-    assert saturated("--parameter-servers", 2) > 1.5 * plain
-    assert saturated("--batch-size", 64) == pytest.approx(plain, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("options", "counted"),
-    [
-        ("sync-ps", [2, 3]), ("sync-ps --backup-workers 1", [1, 2]), ("bounded-staleness --staleness-bound 0", [2, 3]),
-        ("k-sync --k 2", 2), ("k-batch-sync --k 5", 5), ("k-async --k 2", 2), ("k-batch-async --k 2", 2),
-    ],
-)  # fmt: skip
-def test_strategies_on_servers(run, told, operations, options, counted):
-    curve = told(f"predict {operations} --workers 2,3 --strategy {options}")
-    np.testing.assert_allclose(np.array(curve["rounds_per_second"]) * counted, curve["steps_per_second"])
-    planned = f"plan {operations} --workers 2,3 --min-efficiency 0.1 --strategy {options}"
-    assert run(*planned.split())[0] == 0
-
-
 def test_strategies_on_servers_meet_in_their_limits(told, operations):
     """Where all count, or nobody is ahead, they are synchronous training, and where nobody waits asynchronous."""
 

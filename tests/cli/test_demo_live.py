@@ -29,15 +29,13 @@ def test_demo_profiles_predicts_and_draws(framework, module, said, tmp_path):
     assert said in shown
     rows = re.findall(r"^ +(\d+) +(\S+)", shown, re.MULTILINE)  # captions may wrap before a number
     assert [int(workers) for workers, _ in rows[:6]] == [1, 2, 4, 8, 16, 32]
-    pictures = {path.name: path.read_bytes()[:4] for path in (tmp_path / "demo").glob("*.png")}
-    assert set(pictures.values()) == {b"\x89PNG"}
+    assert (tmp_path / "demo" / "throughput.png").read_bytes().startswith(b"\x89PNG")
     if framework == "tensorflow":
         assert len(profile.steps) == 5
         untraced = profile.throughputs[0].steps_per_second
         assert float(rows[0][1]) == pytest.approx(untraced, rel=0.015)  # the model reproduces the measured step
     else:
         assert {one.ranks for one in profile.rounds} == {1, 2}
-        assert pictures.keys() == {"throughput.png", "round.png"}
 
 
 def test_without_pytorch_one_line_says_what_to_install(run, tmp_path, monkeypatch):
