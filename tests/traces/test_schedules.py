@@ -74,12 +74,12 @@ def test_a_computation_that_waited_for_the_processor_waits_again():
     operations = [
         Operation("fetch", "w", 0.0, 0.1, 100_000),
         Operation("compute", "one", 0.1, 0.6, after=[0]),
-        Operation("compute", "other", 0.6, 1.0, after=[0]),  # ready at .1, but the processor was not free
+        Operation("compute", "other", 0.65, 1.05, after=[0]),  # ready at .1, the processor was free at .6
         Operation("compute", "beside", 0.3, 0.9, after=[0]),  # none had ended: it began .2 s later for its own reasons
     ]
-    assert ends(profile_of(operations)) == pytest.approx({"w": 0.1, "one": 0.6, "other": 1.0, "beside": 0.9})
+    assert ends(profile_of(operations)) == pytest.approx({"w": 0.1, "one": 0.6, "other": 1.05, "beside": 0.9})
     half = ends(profile_of(operations), slowdown=[2.0])
-    assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.9, "beside": 1.5})  # gaps are no computation
+    assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.95, "beside": 1.5})  # gaps are no computation
 
 
 def test_transfers_that_found_their_link_idle_start_late():
