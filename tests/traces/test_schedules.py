@@ -110,10 +110,12 @@ def test_where_the_record_ends_the_pause_is_the_median_of_the_others():
 def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
     fetches = [Operation("fetch", name, 0.0, 0.1, size) for name, size in (("a", 1_000), ("b", 2_000))]
     pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
-    profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes])
+    updates = [Operation("update", f"u{i}", 0.3, 0.4, after=[2]) for i in range(2)]  # of nothing that was pushed
+    profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes, *updates])
     alone, two = (simulate(profile, workers=1, parameter_servers=k, **IDEAL) for k in (1, 2))
     assert alone.utilization["receive[0]"] > 0.7
-    assert two.utilization["receive[0]"] == pytest.approx(two.utilization["receive[1]"])
+    for station in ("receive", "update"):
+        assert two.utilization[f"{station}[0]"] == pytest.approx(two.utilization[f"{station}[1]"])
 
 
 def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():

@@ -149,7 +149,7 @@ def test_longer_buffers_never_help_and_cost_no_more_than_everyones_turn(phases, 
 
 
 def test_a_short_buffer_costs_little_where_the_windows_fill_it():
-    """Both ways at 1 MB/s, five times as many bytes one way: windows count in seconds of each link, not of the other."""
+    """Both ways at 1 MB/s, five times as many bytes one way: a window takes as long on either link."""
     one = step(fetch=1.0, compute=0.3, push=0.2, update=0.0)
     recorded = profile([msgspec.structs.replace(one, fetched_bytes=1_000_000, pushed_bytes=200_000)] * 3)
     free, short, longer = (
