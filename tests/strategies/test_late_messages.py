@@ -53,6 +53,9 @@ def test_it_is_for_single_messages_under_bbr_only(framework, cluster):
 
 def test_a_network_may_be_told_when_asked_instead_of_when_imported():
     known, untold = ring_profile("tensorflow", BBR), ring_profile("tensorflow", {})
+    for ranks in (2, 3):
+        note = predict(ring_profile("tensorflow", {}, ranks=ranks), workers=[8]).note
+        assert ("record three ranks" in note) == (ranks == 2)
     for ask in (
         lambda profile, **told: predict(profile, workers=[2, 4, 8], **told).to_rows(),
         lambda profile, **told: simulate(profile, workers=4, steps=20, **told).to_rows(),

@@ -30,6 +30,7 @@ def test_rounds_are_on_average_the_curves(model, ranks, changes):
         assert abs(run.throughput / (1.02 * said) - 1) > error  # the control
     low, high = run.interval
     assert low <= run.throughput <= high
+    assert np.log(high / low) / 2 == pytest.approx(1.6449 * run.times.std(ddof=1) / run.times.mean() / 20, rel=1e-3)
 
 
 def test_a_simulated_profile_is_fitted_again(model):
@@ -103,6 +104,10 @@ def test_one_verb_simulates_every_way_that_was_recorded():
     few, many = (simulate(steps, strategy="k-batch-sync", k=k, **about) for k in (3, 30))
     assert few.throughput < many.throughput  # the more results, the fewer parameters are fetched
     assert few.dropped_share > many.dropped_share > 0
+    alone, first = (
+        simulate(steps, **about | {"workers": 1}, **own) for own in ({}, {"worker_speeds": [1.0, 0.2, 0.3]})
+    )
+    assert first.throughput == alone.throughput
     for wrong, match in (
         ({"strategy": "k-batch-sync"}, "'k-batch-sync' needs k"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),

@@ -74,12 +74,12 @@ def test_a_computation_that_waited_for_the_processor_waits_again():
     operations = [
         Operation("fetch", "w", 0.0, 0.1, 100_000),
         Operation("compute", "one", 0.1, 0.6, after=[0]),
-        Operation("compute", "other", 0.6, 1.0, after=[0]),  # ready at .1, but the processor was not free
+        Operation("compute", "other", 0.65, 1.05, after=[0]),  # ready at .1, the processor was free at .6
         Operation("compute", "beside", 0.3, 0.9, after=[0]),  # none had ended: it began .2 s later for its own reasons
     ]
-    assert ends(profile_of(operations)) == pytest.approx({"w": 0.1, "one": 0.6, "other": 1.0, "beside": 0.9})
+    assert ends(profile_of(operations)) == pytest.approx({"w": 0.1, "one": 0.6, "other": 1.05, "beside": 0.9})
     half = ends(profile_of(operations), slowdown=[2.0])
-    assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.9, "beside": 1.5})  # gaps are no computation
+    assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.95, "beside": 1.5})  # gaps are no computation
 
 
 def test_transfers_that_found_their_link_idle_start_late():
@@ -110,10 +110,12 @@ def test_where_the_record_ends_the_pause_is_the_median_of_the_others():
 def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
     fetches = [Operation("fetch", name, 0.0, 0.1, size) for name, size in (("a", 1_000), ("b", 2_000))]
     pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
-    profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes])
+    updates = [Operation("update", f"u{i}", 0.3, 0.4, after=[2]) for i in range(2)]  # of nothing that was pushed
+    profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes, *updates])
     alone, two = (simulate(profile, workers=1, parameter_servers=k, **IDEAL) for k in (1, 2))
     assert alone.utilization["receive[0]"] > 0.7
-    assert two.utilization["receive[0]"] == pytest.approx(two.utilization["receive[1]"])
+    for station in ("receive", "update"):
+        assert two.utilization[f"{station}[0]"] == pytest.approx(two.utilization[f"{station}[1]"])
 
 
 def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():

@@ -131,15 +131,6 @@ def test_the_noise_scale_is_that_of_the_recorded_gradients():
         assert qm.Profile.from_json(json.dumps(unknown)).noise_scale() is None
 
 
-def test_a_server_that_the_cluster_does_not_have_never_reaches_the_simulation():
-    update = qm.Operation("update", "w", 0.7, 0.71, server=1)
-    parts = {"source": qm.Source(framework="x"), "job": qm.Job(batch_size=1, parameter_bytes=1, tensors=1)}
-    steps = [qm.Step(**STEP, operations=[update])]
-    assert qm.Profile(**parts, steps=steps, cluster=qm.Cluster(parameter_servers=2))
-    with pytest.raises(qm.DataError, match=r"step 0, operation 'w': server must be below .* 1, got 1"):
-        qm.Profile(**parts, steps=steps)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -4,6 +4,7 @@ import itertools
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -145,6 +146,18 @@ def test_longer_buffers_never_help_and_cost_no_more_than_everyones_turn(phases, 
     assert np.all(longer <= short * 1.01)
     in_turn = workers / (phases["compute"] + workers * (phases["fetch"] + phases["push"] + phases["update"]))
     assert np.all(longer >= in_turn * (1 - 1e-9))
+
+
+def test_a_short_buffer_costs_little_where_the_windows_fill_it():
+    """Both ways at 1 MB/s, five times as many bytes one way: a window takes as long on either link."""
+    one = step(fetch=1.0, compute=0.3, push=0.2, update=0.0)
+    recorded = profile([msgspec.structs.replace(one, fetched_bytes=1_000_000, pushed_bytes=200_000)] * 3)
+    free, short, longer = (
+        qm.fit(on_network(recorded, *known)).throughput([8]).at(8)
+        for known in (("cubic",), ("bbr", 0.05), ("bbr", 0.2))
+    )
+    assert short > 0.995 * free
+    assert 0.95 * free < longer < 0.98 * free
 
 
 def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():

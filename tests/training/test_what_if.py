@@ -31,7 +31,7 @@ def wire(size, bandwidth):
 def dealt(*sizes):
     """Steps whose operations fetch tensors of these sizes, named in this order."""
     fetches = [qm.Operation("fetch", f"w{i}", 0.0, 0.2, size) for i, size in enumerate(sizes)]
-    return {"steps": [msgspec.structs.replace(step(), operations=fetches[::-1])] * 2}
+    return {"steps": [msgspec.structs.replace(step(), operations=[*fetches[1:], fetches[0]])] * 2}
 
 
 HIDDEN = {"steps": [step(overlap=0.15)] * 3}  # 0.66 s: 0.35 of 0.5 s of computation is not hidden

@@ -67,17 +67,6 @@ def test_flows_have_equal_shares_however_much_they_send():
     assert first[1] == first[2] == first[3] == 30
 
 
-def test_a_flow_that_begins_goes_before_all_that_wait():
-    link = Link()
-    for flow in (1, 2):
-        for _ in range(40):
-            link.send(0.0, flow)
-    link.take(0.01)
-    link.send(0.01, flow=3)
-    following = [flow for _, flow in link.empty(0.01)]
-    assert following.index(3) <= 1  # one packet has left its queue already, and waits for tokens
-
-
 def test_codel_drops_after_an_interval_and_then_ever_faster():
     """Nichols et al. (2018): the n-th drop comes an interval over the root of n after the one before."""
     link, drops, n = Link(), [], 0
