@@ -13,7 +13,7 @@ from .files import read_bytes
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
 from .placements.law import holds_placements
 from .strategies import AllReduceModel, HalfSynchronous, fit
-from .strategies.fit import require_strategy, strategy_of
+from .strategies.fit import require_answerable, strategy_of
 from .training import Profile, Throughput, ThroughputCurve, read_throughputs
 from .training.curve import require_workers
 from .training.model import CHANGES
@@ -89,7 +89,7 @@ def predict(
     if question.gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
     measured, strategy = as_throughputs(throughputs), strategy_of(data, question)
-    require_strategy(question, strategy)
+    require_answerable(data, question, strategy)
     stepped = isinstance(data, Profile) and bool(data.steps)
     if stepped and strategy != "all-reduce":
         profile = cast("Profile", data)

@@ -167,7 +167,7 @@ SYNC = {"strategy": "sync-ps"}
         ({"method": "trace", "form": "single"}, "no form 'single'"),
         ({"throughputs": [(4, 3.8)]}, "expected a Profile or Throughputs, got tuple"),
         ({"throughputs": [(4, 3.8)], "method": "mva"}, "expected a Profile or Throughputs, got tuple"),
-        ({"congestion_control": "vegas"}, "predict: congestion_control must be one of bbr"),
+        ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
         ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
         ({"data": POINT, "method": "trace"}, "recorded operations"),
         ({"strategy": "k-sync"}, "needs k"),
@@ -181,10 +181,10 @@ SYNC = {"strategy": "sync-ps"}
         (SYNC | {"policy": "tic", "method": "mva"}, "policy is for the simulation only"),
         (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
         (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
-        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers is a question for"),
+        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers needs a profile"),
         (SYNC | {"data": POINT, "latency": 2}, "latency is a question for"),
         ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
-        *(({"data": POINT} | more | told, f"{next(iter(told))} is told of a profile")
+        *(({"data": POINT} | more | told, f"{next(iter(told))} is known of a profile|needs a profile with")
           for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
           for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
         *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])

@@ -93,14 +93,10 @@ def fit(
     if profile:
         profile, question = profile.told(**question.of(of_group("network"))), question.relative_to(profile)
     strategy = strategy_of(data, question)
-    require_strategy(question, strategy)
+    require_answerable(data, question, strategy)
     stepped = profile is not None and bool(profile.steps)
     machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
     alone = not ((profile and profile.rounds) or stepped)
-    for name in question.of(of_group("throughputs")):
-        if not alone or name not in KNOWN.get(strategy, ()):
-            kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
-            raise ModelError(f"{name} is for throughputs of {kinds} alone; leave it out")
     if question.form and (strategy == "all-reduce" or not stepped):
         raise ModelError("form is of the closed network of steps on parameter servers; leave it out")
     if profile and profile.rounds and not stepped and strategy != "all-reduce":
@@ -170,8 +166,13 @@ def strategy_of(data: object, question: Scenario) -> str:
     return question.strategy or recorded
 
 
-def require_strategy(question: Scenario, strategy: str) -> None:
-    """Refuse what belongs to another strategy."""
+def require_answerable(data: object, question: Scenario, strategy: str) -> None:
+    """Refuse what belongs to another way of training, or to throughputs alone."""
+    alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    for name in question.of(of_group("throughputs")):
+        if not alone or name not in KNOWN.get(strategy, ()):
+            kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
+            raise ModelError(f"{name} is for throughputs of {kinds} alone; leave it out")
     for name in question.asked:
         others = [way for way, has in NUMBERS.items() if has == name]
         if name in of_group("rounds") and strategy != "all-reduce":

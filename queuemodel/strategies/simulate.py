@@ -11,7 +11,7 @@ from ..traces.runs import slowdowns
 from ..traces.simulate import simulate as simulate_operations
 from ..training.profile import Profile
 from ..training.scenario import FIELDS, Scenario, of_group
-from .fit import fit, require_strategy, strategy_of
+from .fit import fit, require_answerable, strategy_of
 from .half_synchronous import HalfSynchronous
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 
@@ -61,7 +61,7 @@ def simulate(
     asked = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
     question = (scenario or Scenario()).and_also(**asked)
     strategy = strategy_of(profile, question)
-    require_strategy(question, strategy)
+    require_answerable(profile, question, strategy)
     if strategy == "all-reduce":
         if settings:
             raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")

@@ -315,7 +315,7 @@ TWO, EIGHT = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
 SLOW, FAST = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
 PROFILE, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 SPARSE = "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out"
-NODES = "ranks_per_node is for throughputs of all-reduce alone; leave it out"
+NODES = "ranks_per_node (is a question for strategy 'all-reduce'|needs inside_bandwidth)"
 REFUSED = [
     (qm.fit, TWO, {"sparse_gradients": True}, SPARSE), (qm.predict, TWO, {"sparse_gradients": True}, SPARSE),
     (qm.fit, TWO, {"strategy": "k-sync", "k": 1, "sparse_gradients": True}, SPARSE),
@@ -328,7 +328,7 @@ REFUSED = [
     (qm.predict, TWO, {"strategy": "sync-ps", "ranks_per_node": 2},
      "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
     (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
-    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs alone"),
+    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs of"),
     (qm.predict, TWO, {"strategy": "all-reduce", "bandwidth": 1e9}, "bandwidth needs a profile"),
     *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
     (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),

@@ -140,7 +140,7 @@ def test_asking_again_replaces():
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_workers_of_one_speed_are_other_accelerators_and_of_speed_one_no_change(servers):
-    for model, speed in ((qm.fit(profile(bandwidth=20e6)), 1.0), (qm.fit(CSV), 1.0), (qm.fit(profile()), 0.5)):
+    for model, speed in ((qm.fit(profile(bandwidth=20e6)), 1.0), (qm.fit(profile()), 0.5)):
         plain = model.what_if(parameter_servers=servers)
         alike = plain.what_if(worker_speeds=[speed] * 8)
         if speed != 1.0:
@@ -165,17 +165,11 @@ def test_a_hundred_different_speeds():
 
 
 @pytest.mark.parametrize(
-    ("change", "unknown"),
-    [
-        ({"bandwidth": 1e9}, "bytes per step"),
-        ({"accelerator_speed": 2.0}, "time of computation"),
-        ({"batch_size": 64}, "time of computation"),
-        ({"worker_speeds": [0.5, 0.5]}, "time of computation"),
-    ],
+    "change", [{"bandwidth": 1e9}, {"accelerator_speed": 2.0}, {"batch_size": 64}, {"worker_speeds": [1.0, 0.5]}]
 )
-def test_throughputs_do_not_say_what_other_machines_buy(change, unknown):
+def test_throughputs_do_not_say_what_other_machines_buy(change):
     for model in (qm.fit(CSV), qm.fit(profile([], throughputs=CSV))):
-        with pytest.raises(qm.ModelError, match=f"^what_if: {next(iter(change))}.*{unknown}"):
+        with pytest.raises(qm.ModelError, match=f"{next(iter(change))} needs a profile with recorded steps"):
             model.what_if(**change)
 
 
