@@ -317,7 +317,7 @@ def test_a_specified_latency_has_no_error(job, latency):
 
 INSIDE = {"ranks_per_node": 4, "inside_bandwidth": 1e9}
 SENSELESS = [
-    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "both inside_bandwidth and ranks_per_node"),
+    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "both inside_band"),
     ({"nodes_per_rack": 4}, "both nodes_per_rack and oversubscription"), ({"accumulation": 0}, "accumulation must be"),
     ({"scheme": "dpp"}, "scheme must be one of ddp"),
     *(({"collective": wrong}, "collective must be one of ring") for wrong in ("rng", 3, Ring)),
