@@ -23,9 +23,8 @@ from queuemodel import collectives
 from queuemodel.cli import main
 from queuemodel.comparison import compare
 from queuemodel.data import example_profile, example_throughputs
-from queuemodel.scheduling import policy_named
+from queuemodel.scheduling import Stream, example_kinds, policy_named
 from queuemodel.scheduling import simulate as schedule
-from queuemodel.scheduling.streams import Stream, example_kinds
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it

@@ -105,3 +105,5 @@ def test_intervals_hold_where_more_is_loaded_ahead(law):
         measured = round_time(trained(law, n, 2500, ahead=6, seed=1, computed=computed_of(n)))
         assert lower < n / measured < upper
         assert upper < (1.6 if law is always else 3) * lower
+    if law is not always:  # loaders that are further ahead make ranks wait less, never more
+        assert np.all(np.log(curve.upper / curve.steps_per_second) > 1.3 * np.log(curve.steps_per_second / curve.lower))

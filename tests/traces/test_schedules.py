@@ -91,9 +91,10 @@ def test_transfers_that_found_their_link_idle_start_late():
         Operation("push", "h", 0.35, 0.5, 100_000, after=[2]),  # its link was busy
         Operation("push", "i", 0.6, 0.7, 100_000, after=[4]),  # idle again
         Operation("fetch", "c", 0.7, 0.8, 100_000, after=[5]),
+        Operation("push", "k", 0.7, 0.75, 50_000, after=[5]),  # its link had only just carried the one before
     ]
     late = Links(Link(RATE, start_time=0.02), Link(RATE, start_time=0.01))
-    expected = {"a": 0.12, "b": 0.22, "f": 0.32, "g": 0.43, "h": 0.53, "i": 0.74, "c": 0.86}
+    expected = {"a": 0.12, "b": 0.22, "f": 0.32, "g": 0.43, "h": 0.53, "i": 0.74, "c": 0.86, "k": 0.79}
     assert ends(profile_of(operations), links=late) == pytest.approx(expected)
     early = Links(Link(RATE, start_time=-0.02), Link(RATE))
     assert ends(profile_of(operations), links=early)["b"] == pytest.approx(0.2)
