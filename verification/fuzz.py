@@ -141,7 +141,7 @@ def check_placements(path: Path, _: bool) -> None:
     """Placements that are read can be fitted, and the model shown and asked."""
     model = qm.fit_placements(qm.read_placements(path))
     assert repr(model)
-    curve = model.throughput([1, model.measured[0].gpus_per_node + 1], batch_size=int(model.alone.batch_size[0]))
+    curve = model.throughput([1, model.measured[0].gpus_per_node + 1], batch_size=int(model.measured[0].batch_size))
     positive(curve.steps_per_second, curve.lower, curve.upper)
 
 

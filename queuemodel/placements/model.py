@@ -170,6 +170,10 @@ class PlacementModel(Result):
             for one, found, off, told in zip(LAW, value.tolist(), error.tolist(), self._told(), strict=True)
         )  # fmt: skip
 
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve."""
+        return "step times by placement do not tell what other machines would change"
+
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
