@@ -67,15 +67,10 @@ class AllReduceModel(Result):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`.
-
-    Attributes
-    ----------
-    fitted : FittedRounds
-    scenario : Scenario
-        What differs from the profiled machines, as given to `what_if`.
     """
 
     fitted: FittedRounds
+    #: What differs from the profiled machines, as given to `what_if`
     scenario: Scenario = field(default_factory=Scenario)
 
     @property

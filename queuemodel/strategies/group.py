@@ -38,28 +38,16 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Drawn rounds of n ranks.
-
-    Attributes
-    ----------
-    ranks : int
-    sizes : ndarray, shape (p,)
-        Bytes of the pieces that the scheme is given: buckets as recorded, or gradients.
-    ready, computed : ndarray, shape (samples, p) and (samples,)
-        When the slowest rank had each piece, and had computed (s).
-    collective : Algorithm
-    scheme : Scheme
-    tail : float
-        Seconds after the last of it.
-    """
+    """Drawn rounds of n ranks."""
 
     ranks: int
-    sizes: np.ndarray
+    sizes: np.ndarray  # (p,): Bytes of the pieces that the scheme is given: buckets as recorded, or gradients
+    #: ready, computed: (samples, p) and (samples,): When the slowest rank had each piece, and had computed (s)
     ready: np.ndarray
     computed: np.ndarray
     collective: Algorithm
     scheme: Scheme
-    tail: float
+    tail: float  # Seconds after the last of it
 
     def cost(self, link: NodeLink) -> Cost:
         """Seconds of messages that need bandwidth, and that do not."""
@@ -158,14 +146,7 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
 
 
 def sampling_error(fitted: FittedRounds, stragglers: float) -> float:
-    """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread.
-
-    Parameters
-    ----------
-    fitted : FittedRounds
-    stragglers : float
-        By how much the slowest rank's computation is longer than a mean rank's, over the latter.
-    """
+    """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
     computed, m = fitted.computed, len(fitted.computed)
     if m < 2:
         return ONE_ROUND

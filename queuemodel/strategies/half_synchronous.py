@@ -33,21 +33,14 @@ ASSUMED_SCV = 0.0025
 class HalfSynchronous:
     """A strategy on parameter servers in which results or workers wait for others.
 
-    Attributes
-    ----------
-    name : str
-        One of `NUMBERS`.
-    number : int
-        Its backup workers (0: none), staleness bound (steps) or k.
-
     Raises
     ------
     ModelError
         When the number is not there or none.
     """
 
-    name: str
-    number: int | None = None
+    name: str  # One of `NUMBERS`
+    number: int | None = None  # Its backup workers (0: none), staleness bound (steps) or k
 
     def __post_init__(self) -> None:
         what = NUMBERS[require_choice(self.name, "strategy", tuple(NUMBERS))]

@@ -72,21 +72,8 @@ def _product_limit(values: np.ndarray, exact: np.ndarray) -> np.ndarray:
 def waits(loading: Sequence[np.ndarray], times: np.ndarray, *, ranks: int, steps: int = 1, seed: int = 0) -> np.ndarray:
     """Seconds for which the ranks wait, in each of successive rounds, until the last of them has its batch.
 
-    Parameters
-    ----------
-    loading : sequence of ndarray
-        Seconds that batches took (`loading_times`), from which those of a rank are drawn; rank r's are like those of
-        the recorded rank r, and beyond them these are taken in turn.
-    times : ndarray, shape (m,)
-        Seconds of the rounds if nobody waited.
-    ranks : int
-    steps : int
-        Batches of a rank in each round.
-    seed : int
-
-    Returns
-    -------
-    ndarray, shape (m,)
+    Rank r's batches take as those of the recorded rank r (``loading``), beyond them in turn; ``times`` (m,) are
+    seconds of the rounds if nobody waited, in each of which a rank takes ``steps`` batches.
     """
     rng = np.random.default_rng(seed)
     times = np.concatenate([np.full(WARM_UP, times.mean()), times])

@@ -19,68 +19,34 @@ from .rounds import round_time, slowest_of
 
 @dataclass(frozen=True, eq=False)
 class FittedRounds:
-    """What recorded rounds tell of a data-parallel job.
-
-    Attributes
-    ----------
-    job : Job
-    ready : ndarray, shape (m, b)
-        When one rank of the typical pace had each bucket (s), m times.
-    computed : ndarray, shape (m,)
-        When it had computed.
-    tail : float
-        Seconds from there, and from the end of the last all-reduce, to the end of the round.
-    alone : float
-        Seconds of a round of one rank without communication.
-    bucket_bytes : ndarray, shape (b,)
-    gradients : tuple of ndarray
-        Bytes of each gradient and mean seconds until it was ready, in that order.
-    at_once : int
-        Most all-reduces that were under way together.
-    bandwidth, latency : float
-        Bytes per second that a node's link carried among the most recorded ranks, and seconds per message.
-    covariance : ndarray, shape (2, 2)
-        Of the logarithms of the two.
-    latency_known : bool
-        Whether the rounds say more of the latency than what was assumed.
-    nominal : float or None
-        Bytes per second of the links, as the profile says.
-    ranks : int
-        Most ranks in a recorded round.
-    paces : tuple of float
-        How many times as long each recorded rank computes as the typical one; empty where all are alike.
-    fewer : dict
-        Bandwidth and latency that groups of fewer ranks showed, by their number.
-    congestion_control : str
-        TCP's, as the profile says.
-    buffer : float
-        Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known.
-    loading : tuple of ndarray
-        Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none.
-    shared_error : float
-        Standard error of the part of ``computed`` by which all ranks were late at once (s).
-    """
+    """What recorded rounds tell of a data-parallel job."""
 
     job: Job
-    ready: np.ndarray
-    computed: np.ndarray
-    tail: float
-    alone: float
-    bucket_bytes: np.ndarray
+    ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
+    computed: np.ndarray  # (m,): When it had computed
+    tail: float  # Seconds from there, and from the end of the last all-reduce, to the end of the round
+    alone: float  # Seconds of a round of one rank without communication
+    bucket_bytes: np.ndarray  # (b,)
+    #: Bytes of each gradient and mean seconds until it was ready, in that order
     gradients: tuple[np.ndarray, np.ndarray]
-    at_once: int
+    at_once: int  # Most all-reduces that were under way together
+    #: bandwidth, latency: Bytes per second that a node's link carried among the most recorded ranks, and seconds per
+    #: message
     bandwidth: float
     latency: float
-    covariance: np.ndarray
-    latency_known: bool
-    nominal: float | None
-    ranks: int
+    covariance: np.ndarray  # (2, 2): Of the logarithms of the two
+    latency_known: bool  # Whether the rounds say more of the latency than what was assumed
+    nominal: float | None  # Bytes per second of the links, as the profile says
+    ranks: int  # Most ranks in a recorded round
+    #: How many times as long each recorded rank computes as the typical one; empty where all are alike
     paces: tuple[float, ...] = ()
+    #: Bandwidth and latency that groups of fewer ranks showed, by their number
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    congestion_control: str = "unknown"
-    buffer: float = 0.0
+    congestion_control: str = "unknown"  # TCP's, as the profile says
+    buffer: float = 0.0  # Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known
+    #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
-    shared_error: float = 0.0
+    shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
 
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
@@ -121,14 +87,6 @@ def without_tracing(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapp
     Tracing is taken to make the computation of one rank and of more longer by the same factor, which the rounds of one
     rank tell. What then is left at the most recorded ranks lies beside computation and network (what frameworks do
     between rounds, copies, waits for a processor): the same in every round, whatever the number of ranks.
-
-    Parameters
-    ----------
-    fitted : FittedRounds
-    rounds : sequence of Round
-        As recorded.
-    seconds : dict
-        Of an untraced round, by the number of ranks; others than one and the most recorded ones are not used.
     """
     alone = [one.round_time for one in rounds if one.ranks == 1]
     if 1 in seconds and alone:

@@ -44,15 +44,7 @@ def fit_network(
 
     Rounds tell them by the ends of their busy periods: the last bucket's, and those of buckets with nothing under way
     until the next is ready. Between these ends only the network's discipline says which bucket is reduced first.
-
-    Parameters
-    ----------
-    slowest, ends : ndarray, shape (m, b)
-        When the slowest rank had each bucket, and when all before and it were reduced.
-    bucket_bytes : ndarray, shape (b,)
-    ranks, at_once : int
-    buffer : float
-        Of `late`.
+    ``slowest`` and ``ends`` (m, b): when the slowest rank had each bucket, and when all before and it were reduced.
     """
     from scipy.optimize import least_squares
 

@@ -17,21 +17,7 @@ def round_time(
     ``at_once`` buckets under way, the latency of one passes while others are worked on, so that in a row each takes
     max(work, (work + latency) / at_once); the last one's latency remains. Exact max-plus recursion for one bucket at a
     time, and for more where no bucket's work is less than its share of latency.
-
-    Parameters
-    ----------
-    ready : ndarray, shape (..., b)
-        When the slowest rank has each bucket, increasing along the last axis.
-    computed : ndarray, shape (...)
-        When the slowest rank has computed.
-    work, latency : ndarray, shape (b,)
-        Seconds of each bucket's reduction that need the network's bandwidth, and that do not.
-    at_once : int
-        Buckets under way together.
-
-    Returns
-    -------
-    ndarray, shape (...)
+    ``ready`` (..., b) is increasing, ``computed`` has shape (...), ``work`` and ``latency`` (b,); all are seconds.
     """
     if ready.shape[-1] == 0:
         return np.array(computed, dtype=float)
@@ -49,17 +35,8 @@ def slowest_of(
     Ranks are drawn from the recorded rows with a smooth spread around each (a smoothed bootstrap that keeps mean and
     variance, Silverman and Young, 1987), so that the slowest of many can be slower than any recorded. The draws of few
     ranks are among those of more.
-
-    Parameters
-    ----------
-    rounds : ndarray, shape (m, b)
-        Recorded times of one rank, increasing along the last axis.
-    ranks : sequence of int
-    samples : int
-        Groups drawn.
-    seed : int
-    paces : sequence of float
-        How many times as long the first ranks take; 1 for the others.
+    ``rounds`` (m, b) are recorded times of one rank, increasing; ``paces`` are those of the first ranks, 1 of the
+    others.
     """
     rng, draw = np.random.default_rng(seed), sampler(rounds)
     slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
@@ -105,15 +82,6 @@ def late(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: flo
     What overflows is sent again, and a message has arrived when its last hole is filled: that takes one more round
     trip, through a full buffer. It befalls a message the likelier the longer it is; how likely was measured with rings
     of plain sockets, 68 to 770 kB (docs/explanation/all-reduce; not exact).
-
-    Parameters
-    ----------
-    message_bytes : ndarray
-    ranks : int
-    bandwidth : float
-        Bytes per second of a link.
-    buffer : float
-        Seconds that a packet waits at a full link; 0: not known, or not under BBR.
 
     Examples
     --------

@@ -43,21 +43,11 @@ class Scheme(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Buckets that are closed when full and sent in their order, as DistributedDataParallel does.
+    """Buckets that are closed when full and sent in their order, as DistributedDataParallel does."""
 
-    Attributes
-    ----------
-    cap : float
-        Bytes at which a bucket is closed; 0: each piece is one.
-    first : float
-        The same of the first bucket, where it is smaller.
-    at_once : int or None
-        Messages under way together; as recorded unless given.
-    """
-
-    cap: float = 25 * 2.0**20
-    first: float = 2.0**20
-    at_once: int | None = None
+    cap: float = 25 * 2.0**20  # Bytes at which a bucket is closed; 0: each piece is one
+    first: float = 2.0**20  # The same of the first bucket, where it is smaller
+    at_once: int | None = None  # Messages under way together; as recorded unless given
 
     crosses: ClassVar[bool] = False
 
@@ -106,17 +96,10 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Tensors that are ready when a cycle begins are fused, and sent one message after the other, as Horovod does.
+    """Tensors that are ready when a cycle begins are fused, and sent one message after the other, as Horovod does."""
 
-    Attributes
-    ----------
-    cap : float
-        Most bytes of a fused message (128 MiB; older versions 64 MiB).
-    cycle : float
-        Seconds between beginnings of cycles (1 ms; older versions 5 ms), if the one before is through.
-    """
-
-    cap: float = 128 * 2.0**20
+    cap: float = 128 * 2.0**20  # Most bytes of a fused message (128 MiB; older versions 64 MiB)
+    #: Seconds between beginnings of cycles (1 ms; older versions 5 ms), if the one before is through
     cycle: float = 1e-3
 
     crosses: ClassVar[bool] = False
@@ -152,17 +135,10 @@ class Slices:
     As P3 (Jayarajan et al., MLSys 2019) and ByteScheduler (Peng et al., SOSP 2019) do. The next forward pass goes
     through a layer as soon as its gradient is reduced; gradients are taken to be ready from the last layer to the
     first, and the forward pass to take its time over the layers in the proportions of the backward pass.
-
-    Attributes
-    ----------
-    cap : float
-        Most bytes of a slice.
-    credit : float
-        Most bytes handed over to the network, which nothing overtakes any more.
     """
 
-    cap: float
-    credit: float
+    cap: float  # Most bytes of a slice
+    credit: float  # Most bytes handed over to the network, which nothing overtakes any more
 
     crosses: ClassVar[bool] = True
 

@@ -75,38 +75,22 @@ class RankRound(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRounds(Result):
-    """Rounds of a group of ranks, by `simulate_rounds`; independent but for their input, where ranks wait for that.
-
-    Attributes
-    ----------
-    model : AllReduceModel
-    ranks, seed : int
-    sizes : ndarray, shape (p,)
-        Bytes of what is sent: recorded buckets, or gradients.
-    ready, computed : ndarray, shape (rounds, ranks, p) and (rounds, ranks)
-        When each rank had each piece, and had computed, since the round began (s).
-    begin, end : ndarray, shape (rounds, p)
-        When the message of each piece was under way.
-    times : ndarray, shape (rounds,)
-        Seconds of each round.
-    waited : ndarray, shape (rounds,)
-        Seconds of it in which all waited for a rank's input.
-    confidence : float
-        Of the interval around the throughput.
-    """
+    """Rounds of a group of ranks, by `simulate_rounds`; independent but for their input, where ranks wait for that."""
 
     model: AllReduceModel
     ranks: int
     _: KW_ONLY
     seed: int
-    sizes: np.ndarray
+    sizes: np.ndarray  # (p,): Bytes of what is sent: recorded buckets, or gradients
+    #: ready, computed: (rounds, ranks, p) and (rounds, ranks): When each rank had each piece, and had computed, since
+    #: the round began (s)
     ready: np.ndarray
     computed: np.ndarray
-    begin: np.ndarray
+    begin: np.ndarray  # begin, end: (rounds, p): When the message of each piece was under way
     end: np.ndarray
-    times: np.ndarray
-    waited: np.ndarray
-    confidence: float
+    times: np.ndarray  # (rounds,): Seconds of each round
+    waited: np.ndarray  # (rounds,): Seconds of it in which all waited for a rank's input
+    confidence: float  # Of the interval around the throughput
     digits = 3
 
     @property
@@ -181,15 +165,6 @@ def simulate_rounds(
     model: AllReduceModel, *, ranks: int, rounds: int = 200, seed: int = 0, confidence: float = 0.9
 ) -> SimulatedRounds:
     """Draw rounds of every rank and send their gradients as the model's scheme does.
-
-    Parameters
-    ----------
-    model : AllReduceModel
-        With its what-ifs.
-    ranks, rounds : int
-    seed : int
-        The same seed gives the same rounds.
-    confidence : float
 
     Raises
     ------

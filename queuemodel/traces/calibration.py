@@ -28,39 +28,18 @@ MANNER = ("policy", "sharding", "links", "seed", "steps", "replications", "progr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration(Result):
-    """What measured throughputs say of the network that a job was profiled on, and of the simulation there.
+    """What measured throughputs say of the network that a job was profiled on, and of the simulation there."""
 
-    Attributes
-    ----------
-    kinds : tuple of Contention
-        Kinds of network that the machines may be on.
-    among : tuple of Variant
-        All networks that were simulated.
-    sites : tuple of Site
-        Machines and numbers of workers at which they were; the first are the profiled ones.
-    asked : int
-        Which of them are those asked for.
-    parameter_servers : int
-        Of the profile.
-    networks : ndarray, shape (M, P)
-        Logarithms of throughput there by all networks, the likeliest beforehand first.
-    before, after : Ensemble
-        What was thought of it, and what is thought now.
-    measured : tuple of Throughput
-    doubted : tuple of Throughput
-        Those that neither the simulation nor the others make likely.
-    """
-
-    kinds: tuple[Contention, ...]
-    among: tuple[Variant, ...]
-    sites: tuple[Site, ...]
-    asked: int
-    parameter_servers: int
-    networks: np.ndarray
-    before: Ensemble
+    kinds: tuple[Contention, ...]  # Kinds of network that the machines may be on
+    among: tuple[Variant, ...]  # All networks that were simulated
+    sites: tuple[Site, ...]  # Machines and numbers of workers at which they were; the first are the profiled ones
+    asked: int  # Which of them are those asked for
+    parameter_servers: int  # Of the profile
+    networks: np.ndarray  # (M, P): Logarithms of throughput there by all networks, the likeliest beforehand first
+    before: Ensemble  # before, after: What was thought of it, and what is thought now
     after: Ensemble
     measured: tuple[Throughput, ...] = ()
-    doubted: tuple[Throughput, ...] = ()
+    doubted: tuple[Throughput, ...] = ()  # Those that neither the simulation nor the others make likely
 
     def given(self, measured: Sequence[Throughput]) -> Calibration:
         """What is thought when these are measured, instead of others, at numbers of workers that were simulated."""
@@ -162,21 +141,6 @@ def calibrate(
     (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
     and move what is left by the correlation of errors (`queuemodel.training.ensemble`). The throughput of one worker
     sets the length of its step first: tracing made the recorded ones longer.
-
-    Parameters
-    ----------
-    profile : Profile
-        Of one worker, with operations.
-    measured : sequence of Throughput
-        On the profiled machines, or on another number of servers or other links.
-    workers : sequence of int
-        Where to say what is thought afterwards, on the machines of ``settings``.
-    **settings
-        Of `trace_curve` there. What says how to simulate, or on what kind of network, is for all sites.
-
-    Returns
-    -------
-    Calibration
 
     Examples
     --------

@@ -206,23 +206,8 @@ def busy_bounds(
 
     At best nobody waits, or the busiest station always works; at worst every worker waits for all others at every
     station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
-
-    Parameters
-    ----------
-    workers, X : ndarray, shape (n,)
-        Numbers of workers, and simulated steps per second.
-    D : ndarray, shape (n, K)
-        Seconds that a step keeps each of the servers' stations busy.
-    single : float
-        Steps per second of the first worker alone.
-    speeds : ndarray, shape (1,) or (N,)
-        Of the workers' computations, relative to the first's; one for all, or one each.
-    synchronization : str
-        Those who wait for others by rule have no lower bound: it is NaN.
-
-    Returns
-    -------
-    lower, upper : ndarray, shape (n,)
+    ``D`` (n, K) are seconds that a step keeps each station busy, ``single`` the first worker's rate, ``speeds`` (1,)
+    or (N,). Those who wait for others by rule have no lower bound: it is NaN.
     """
     lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
     for i, n in enumerate(workers.tolist()):

@@ -86,18 +86,8 @@ def pack(
     """
     Turn every recorded step into a graph of operations with durations freed from waiting.
 
-    Parameters
-    ----------
-    profile : Profile
-        With operations in its steps.
-    parameter_servers : int
-        All operations' servers are below it.
-    start_times : (float, float)
-        Seconds before the first byte of a fetch, and of a push, that found the link idle when it was recorded.
-    ranks : sequence of ndarray, optional
-        Per step and operation: whom its connection serves first (lowest); first come, first served without.
-    servers : sequence of ndarray, optional
-        Per step and operation: its server, instead of the recorded one.
+    ``start_times`` are seconds before the first byte of a fetch and of a push that found the link idle; ``ranks`` and
+    ``servers`` are per step and operation.
 
     Raises
     ------

@@ -22,25 +22,14 @@ BEST = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a host's link, as its recorded transfers show it.
+    """One direction of a host's link, as its recorded transfers show it."""
 
-    Attributes
-    ----------
-    rate : float
-        Payload bytes per second, all protocol overhead paid.
-    start_time : float
-        Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once,
-        which is not simulated.
-    rate_error : float
-        Standard deviation of the busy periods' rates; NaN of a single one.
-    transfers : int
-        How many transfers these rest on.
-    """
-
-    rate: float
+    rate: float  # Payload bytes per second, all protocol overhead paid
+    #: Seconds before the first byte after a pause; negative when a token bucket lets the first bytes pass at once,
+    #: which is not simulated
     start_time: float = 0.0
-    rate_error: float = math.nan
-    transfers: int = 0
+    rate_error: float = math.nan  # Standard deviation of the busy periods' rates; NaN of a single one
+    transfers: int = 0  # How many transfers these rest on
 
     def __post_init__(self) -> None:
         require_number(self.rate, "link: rate", unit="bytes per second", positive=True, largest=FASTEST_LINK)

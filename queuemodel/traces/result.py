@@ -36,61 +36,37 @@ LANES = {"fetch": "receive link", "compute": "processor", "push": "transmit link
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRun(Result):
-    """Steady state of a simulated cluster, and the transient before it.
+    """Steady state of a simulated cluster, and the transient before it."""
 
-    Attributes
-    ----------
-    throughput, lower, upper : float
-        Steps of all workers per second, with an interval of probability `confidence`.
-    workers, parameter_servers : int
-    settings : dict
-        Policy, synchronization, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
-        where numbers say what it does).
-    steps : int
-        Simulated steps of all workers, transient included.
-    duration, warmup : float
-        Simulated seconds, and how many of them belong to the transient.
-    utilization : dict of str to float
-        Share of its capacity that each server's link (``"transmit[0]"``, ``"receive[0]"``) and processor
-        (``"update[0]"``) used in the steady state; ``"compute"``: operations that a worker had running on average.
-    breakdown : dict of str to float
-        Mean seconds of a step: ``"step"``, ``"fetch"`` (start to last parameter), ``"compute"`` (all computations),
-        ``"push"`` (first gradient ready to the end), which overlap.
-    staleness : ndarray
-        Share of steps by the number of other steps that ended between their start and end (the last entry: or more).
-    dropped_share : float
-        Share of steps whose gradients came too late for their round, or that its end cut short.
-    times, throughputs : ndarray, shape (bins,)
-        End of each bin (seconds), and throughput within it, transient included.
-    confidence : float
-    profile : Profile
-        What was simulated.
-    log : ndarray, shape (operations, 4)
-        Worker, its step, recorded step and operation of what was kept (``trace_steps``), by end.
-    log_times : ndarray, shape (operations, 3)
-        Seconds when each was ready, began and ended.
-    log_results : ndarray, shape (operations,)
-        Which of all results its step gave, from 1; 0: none, for it was dropped or had not ended.
-    """
-
+    #: throughput, lower, upper: Steps of all workers per second, with an interval of probability `confidence`
     throughput: float
     _: KW_ONLY
     workers: int
     parameter_servers: int
+    #: Policy, synchronization, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
+    #: where numbers say what it does)
     settings: dict[str, Any]
-    steps: int
-    duration: float
+    steps: int  # Simulated steps of all workers, transient included
+    duration: float  # duration, warmup: Simulated seconds, and how many of them belong to the transient
     warmup: float
+    #: Share of its capacity that each server's link (``"transmit[0]"``, ``"receive[0]"``) and processor
+    #: (``"update[0]"``) used in the steady state; ``"compute"``: operations that a worker had running on average
     utilization: dict[str, float]
+    #: Mean seconds of a step: ``"step"``, ``"fetch"`` (start to last parameter), ``"compute"`` (all computations),
+    #: ``"push"`` (first gradient ready to the end), which overlap
     breakdown: dict[str, float]
+    #: Share of steps by the number of other steps that ended between their start and end (the last entry: or more)
     staleness: np.ndarray
-    dropped_share: float
+    dropped_share: float  # Share of steps whose gradients came too late for their round, or that its end cut short
+    #: times, throughputs: (bins,): End of each bin (seconds), and throughput within it, transient included
     times: np.ndarray
     throughputs: np.ndarray
     confidence: float
-    profile: Profile
+    profile: Profile  # What was simulated
+    #: (operations, 4): Worker, its step, recorded step and operation of what was kept (``trace_steps``), by end
     log: np.ndarray
-    log_times: np.ndarray
+    log_times: np.ndarray  # (operations, 3): Seconds when each was ready, began and ended
+    #: (operations,): Which of all results its step gave, from 1; 0: none, for it was dropped or had not ended
     log_results: np.ndarray
     digits = 3
 
@@ -291,20 +267,6 @@ def mser5(values: np.ndarray) -> int:
 def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) -> tuple[float, float, float]:
     """
     Rate at which intervals of these durations follow each other, with an interval from batch means.
-
-    Parameters
-    ----------
-    durations : ndarray, shape (n,)
-        Seconds, in order; autocorrelated.
-    confidence : float
-        Probability that the interval covers the steady-state rate.
-    batches : int
-        Long batches are nearly independent (Law, 2015, section 9.5.3).
-
-    Returns
-    -------
-    rate, lower, upper : float
-        Intervals per second; the bounds are 0 and infinity with fewer than two durations.
     """
     from scipy.special import stdtrit
 

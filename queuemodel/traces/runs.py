@@ -50,32 +50,9 @@ def trace_runs(
 
     Under control by losses every second time connections share links at once instead of by their windows: none of both
     is right alone (`Contention.mechanisms`), but at a barrier windows are.
-
-    Parameters
-    ----------
-    profile : Profile
-    workers : int or iterable of int
-        Increasing.
-    replications : int
-    steps : int, optional
-        Of all workers together, per number of workers; without, as many as keep a curve to seconds.
-    seed : int
-    n_jobs : int, optional
-        Processes (joblib, on the engine of ``joblib.parallel_config``); -1: one per core. Without, threads of this
-        process, one per core.
-    progress : bool
-        Show a progress bar on standard error.
-    worker_speeds : iterable of float, optional
-        Relative to the profiled worker, the first of them used for few workers; so with ``worker_bandwidth``.
-    accelerator_speed : float
-        Of all workers, relative to the profiled one's.
-    parameter_servers, bandwidth, policy, sharding, links, **settings
-        Arguments of `simulate`.
-
-    Returns
-    -------
-    list of list of SimulatedRun
-        Per number of workers, its replications.
+    Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the engine of
+    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Other arguments are those of
+    `simulate`.
     """
     from tqdm import tqdm
 

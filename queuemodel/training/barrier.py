@@ -32,22 +32,12 @@ class Barrier:
     of means, with the spreads of fetches and of own times combined as those of independent times, at a server that
     shares its time equally. Exact where nobody waits for a server, or where nothing varies; else mostly a little too
     fast (docs/explanation/half-synchronous).
-
-    Attributes
-    ----------
-    base : Rule
-        Of the same cluster without rounds.
-    servers : int
-    scv : float
-        Squared coefficient of variation of a worker's own time, which follows a gamma law.
-    spread : float
-        Standard deviation of the logarithms of fetches' shares of the link.
     """
 
-    base: Rule
+    base: Rule  # Of the same cluster without rounds
     servers: int
-    scv: float
-    spread: float = SPREAD
+    scv: float  # Squared coefficient of variation of a worker's own time, which follows a gamma law
+    spread: float = SPREAD  # Standard deviation of the logarithms of fetches' shares of the link
 
     method = "order statistics (rounds, approximate)"
 
@@ -99,14 +89,6 @@ def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> 
     """Mean of the k-th smallest of n independent times of any law.
 
     Exact up to quadrature (the trapezoidal rule over normal quantiles).
-
-    Parameters
-    ----------
-    isf : callable
-        The law's inverse survival function: the time that is exceeded with that probability, for an array of them; as
-        ``isf`` of the laws in `scipy.stats`.
-    k, n : int
-        1 <= k <= n.
 
     Raises
     ------

@@ -58,15 +58,10 @@ Site = tuple[Scenario, int]
 
 @dataclass(frozen=True, eq=False)
 class Thought:
-    """Networks that may be, of one worker's steps: what they think of sites, before more workers were measured.
+    """Networks that may be, of one worker's steps: what they think of sites, before more workers were measured."""
 
-    Attributes
-    ----------
-    contention, worker : ndarray, shape (M,)
-        Logarithms of factors on the servers' demands while workers share them, and on the worker's own time.
-    ensemble : Ensemble
-    """
-
+    #: contention, worker: (M,): Logarithms of factors on the servers' demands while workers share them, and on the
+    #: worker's own time
     contention: np.ndarray
     worker: np.ndarray
     ensemble: Ensemble
@@ -84,16 +79,6 @@ def fit_network(
     how contention changes the servers' demands, and how far the network itself errs there: they weigh all of these by
     likelihood, and bend the curve (Kennedy and O'Hagan, 2001).
 
-    Parameters
-    ----------
-    profile : Profile
-    throughputs : sequence of Throughput
-        Measured besides those in the profile.
-    form : {"links", "single"}
-        Separate transmit link, receive link and update stations, or one parameter-server station for all three.
-    seed : int
-        Of the resampling.
-
     Raises
     ------
     DataError
@@ -108,14 +93,6 @@ def fit_network(
 
 def contradiction(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
     """What to say where most throughputs are far from the profile, by steps alone; empty for nothing.
-
-    Parameters
-    ----------
-    measured : sequence of Throughput
-    fitted : Fitted
-        Of the steps.
-    held_up : bool
-        Whether something other than a full link may have held the profiled worker up, which bounds no others.
 
     Raises
     ------

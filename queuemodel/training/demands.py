@@ -21,19 +21,12 @@ FORMS: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demands:
-    """Service demands of one worker's step, as if it were alone in the cluster: seconds, arrays of one shape (...).
+    """Service demands of one worker's step, as if it were alone in the cluster: seconds, arrays of one shape (...)."""
 
-    Attributes
-    ----------
-    fetch, push, update : ndarray
-        On the server's transmit link, its receive link and its update processor.
-    worker : ndarray
-        Of the worker alone, already corrected for overlap; where workers differ with a last axis, one for each.
-    """
-
-    fetch: np.ndarray
+    fetch: np.ndarray  # fetch, push, update: On the server's transmit link, its receive link and its update processor
     push: np.ndarray
     update: np.ndarray
+    #: Of the worker alone, already corrected for overlap; where workers differ with a last axis, one for each
     worker: np.ndarray
 
     def __post_init__(self) -> None:

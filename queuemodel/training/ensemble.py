@@ -38,30 +38,16 @@ class Ensemble:
     what was measured. Measurements weigh the models by likelihood as well, and move each by the correlation of its
     errors. This is exact on the grid of sizes. What contradicts all models makes their errors larger; measurements
     that contradict each other are taken for noisy.
-
-    Attributes
-    ----------
-    logs : ndarray, shape (S, M, P)
-        Logarithms of throughput (steps per second) by M models.
-    weights : ndarray, shape (S, M)
-        How likely each is; they add up to 1.
-    covariance : ndarray, shape (S, P, P)
-        Of the models' errors that measurements tell, relative.
-    sizes, excess : ndarray, shape (S,)
-        Factors on the models' errors, and on noise.
-    noise : ndarray, shape (P,)
-        Relative standard error of measuring there once.
-    rest : ndarray, shape (P,)
-        Relative standard error of what is predicted, beside the models' errors: no measurement takes it away, and
-        noise larger than is thought makes it larger.
     """
 
-    logs: np.ndarray
-    weights: np.ndarray
-    covariance: np.ndarray
-    sizes: np.ndarray
+    logs: np.ndarray  # (S, M, P): Logarithms of throughput (steps per second) by M models
+    weights: np.ndarray  # (S, M): How likely each is; they add up to 1
+    covariance: np.ndarray  # (S, P, P): Of the models' errors that measurements tell, relative
+    sizes: np.ndarray  # sizes, excess: (S,): Factors on the models' errors, and on noise
     excess: np.ndarray
-    noise: np.ndarray
+    noise: np.ndarray  # (P,): Relative standard error of measuring there once
+    #: (P,): Relative standard error of what is predicted, beside the models' errors: no measurement takes it away,
+    #: and noise larger than is thought makes it larger
     rest: np.ndarray
 
     @classmethod
@@ -78,18 +64,9 @@ class Ensemble:
         """
         What is thought before anything is measured.
 
-        Parameters
-        ----------
-        logs : ndarray, shape (M, P)
-        weights : ndarray, shape (M,)
-        error : ndarray, shape (P,)
-            Relative standard errors of predicting one measurement; at least half of it is taken to be the models' own.
-            0 where they have none.
-        noise : ndarray, shape (P,)
-        correlation : ndarray, shape (P, P)
-            Of the models' own errors.
-        own : ndarray, shape (P, P), optional
-            Covariance of further errors, whose size is known.
+        For M models at P places: ``error`` (P,) is that of predicting one measurement, relative; at least half of it
+        is taken to be the models' own, 0 where they have none. ``own`` is the covariance of further errors, whose
+        size is known.
         """
         from scipy.special import ndtri, stdtrit
 
@@ -121,15 +98,6 @@ class Ensemble:
     def given(self, at: Sequence[int], logs: np.ndarray, noise: np.ndarray) -> Ensemble:
         """
         What is thought once throughputs are measured at some places.
-
-        Parameters
-        ----------
-        at : sequence of int, n
-            Places, of which one may be there twice.
-        logs : ndarray, shape (n,)
-            Of the measured throughputs.
-        noise : ndarray, shape (n,)
-            Their relative standard errors.
         """
         if not len(at):
             return self
@@ -203,21 +171,11 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Bend:
-    """How far what is thought of some numbers of workers is off a curve.
+    """How far what is thought of some numbers of workers is off a curve."""
 
-    Attributes
-    ----------
-    workers : ndarray, shape (P,)
-        Increasing.
-    logs : ndarray, shape (P,)
-        Logarithms of the curve's throughput there.
-    thought : Ensemble
-        At these P places.
-    """
-
-    workers: np.ndarray
-    logs: np.ndarray
-    thought: Ensemble
+    workers: np.ndarray  # (P,): Increasing
+    logs: np.ndarray  # (P,): Logarithms of the curve's throughput there
+    thought: Ensemble  # At these P places
 
     def factors(self, workers: np.ndarray, confidence: float) -> np.ndarray:
         """Factors on the curve: to the middle and to the interval's ends, (3, n); beyond the last number they stay."""

@@ -26,27 +26,6 @@ class Explorer:
     The curve is an output of its own below the sliders, redrawn in place: JupyterLab and VS Code keep it in the
     notebook, so that whatever is exported shows the last one, without a kernel and without the widgets.
 
-    Parameters
-    ----------
-    model : TrainingModel or AllReduceModel
-    workers : int
-        Up to how many the curve goes to begin with.
-    batch_size : int
-        The job's.
-    bandwidth : float, optional
-        Bytes per second of each node's link, nominal, where it is known and finite.
-
-    Attributes
-    ----------
-    model : TrainingModel or AllReduceModel
-        As the sliders say.
-    curve : ThroughputCurve
-        Its prediction.
-    controls : dict of str to ipywidgets.Widget
-        By the name of the what-if, those that the model can answer; to set a ``value`` is to drag.
-    message : str
-        Why the sliders' last position has no answer; empty when it has. Model and curve are then the last that had.
-
     Raises
     ------
     ModelError

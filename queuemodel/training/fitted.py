@@ -17,74 +17,37 @@ NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What only recorded steps tell about a job, and what-ifs need.
+    """What only recorded steps tell about a job, and what-ifs need."""
 
-    Attributes
-    ----------
-    compute : float
-        Seconds of computation per step, overlapped or not; what a faster accelerator shortens.
-    transferred : tuple of float
-        Bytes per step from and to the servers.
-    tensor_bytes : tuple of int
-        Sizes of the parameters' tensors in their order, when known: what is dealt to several servers.
-    bandwidth : float or None
-        Bytes per second of each host's link when profiled; infinite on loopback, None when not known.
-    steps, workers : int
-        How many steps were recorded, and with how many workers at work.
-    note : str
-        What to know about the demands at the servers.
-    """
-
-    compute: float
-    transferred: tuple[float, float]
+    compute: float  # Seconds of computation per step, overlapped or not; what a faster accelerator shortens
+    transferred: tuple[float, float]  # Bytes per step from and to the servers
+    #: Sizes of the parameters' tensors in their order, when known: what is dealt to several servers
     tensor_bytes: tuple[int, ...] = ()
+    #: Bytes per second of each host's link when profiled; infinite on loopback, None when not known
     bandwidth: float | None = None
-    steps: int = 1
+    steps: int = 1  # steps, workers: How many steps were recorded, and with how many workers at work
     workers: int = 1
-    note: str = ""
+    note: str = ""  # What to know about the demands at the servers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Fitted:
-    """What a fit found out about a job on the machines that it was measured on.
+    """What a fit found out about a job on the machines that it was measured on."""
 
-    Attributes
-    ----------
-    demands : Demands
-        Of shape ().
-    draws : Demands
-        The same, resampled, shape (B,): the fit's uncertainty.
-    job : Job
-    servers : Servers
-    settled, flights : float, Flights or None
-        How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`.
-    doubted : Flights or None
-        The flights that there are if TCP's congestion control, which nobody told, is BBR.
-    recorded : Recorded
-    measured : tuple of Throughput
-    bend : Bend or None
-        How far throughputs of more workers bend the curve of the machines that it was fitted on.
-    others : tuple of Parameter
-        Parameters that do not follow from the demands.
-    note : str
-        What this fit cannot know.
-    contradiction : str
-        Which throughputs contradict the profile; empty for none.
-    """
-
-    demands: Demands
-    draws: Demands
+    demands: Demands  # Of shape ()
+    draws: Demands  # The same, resampled, shape (B,): the fit's uncertainty
     job: Job
     servers: Servers
     recorded: Recorded
+    #: settled, flights: How equal workers meet at shared links, see `queuemodel.training.rules.ParallelServers`
     settled: float = 0.0
     flights: Flights | None = None
-    doubted: Flights | None = None
+    doubted: Flights | None = None  # The flights that there are if TCP's congestion control, which nobody told, is BBR
     measured: tuple[Throughput, ...] = ()
-    bend: Bend | None = None
-    others: tuple[Parameter, ...] = ()
-    note: str = ""
-    contradiction: str = ""
+    bend: Bend | None = None  # How far throughputs of more workers bend the curve of the machines that it was fitted on
+    others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
+    note: str = ""  # What this fit cannot know
+    contradiction: str = ""  # Which throughputs contradict the profile; empty for none
 
 
 def step_parameters(

@@ -15,18 +15,10 @@ ROUNDING = 1e-3
 
 
 class GradientNorms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Squared norms of one step's gradients, all parameters together.
+    """Squared norms of one step's gradients, all parameters together."""
 
-    Attributes
-    ----------
-    workers : list of float
-        Of each worker's own gradient on its own batch, before they are reduced; two or more.
-    mean : float
-        Of the mean of the workers' gradients.
-    """
-
-    workers: list[float]
-    mean: float
+    workers: list[float]  # Of each worker's own gradient on its own batch, before they are reduced; two or more
+    mean: float  # Of the mean of the workers' gradients
 
     def __post_init__(self) -> None:
         if len(self.workers) < 2:

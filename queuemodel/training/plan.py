@@ -21,32 +21,19 @@ Measure = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The answer to one question of capacity.
+    """The answer to one question of capacity."""
 
-    Attributes
-    ----------
-    goal : str
-        The question, in words.
-    workers : int or None
-        None when no number of workers on the curve meets the goal.
-    workers_low, workers_high : int or None
-        Least and largest of the answers on the curve and on both ends of its interval. None where that side is open,
-        because the slower end has no answer: a deadline then needs more workers than the curve has, if any number will
-        do; an efficiency is then met by fewer than the curve begins with.
-    time, time_low, time_high : float
-        Seconds of training with `workers`, and its interval; NaN without epochs.
-    cost, cost_low, cost_high : float
-        Price of all nodes for that time, and its interval; NaN without a price.
-    """
-
-    goal: str
-    workers: int | None
+    goal: str  # The question, in words
+    workers: int | None  # None when no number of workers on the curve meets the goal
+    #: workers_low, workers_high: Least and largest of the answers on the curve and on both ends of its interval. None
+    #: where that side is open, because the slower end has no answer: a deadline then needs more workers than the
+    #: curve has, if any number will do; an efficiency is then met by fewer than the curve begins with
     workers_low: int | None
     workers_high: int | None
-    time: float
+    time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without epochs
     time_low: float
     time_high: float
-    cost: float
+    cost: float  # cost, cost_low, cost_high: Price of all nodes for that time, and its interval; NaN without a price
     cost_low: float
     cost_high: float
 

@@ -38,17 +38,7 @@ def obstacle(model: TrainingModel) -> str:
 
 
 def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str, Any]:
-    """Numbers from which mean-value analysis gives what `TrainingModel.what_if` and its `throughput` give.
-
-    Parameters
-    ----------
-    model : TrainingModel
-        Without an `obstacle`.
-    workers : int
-        That a page may ask for at least.
-    confidence : float
-        Of the intervals.
-    """
+    """Numbers from which mean-value analysis gives what `TrainingModel.what_if` and its `throughput` give."""
     fitted, recorded = model.fitted, model.fitted.recorded
     most = max(workers, MOST_WORKERS)
     nominal = recorded.bandwidth

@@ -16,34 +16,21 @@ MOST_RANKS = 100_000
 
 
 class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A parameter's gradient.
-
-    Attributes
-    ----------
-    bytes : int
-    ready : float
-        Seconds from the start of the round until it was computed.
-    """
+    """A parameter's gradient."""
 
     bytes: int
-    ready: float
+    ready: float  # Seconds from the start of the round until it was computed
 
     def __post_init__(self) -> None:
         _require_bytes_and_times(self, "gradient", ("ready",))
 
 
 class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Gradients that are reduced together.
-
-    Attributes
-    ----------
-    bytes : int
-    ready, begin, end : float
-        Seconds from the start of the round until this rank handed it over, until its all-reduce began here, and until
-        that had ended.
-    """
+    """Gradients that are reduced together."""
 
     bytes: int
+    #: ready, begin, end: Seconds from the start of the round until this rank handed it over, until its all-reduce
+    #: began here, and until that had ended
     ready: float
     begin: float
     end: float
@@ -55,34 +42,17 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One round as one rank saw it.
+    """One round as one rank saw it."""
 
-    Attributes
-    ----------
-    rank, ranks : int
-        This one of so many; ``ranks`` 1 for a round without communication.
-    number : int
-        The same for all ranks of the group's round.
-    round_time : float
-        Seconds from its start to the next one's, or to its own end for a round that none follows.
-    waited : float
-        Seconds of it for which the rank waited for input that is loaded while it computes; all other times are without.
-    computed : float
-        Seconds from its start to the end of the backward pass.
-    gradients : list of Gradient
-        In the order in which they were ready.
-    buckets : list of Bucket
-        In the order in which they were handed over.
-    """
-
-    rank: int = 0
+    rank: int = 0  # rank, ranks: This one of so many; ``ranks`` 1 for a round without communication
     ranks: int = 1
-    number: int
-    round_time: float
+    number: int  # The same for all ranks of the group's round
+    round_time: float  # Seconds from its start to the next one's, or to its own end for a round that none follows
+    #: Seconds of it for which the rank waited for input that is loaded while it computes; all other times are without
     waited: float = 0.0
-    computed: float
-    gradients: list[Gradient] = []
-    buckets: list[Bucket] = []
+    computed: float  # Seconds from its start to the end of the backward pass
+    gradients: list[Gradient] = []  # In the order in which they were ready
+    buckets: list[Bucket] = []  # In the order in which they were handed over
 
     def __post_init__(self) -> None:
         require_count(self.ranks, "round: ranks", most=MOST_RANKS, error=DataError)

@@ -58,17 +58,10 @@ class Flights:
     connection gets its window per round trip, 1 / K of its link, or W over the buffer where that is more: who is alone
     on a link does not fill it, and j workers use min(1, j max(1 / K, W / buffer)) of it. One connection alone is paced
     and leaves no queue: K = 1 holds nobody back.
-
-    Attributes
-    ----------
-    sizes : tuple of float
-        Bytes of a step from the servers and to them.
-    buffer : float
-        Seconds that a packet waits at most before a link.
     """
 
-    sizes: tuple[float, float]
-    buffer: float
+    sizes: tuple[float, float]  # Bytes of a step from the servers and to them
+    buffer: float  # Seconds that a packet waits at most before a link
 
     def least_share(self, D: np.ndarray) -> np.ndarray:
         """Share of a link (..., 2) that one connection has, whoever sends the other way; D: seconds of the sizes."""
@@ -78,14 +71,6 @@ class Flights:
         """Mean share of a link (levels, ..., 2) that 1, 2, ... of the workers use.
 
         The others are in the other direction independently of each other, each as likely as it is on average.
-
-        Parameters
-        ----------
-        least : ndarray, shape (..., 2)
-            See `least_share`.
-        Q : ndarray, shape (..., 2)
-            Mean numbers of all workers but one in both directions.
-        workers, levels : int
         """
         here = np.arange(1, levels + 1).reshape(-1, *[1] * Q.ndim)
         others = np.maximum(workers - here, 0)
@@ -108,27 +93,21 @@ class ParallelServers:
     additions, all without effect for one worker. A phase (fetch, push, update) is such a station. Exact for one
     server, ``settled`` of 0 and no ``flights`` (the default), else approximate. The phase's time is reported as its
     servers' residence times, in proportion to their demands.
-
-    Attributes
-    ----------
-    servers : int
-        With several, a phase ends with the slowest. A worker that is alone in it needs its own link for all demands,
-        one after the other; of j workers each has a j-th of the busiest server, and its own link has room for the j - 1
-        next busiest servers beside that. With D_1 >= D_2 >= ... the phase takes j D_1 + D_(j+1) + D_(j+2) + ...
-        Against simulations of the same network within 4 % where servers are alike, and up to 12 % too high around the
-        knee where one has most of the load, because workers then bunch there.
-    settled : float
-        How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart: who
-        comes second to a link has it alone at the end, and the less of its computation is done by then. Driven off a
-        busy link, a worker comes to it at another time, when it is as often busy: it meets others with U^2 where chance
-        has U, D U (1 - U) less waiting. Under BBR (``flights``), whose accidents mix phases, it only meets one of the
-        others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to.
-    flights : Flights, optional
-        How much of a link few workers use, of the first two phases: those that fetch and those that push.
     """
 
+    #: With several, a phase ends with the slowest. A worker that is alone in it needs its own link for all demands,
+    #: one after the other; of j workers each has a j-th of the busiest server, and its own link has room for the j -
+    #: 1 next busiest servers beside that. With D_1 >= D_2 >= ... the phase takes j D_1 + D_(j+1) + D_(j+2) + ...
+    #: Against simulations of the same network within 4 % where servers are alike, and up to 12 % too high around the
+    #: knee where one has most of the load, because workers then bunch there
     servers: int = 1
+    #: How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart:
+    #: who comes second to a link has it alone at the end, and the less of its computation is done by then. Driven off
+    #: a busy link, a worker comes to it at another time, when it is as often busy: it meets others with U^2 where
+    #: chance has U, D U (1 - U) less waiting. Under BBR (``flights``), whose accidents mix phases, it only meets one
+    #: of the others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to
     settled: float = 0.0
+    #: How much of a link few workers use, of the first two phases: those that fetch and those that push
     flights: Flights | None = None
 
     @property
