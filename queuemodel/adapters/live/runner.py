@@ -195,7 +195,10 @@ def profile_live(
         run.say("reading the traces")
         profile = None if ended is not None and not backend.partial else _profile(run, failed=ended is not None)
         if profile is not None and output is not None:
-            profile.save(output)
+            try:
+                profile.save(output)
+            except DataError as error:  # what was recorded is not lost with it
+                raise EndedEarlyError(str(error), profile) from None
     return _outcome(run, ended, profile, output)
 
 
