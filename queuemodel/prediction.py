@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from .checks import require_choice, require_seed, require_share
+from .checks import require_choice
 from .errors import DataError, ModelError
 from .files import read_bytes
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
@@ -75,8 +75,6 @@ def predict(
     require_measured(data, "predict")
     require_choice(method, "predict: method", METHODS)
     counts = require_workers(workers).tolist()
-    require_share(confidence, "predict: confidence", open_ended=True)
-    require_seed(seed, "predict: seed")
     question = (scenario or Scenario()).and_also(**asked)
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
         return _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs).throughput(

@@ -112,7 +112,7 @@ class PlacementModel(Result):
         as `step_time`.
         """
         N = require_workers(gpus)
-        require_share(confidence, "throughput: confidence", open_ended=True)
+        require_share(confidence, "confidence", open_ended=True)
         g = require_count(
             max(point.gpus_per_node for point in self.measured) if gpus_per_node is None else gpus_per_node,
             "throughput: gpus_per_node", most=MOST_GPUS,

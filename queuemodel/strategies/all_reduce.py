@@ -224,7 +224,7 @@ class AllReduceModel(Result):
             When workers are not whole, increasing and at least 1.
         """
         counts = require_workers(workers)
-        require_share(confidence, "throughput: confidence", open_ended=True)
+        require_share(confidence, "confidence", open_ended=True)
         every = np.union1d(counts, 1)
         at, z, k = np.searchsorted(every, counts), normal_quantile(confidence), self.steps_per_round
         fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)

@@ -46,6 +46,7 @@ def _ensemble(
     profile: Profile, *, confidence: float, replications: int = 4, **settings: Any
 ) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
     """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
+    require_share(confidence, "confidence", open_ended=True)
     told = {name: settings.pop(name, None) for name in NETWORK}
     kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
     runs = [
@@ -94,7 +95,6 @@ def _unfilled(
 def _intervals(
     profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any], confidence: float
 ) -> np.ndarray:
-    require_share(confidence, "trace_curve: confidence", open_ended=True)
     rows = []
     for replications, error in zip(runs, simulation_error(profile, runs, settings), strict=True):
         X = np.array([run.throughput for run in replications])
@@ -125,7 +125,6 @@ def trace_curve(
     Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`). Other
     arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
     """
-    require_share(confidence, "trace_curve: confidence", open_ended=True)
     counts = require_workers(workers)
     speeds = None if worker_speeds is None else list(worker_speeds)
     model = fit_network(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(

@@ -404,7 +404,7 @@ class GrowthModel(Result):
             When workers are not whole, increasing and at least 1.
         """
         counts, free = require_workers(workers), self.strategy == "async-ps"
-        require_share(confidence, "throughput: confidence", open_ended=True)
+        require_share(confidence, "confidence", open_ended=True)
         every = np.union1d(counts, 1).astype(float)
         if free:
             every = np.union1d(every, _rungs(int(counts[-1])))

@@ -260,7 +260,7 @@ class TrainingModel(Result):
             When workers are not whole, increasing and at least 1, or more than the given worker speeds.
         """
         counts = require_workers(workers)
-        require_share(confidence, "throughput: confidence", open_ended=True)
+        require_share(confidence, "confidence", open_ended=True)
         speeds = self.scenario.worker_speeds
         if speeds and counts[-1] > len(speeds):
             raise ModelError(
