@@ -7,10 +7,12 @@ are imported only inside functions: numba takes half a second to load.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
@@ -57,6 +59,31 @@ def ready(module: str, name: str) -> Callable[..., Any]:
     if ahead is None or ahead.sources() != stamp(sources):
         return getattr(import_module(module), name)
     return getattr(ahead, name)
+
+
+def compile_ahead(source: ModuleType, name: str, signature: Any, path: Path) -> None:
+    """Compile a module's loop into an extension module (numba's `pycc`), which needs no numba when it is used.
+
+    Whoever installs the package then waits for numba, and nobody who uses it.
+    """
+    from numba.core.compiler import Flags
+    from numba.core.errors import NumbaPendingDeprecationWarning
+
+    warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
+    from numba.pycc import CC, compiler
+
+    def flags() -> Any:  # stands for ``nogil=True``, which `pycc` cannot be told: threads run loops at the same time
+        own: Any = Flags()
+        own.release_gil = True
+        return own
+
+    compiler.Flags = flags  # type: ignore[assignment, misc]
+    sources = stamp(Path(str(source.__file__)).parent)
+    module = CC(AHEAD, source_module=source)
+    module.output_dir, module.output_file = str(path.parent), path.name
+    module.export(name, signature)(getattr(source, name).py_func)
+    module.export("sources", "i8()")(lambda: sources)
+    module.compile()
 
 
 def stamp(folder: Path) -> int:
