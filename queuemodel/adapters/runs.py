@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ..errors import DataError
 from ..training import Cluster, Job, Profile, Round, Source
-from ..training.job import CongestionControl, given
+from ..training.job import CongestionControl, specified_network
 from .events import Interval, intersection, length
 
 T = TypeVar("T")
@@ -35,7 +35,9 @@ class Told(TypedDict, total=False):
 def described(cluster: dict[str, Any], job: dict[str, Any], told: Told) -> dict[str, Any]:
     """A profile's job and cluster: what was read of them, and what is told."""
     rest: dict[str, Any] = dict(told)
-    network = given(congestion_control=rest.pop("congestion_control", None), buffer=rest.pop("buffer", None))
+    network = specified_network(
+        congestion_control=rest.pop("congestion_control", None), buffer=rest.pop("buffer", None)
+    )
     return {
         "cluster": Cluster(bandwidth=rest.pop("bandwidth", None), **cluster, **network),
         "job": Job(**job, **rest),

@@ -27,7 +27,7 @@ SHARES, FASTEST = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0), 1e15
 DRAWS = 20_000
 
 
-class Pace(NamedTuple):
+class Speed(NamedTuple):
     """Steps of all workers per second, the standard error of its logarithm, machines, and the model that says so."""
 
     steps_per_second: float
@@ -55,14 +55,14 @@ class Timing:
         """Examples of a worker's step."""
         return int(self.asked.get("batch_size") or self.profile.job.batch_size)
 
-    def pace(self, **asked: Any) -> Pace:
+    def pace(self, **asked: Any) -> Speed:
         """What `predict` says."""
         curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(self.asked | asked))
         spread = math.log(curve.upper[0] / curve.lower[0]) / 2 / normal_quantile(0.9)
-        return Pace(float(curve.steps_per_second[0]), float(spread), int(curve.nodes[0]), curve.model)
+        return Speed(float(curve.steps_per_second[0]), float(spread), int(curve.nodes[0]), curve.model)
 
     @cached_property
-    def together(self) -> Pace:
+    def together(self) -> Speed:
         """Of rounds in which all exchange everything."""
         return self.pace(strategy="sync-ps" if self.on_servers else "all-reduce")
 

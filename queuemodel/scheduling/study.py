@@ -110,7 +110,7 @@ MOST_PROCESSES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Replication:
+class StudyRun:
     """One run of a study: where its workload comes from, and under what it runs."""
 
     source: Stream | Workload
@@ -160,7 +160,7 @@ def sweep(
             )
     points = [replace(stream, load=load) for load in dict.fromkeys(loads or [stream.load])]
     runs = [
-        Replication(source, policy, where, seed + number, {"load": source.load, "policy": policy.name}, warmup)
+        StudyRun(source, policy, where, seed + number, {"load": source.load, "policy": policy.name}, warmup)
         for source, number, policy in itertools.product(points, range(replications), different)
     ]
     return run_all(runs, **engine)

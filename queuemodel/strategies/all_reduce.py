@@ -29,8 +29,8 @@ from .group import (
     Group,
     NodeLink,
     Parts,
+    computation_error,
     in_turn_error,
-    sampling_error,
 )
 from .loading import waits
 from .round_fit import FittedRounds
@@ -306,7 +306,7 @@ class AllReduceModel(Result):
             alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
             found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
-                sampling = sampling_error(fitted, found[-1].stragglers / compute)
+                sampling = computation_error(fitted, found[-1].stragglers / compute)
                 errors.append(group.log_errors(link, covariance, sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high

@@ -145,7 +145,7 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-def sampling_error(fitted: FittedRounds, stragglers: float) -> float:
+def computation_error(fitted: FittedRounds, stragglers: float) -> float:
     """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
     computed, m = fitted.computed, len(fitted.computed)
     if m < 2:

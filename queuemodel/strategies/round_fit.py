@@ -13,7 +13,7 @@ from ..training import Profile
 from ..training.job import Job
 from ..training.rounds import Round
 from .loading import loading_times
-from .round_network import LATENCY_FACTOR, aligned, at_once_in, fit_network, ring_costs
+from .round_network import LATENCY_FACTOR, aligned, at_once_in, estimate_network, ring_costs
 from .rounds import round_time, slowest_of
 
 
@@ -81,7 +81,7 @@ def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
 SAMPLES = 2000
 
 
-def without_tracing(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapping[int, float]) -> FittedRounds:
+def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapping[int, float]) -> FittedRounds:
     """Correct what was fitted to recorded rounds by the mean time of untraced ones.
 
     Tracing is taken to make the computation of one rank and of more longer by the same factor, which the rounds of one
@@ -178,18 +178,18 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     )
     waited = {one.ranks for one in profile.rounds if one.waited}
     untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
-    return without_tracing(fitted, profile.rounds, untraced)
+    return at_untraced_times(fitted, profile.rounds, untraced)
 
 
 def _networks(
     alike: Mapping[int, Sequence[Round]], at_once: int, buffer: float
 ) -> dict[int, tuple[float, float, np.ndarray]]:
-    """What `fit_network` finds among each number of ranks of which whole rounds were recorded."""
+    """What `estimate_network` finds among each number of ranks of which whole rounds were recorded."""
     networks = {}
     for n, found in alike.items():
         if groups := [group for group in _by_number(found).values() if len(group) == n]:
             slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
-            networks[n] = fit_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
+            networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
     return networks
 
 

@@ -37,7 +37,7 @@ def at_once_in(one: Round) -> int:
     return max(int(i + 1 - np.searchsorted(ended, t, side="right")) for i, t in enumerate(begun))
 
 
-def fit_network(
+def estimate_network(
     slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int, buffer: float = 0.0
 ) -> tuple[float, float, np.ndarray]:
     """Bandwidth, latency and the covariance of their logarithms.

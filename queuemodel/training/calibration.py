@@ -86,12 +86,12 @@ def fit_network(
     """
     measured = on_profiled_links([*profile.throughputs, *throughputs], profile)
     fitted = fit_steps(profile, form=form, seed=seed)
-    against = contradiction(measured, fitted, held_up=best_rates(profile) is not None)
+    against = contradicted(measured, fitted, held_up=best_rates(profile) is not None)
     fitted = without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed)
-    return TrainingModel(calibrate(fitted, seed=seed) if goes_further(measured, fitted.servers.count) else fitted)
+    return TrainingModel(calibrated(fitted, seed=seed) if goes_further(measured, fitted.servers.count) else fitted)
 
 
-def contradiction(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
+def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
     """What to say where most throughputs are far from the profile, by steps alone; empty for nothing.
 
     Raises
@@ -165,7 +165,7 @@ def _lasting(demands: Demands, seconds: np.ndarray) -> Demands:
     return demands.scaled(server=share, worker=1.0).with_worker(seconds - share * demands.server)
 
 
-def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
+def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     """
     Have the network meet measured throughputs, as far as its own error, and theirs, make that likely.
 
@@ -178,7 +178,7 @@ def calibrate(fitted: Fitted, *, seed: int) -> Fitted:
     measured = [p.workers for p in points if site_of(p)[0] == _here(fitted)]
     at = np.array(sorted({*KNOTS, *measured}))
     thought = of_steps(fitted, [*map(site_of, points), *((_here(fitted), n) for n in at.tolist())])
-    after = given(thought.ensemble, points)
+    after = conditioned(thought.ensemble, points)
     contention, worker, error, before = _moments(thought, after.models)
     count = len(fitted.draws.worker)
     drawn = np.minimum(
@@ -235,7 +235,7 @@ def site_of(point: Throughput) -> Site:
     return Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers), point.workers
 
 
-def given(thought: Ensemble, points: Sequence[Throughput]) -> Ensemble:
+def conditioned(thought: Ensemble, points: Sequence[Throughput]) -> Ensemble:
     """What is thought once these are measured, which are at the first places.
 
     Of three and more, one that the network and the others do not make likely hardly counts.

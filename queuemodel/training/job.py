@@ -122,7 +122,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         require_bandwidth(self.bandwidth)
 
 
-def given(**network: Any) -> dict[str, Any]:
+def specified_network(**network: Any) -> dict[str, Any]:
     """Fields of a `Cluster` whose network the user describes; None is not known."""
     told = {field: value for field, value in network.items() if value is not None}
     return told | {"origins": dict.fromkeys(told, "given")}

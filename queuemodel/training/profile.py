@@ -15,7 +15,7 @@ from ..files import read_bytes, write_json
 from ..network.json_format import require_format
 from ..results import Result
 from .gradient_norms import GradientNorms
-from .job import SHORTEST_STEP, Cluster, CongestionControl, Job, Source, Throughput, given, require_counts
+from .job import SHORTEST_STEP, Cluster, CongestionControl, Job, Source, Throughput, require_counts, specified_network
 from .operations import LONGEST_STEP, MOST_BYTES, Operation
 from .rounds import Round
 
@@ -137,7 +137,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def told(self, congestion_control: CongestionControl | None = None, buffer: float | None = None) -> Profile:
         """The same, of whose network somebody says more; None: as it is."""
-        network = given(congestion_control=congestion_control, buffer=buffer)
+        network = specified_network(congestion_control=congestion_control, buffer=buffer)
         network["origins"] = self.cluster.origins | network["origins"]
         return msgspec.structs.replace(self, cluster=msgspec.structs.replace(self.cluster, **network))
 
