@@ -24,6 +24,10 @@ KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
 WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
 
 
+#: Arguments of `prepare`.
+MACHINES = ("parameter_servers", "bandwidth", "policy", "sharding", "links")
+
+
 @dataclass(frozen=True, eq=False)
 class Graphs:
     """A profile made ready to be simulated many times; takes its place in `simulate`."""

@@ -10,6 +10,7 @@ import numpy as np
 from ..checks import require_choice, require_count, require_number, require_share
 from ..errors import ModelError
 from ..training.scenario import MOST_RESULTS
+from .contention import Contention
 from .kernel.state import ASYNC, BATCHES, BOUNDED, FIRST_FEW, GROUPS, SYNC, Rules
 from .policies import chunk_bytes
 
@@ -29,13 +30,18 @@ LARGEST_UNFAIRNESS = 5.0
 RESUMED = 0.75
 
 
+#: Arguments of `cluster_rules` that `simulate` has, too.
+RULES = (
+    "synchronization", "backup_workers", "results", "staleness_bound", "slowdown", "straggler_probability",
+    "straggler_slowdown",
+)  # fmt: skip
+
+
 def cluster_rules(
+    network: Contention,
     *,
     workers: int,
     policy: str,
-    loaded_trip: float,
-    unfairness: float,
-    window_kept: float,
     synchronization: Synchronization = "async",
     backup_workers: int = 0,
     results: int = 0,
@@ -58,7 +64,7 @@ def cluster_rules(
         if value and synchronization not in where:
             which = " or ".join(map(repr, where))
             raise ModelError(f"simulate: {name} must be 0 unless synchronization is {which}, got {value!r}")
-    weights = require_number(unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
+    weights = require_number(network.unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
         chunk=float(chunk_bytes(policy)),
@@ -68,10 +74,10 @@ def cluster_rules(
         bound=int(staleness_bound),
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
-        loaded_trip=require_number(loaded_trip, "simulate: loaded_trip", unit="seconds"),
-        unfairness=0.0 if window_kept else weights,  # windows alone are as unequal as plain connections
-        kept=require_share(window_kept, "simulate: window_kept"),
-        resumed=RESUMED if window_kept <= 0.5 else 1.0,
+        loaded_trip=require_number(network.loaded_trip, "simulate: loaded_trip", unit="seconds"),
+        unfairness=0.0 if network.window_kept else weights,  # windows alone are as unequal as plain connections
+        kept=require_share(network.window_kept, "simulate: window_kept"),
+        resumed=RESUMED if network.window_kept <= 0.5 else 1.0,
     )
 
 

@@ -17,8 +17,7 @@ from ..parallel import run_tasks
 from ..training.curve import require_workers
 from ..training.profile import Profile
 from .contention import NETWORK, contentions
-from .graph import prepare
-from .links import Links
+from .graph import MACHINES, prepare
 from .result import SimulatedRun
 from .rules import BARRIERS
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate
@@ -36,13 +35,6 @@ def trace_runs(
     seed: int = 0,
     n_jobs: int | None = None,
     progress: bool = False,
-    worker_speeds: Iterable[float] | None = None,
-    accelerator_speed: float = 1.0,
-    parameter_servers: int | None = None,
-    bandwidth: float | None = None,
-    policy: str = "tensorflow",
-    sharding: str = "round-robin",
-    links: Links | None = None,
     **settings: Any,
 ) -> list[list[SimulatedRun]]:
     """
@@ -51,8 +43,8 @@ def trace_runs(
     Under control by losses every second time connections share links at once instead of by their windows: none of both
     is right alone (`Contention.mechanisms`), but at a barrier windows are.
     Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the engine of
-    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Other arguments are those of
-    `simulate`.
+    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of `simulate`,
+    but for ``slowdown``: ``worker_speeds`` and ``accelerator_speed``, relative to the profiled worker's.
     """
     from tqdm import tqdm
 
@@ -63,15 +55,9 @@ def trace_runs(
     if n_jobs not in (None, -1):
         require_count(n_jobs, "trace_runs: n_jobs")
     require_seed(seed, "trace_runs: seed")
-    slowdown = slowdowns(counts[-1], worker_speeds, accelerator_speed)
-    graphs = prepare(
-        profile,
-        parameter_servers=parameter_servers,
-        bandwidth=bandwidth,
-        policy=policy,
-        sharding=sharding,
-        links=links,
-    )
+    speeds = settings.pop("worker_speeds", None), settings.pop("accelerator_speed", 1.0)
+    slowdown = slowdowns(counts[-1], *speeds)
+    graphs = prepare(profile, **{name: settings.pop(name) for name in MACHINES if name in settings})
     operations = len(graphs.steps.kind) / len(profile.steps)
     total = steps or int(np.clip(OPERATIONS / operations, LEAST_STEPS, MOST_STEPS))
     seeds = [np.random.SeedSequence(seed, spawn_key=(n,)).generate_state(replications) for n in counts]
@@ -79,7 +65,7 @@ def trace_runs(
     if links_of is not None and len(links_of) < counts[-1]:
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
-    kind, *_ = contentions(profile, bandwidth=bandwidth, **told)
+    kind, *_ = contentions(profile, bandwidth=graphs.bandwidth, **told)
     networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") in BARRIERS)]
     settings_of = [_of_so_many(n, settings) for n in counts]
     tasks = [

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..checks import FASTEST_LINK, require_count, require_seed, require_share
+from ..checks import FASTEST_LINK, nearest, require_count, require_seed, require_share
 from ..compiled import ready
 from ..errors import ModelError
-from ..training.job import MOST_WORKERS, CongestionControl
+from ..training.job import MOST_WORKERS
 from ..training.profile import Profile
-from .contention import contentions
-from .graph import Graphs, prepare
+from .contention import NETWORK, contentions
+from .graph import MACHINES, Graphs, prepare
 from .kernel.state import DONE, Rules, State, new_state
-from .links import Links
 from .result import SimulatedRun
-from .rules import Synchronization, cluster_rules, per_worker
+from .rules import RULES, cluster_rules, per_worker
 
 #: Events between two moments at which a keypress can end the run, divided by the number of connections.
 EVENTS = 2_000_000
+
+#: What may be asked of the cluster.
+SETTINGS = (*MACHINES, *NETWORK, *RULES, "worker_bandwidth")
 
 #: Ends runs in other threads than the one that an interruption reaches.
 INTERRUPTED = threading.Event()
@@ -33,30 +36,13 @@ def simulate(
     profile: Profile | Graphs,
     *,
     workers: int,
-    parameter_servers: int | None = None,
-    bandwidth: float | None = None,
-    policy: str = "tensorflow",
-    synchronization: Synchronization = "async",
     steps: int = 200,
     seed: int = 0,
-    sharding: str = "round-robin",
-    links: Links | None = None,
-    worker_bandwidth: Sequence[float] | None = None,
-    slowdown: Sequence[float] | None = None,
-    straggler_probability: float = 0.0,
-    straggler_slowdown: float = 1.0,
-    backup_workers: int = 0,
-    results: int = 0,
-    staleness_bound: int = 0,
-    congestion_control: CongestionControl | None = None,
-    buffer: float | None = None,
-    loaded_trip: float | None = None,
-    unfairness: float | None = None,
-    window_kept: float | None = None,
     in_phase: bool = False,
     trace_steps: int = 0,
     confidence: float = 0.9,
     progress: bool = False,
+    **settings: Any,
 ) -> SimulatedRun:
     """
     Simulate distributed training operation by operation.
@@ -66,6 +52,22 @@ def simulate(
     profile : Profile
         With operations in its steps; they say how long computations and updates take and what waits for what.
     workers : int
+    steps : int
+        Of each worker on average; of a synchronous run, rounds.
+    seed : int
+        The same seed gives the same run.
+    in_phase : bool
+        All workers start at once; otherwise each waits for a random time of up to two steps.
+    trace_steps : int
+        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones,
+        and the one that it is in when the run ends.
+    confidence : float
+        Of the interval around the throughput.
+    progress : bool
+        Show a progress bar on standard error.
+    **settings
+        What follows, of the cluster and its machines.
+
     parameter_servers : int, optional
         As profiled, unless given; tensors are then dealt anew (`sharding`).
     bandwidth : float, optional
@@ -80,10 +82,6 @@ def simulate(
         updates of so many `results` of different workers, who wait for it while the others go on; rounds that end with
         the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or (in batches)
         as many as each makes until then, which fetches once.
-    steps : int
-        Of each worker on average; of a synchronous run, rounds.
-    seed : int
-        The same seed gives the same run.
     sharding : {"round-robin", "greedy"}
         How tensors are dealt to a number of servers other than the profiled one: in turn, or largest first, each to
         the server with the fewest bytes.
@@ -116,15 +114,6 @@ def simulate(
     window_kept : float, optional
         Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
         with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.
-    in_phase : bool
-        All workers start at once; otherwise each waits for a random time of up to two steps.
-    trace_steps : int
-        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones,
-        and the one that it is in when the run ends.
-    confidence : float
-        Of the interval around the throughput.
-    progress : bool
-        Show a progress bar on standard error.
 
     Returns
     -------
@@ -168,43 +157,19 @@ def simulate(
     require_count(trace_steps, "simulate: trace_steps", least=0, most=steps)
     require_seed(seed, "simulate: seed")
     require_share(confidence, "simulate: confidence", open_ended=True)
-    graphs = (
-        profile
-        if isinstance(profile, Graphs)
-        else prepare(
-            profile,
-            parameter_servers=parameter_servers,
-            bandwidth=bandwidth,
-            policy=policy,
-            sharding=sharding,
-            links=links,
-        )
+    if unknown := next((name for name in settings if name not in SETTINGS), None):
+        raise ModelError(f"simulate: {unknown} is no setting of a simulation{nearest(unknown, SETTINGS)}")
+    machines, network, rules_of = (
+        {name: settings[name] for name in names if name in settings} for names in (MACHINES, NETWORK, RULES)
     )
-    kind, *others = contentions(
-        graphs.profile,
-        bandwidth=graphs.bandwidth,
-        congestion_control=congestion_control,
-        buffer=buffer,
-        loaded_trip=loaded_trip,
-        unfairness=unfairness,
-        window_kept=window_kept,
-    )
-    rules = cluster_rules(
-        workers=workers,
-        policy=graphs.policy,
-        synchronization=synchronization,
-        backup_workers=backup_workers,
-        results=results,
-        staleness_bound=staleness_bound,
-        slowdown=slowdown,
-        straggler_probability=straggler_probability,
-        straggler_slowdown=straggler_slowdown,
-        **kind.settings,
-    )
+    graphs = profile if isinstance(profile, Graphs) else prepare(profile, **machines)
+    kind, *others = contentions(graphs.profile, bandwidth=graphs.bandwidth, **network)
+    rules = cluster_rules(kind, workers=workers, policy=graphs.policy, **rules_of)
     rng = np.random.default_rng(seed)
     latest = 2 * graphs.profile.values("step_time").mean()
     starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
-    state = _at_start(graphs, rules, starts=starts, worker_bandwidth=worker_bandwidth, kept_steps=trace_steps)
+    own_links = settings.get("worker_bandwidth")
+    state = _at_start(graphs, rules, starts=starts, worker_bandwidth=own_links, kept_steps=trace_steps)
     target = steps * rules.awaited
     events = max(100, EVENTS // state.queued.size)
     with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
@@ -214,10 +179,10 @@ def simulate(
             if not run(graphs.steps, state, rules, rng, target, events):
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
-    settings: dict[str, str | int] = {"policy": graphs.policy, "synchronization": synchronization, "seed": seed}
+    said = {"policy": graphs.policy, "synchronization": settings.get("synchronization", "async"), "seed": seed}
     if kind.name:
-        settings["network"] = f"{kind.name} (assumed)" if others else kind.name
-    return SimulatedRun.from_state(state, profile=graphs.profile, settings=settings, confidence=confidence)
+        said["network"] = f"{kind.name} (assumed)" if others else kind.name
+    return SimulatedRun.from_state(state, profile=graphs.profile, settings=said, confidence=confidence)
 
 
 def _at_start(
