@@ -135,6 +135,9 @@ def test_equal_shares_give_the_odd_nodes_to_the_earliest_within_limits():
     jobs = [waiting("small", remaining=1.0, most_nodes=1), waiting("large", remaining=9.0, least_nodes=3)]
     for nodes, expected in ((3, {"small": 1}), (5, {"small": 1, "large": 4})):  # what nobody can use stays idle
         assert qs.HeSRPT(0.5).allocate(jobs, nodes, 0.0) == expected
+    fast = waiting("fast", curve=qs.PowerLawCurve(0.5, speed=10.0), remaining=5.0)  # small is who ends soon
+    jobs = [fast, waiting("slow", curve=qs.PowerLawCurve(0.5), remaining=2.0)]
+    assert qs.HeSRPT().allocate(jobs, 4, 0.0) == {"fast": 3, "slow": 1}
 
 
 def test_orders_of_the_model_based_policies():

@@ -160,7 +160,7 @@ def test_a_stream_has_the_load_and_the_variation_that_were_asked(arrivals):
     times, steps = np.array([j.arrival_time for j in jobs]), np.array([j.steps for j in jobs])
     of_a = np.array([j.kind == "a" for j in jobs])
     assert of_a.mean() == pytest.approx(0.75, abs=0.01)
-    assert steps[of_a].mean() == pytest.approx(40, rel=0.03)
+    assert [steps[of_a].mean(), steps[~of_a].mean()] == pytest.approx([40, 300], rel=0.08)
     assert steps[~of_a].std() / steps[~of_a].mean() == pytest.approx(2.0, rel=0.15)
     gaps = np.diff(times)
     assert gaps.std() / gaps.mean() == pytest.approx({"poisson": 1, "bursty": 3, "regular": 0}[arrivals], abs=0.15)
@@ -221,12 +221,13 @@ def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
     )
     (run,) = [r for r in study.runs if (r["policy"], r["load"], r["replication"]) == ("FIFO", 0.8, 2)]
     assert run["mean_response_time"] == single.mean_response_time
-    fifo, priced = (row for row in study.relative("mean_response_time", to="FIFO") if row["load"] == 0.4)
+    relative = study.relative("mean_response_time", to="FIFO", confidence=0.9)
+    fifo, priced = (row for row in relative if row["load"] == 0.4)
     assert (fifo["ratio"], fifo["half_width"]) == (1, 0)
     runs = {(r["policy"], r["replication"]): r["mean_response_time"] for r in study.runs if r["load"] == 0.4}
-    assert priced["ratio"] == pytest.approx(
-        np.mean([runs[qs.RankPriced().name, k] / runs["FIFO", k] for k in range(3)])
-    )
+    ratios = [runs[qs.RankPriced().name, k] / runs["FIFO", k] for k in range(3)]
+    assert priced["ratio"] == pytest.approx(np.mean(ratios))
+    assert priced["half_width"] == pytest.approx(2.91999 * np.std(ratios, ddof=1) / 3**0.5, rel=1e-5)
     with pytest.raises(ModelError, match="no runs of a policy named 'x'"):
         study.relative("mean_response_time", to="x")
 

@@ -117,10 +117,10 @@ def test_noise_scales_and_predictions_may_differ_by_batch_size():
     assert alone(qs.BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == pytest.approx(same)
     assert alone(qs.BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == pytest.approx(100)
     # The choice follows predictions, where there are speeds in truth, and the truth runs.
-    believed = {"predicted": {10: {1: 1.0}, 40: {1: 0.2, 2: 99.0}}, "most_nodes": 1}
-    believed = qs.BatchSizes({10: {1: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], **believed)
-    assert believed.chosen(nodes=1, done=0) == 10
-    assert alone(believed).end[0] == pytest.approx(100)
+    told = {10: {1: 1.0, 2: 1.0}, 40: {1: 0.2, 2: 99.0}}
+    believed = qs.BatchSizes({10: {1: 1.0, 2: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], predicted=told)
+    assert [believed.chosen(nodes=n, done=0) for n in (1, 2)] == [10, 10]
+    assert alone(believed, nodes=1).end[0] == pytest.approx(100)
     workload = qs.Workload([qs.Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
     wrong = workload.with_prediction_error(level=1.0, seed=3)  # the same factor for every batch size
     assert qs.simulate(wrong, qs.Goodput(), nodes=4).end == pytest.approx(
@@ -157,20 +157,6 @@ def test_alone_a_staged_job_takes_the_sum_of_its_stretches(stretches, nodes, ste
     ended = qs.simulate([staged_job(staged, steps, requested_nodes=nodes)], qs.FIFO(), nodes=4)
     assert ended.end[0] == pytest.approx(expected)
     assert steps / staged(nodes) == pytest.approx(expected)
-
-
-@settings(max_examples=40)
-@given(TABLES, st.integers(2, 5), st.sampled_from([qs.FIFO(), qs.EqualShare(), qs.RankPriced()]))
-def test_stretches_of_one_curve_are_no_stretches(table, count, policy):
-    ends = [
-        qs.simulate(
-            [staged_job(curve, 50.0 + k, f"{k}", arrival_time=4.0 * k) for k in range(4)],
-            policy,
-            cluster=qs.Cluster(6, restart_seconds=1.0),
-        ).end
-        for curve in (table, qs.StagedCurve([(1.0, table)] * count))
-    ]
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
 
 
 def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():

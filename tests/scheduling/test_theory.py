@@ -136,14 +136,6 @@ def test_hesrpt_is_its_closed_form(exponent, nodes):
     assert qs.simulate(jobs, qs.EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
 
 
-def test_rank_prices_in_whole_nodes_come_close_to_hesrpt():
-    sizes = np.random.default_rng(5).exponential(1000.0, 20)
-    jobs = [qs.Job(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(0.5)) for k, x in enumerate(sizes)]
-    best = hesrpt_mean_response_time(sizes, 0.5, nodes=1000)
-    assert qs.simulate(jobs, qs.RankPriced(0.5), nodes=1000).mean_response_time == pytest.approx(best, rel=2e-3)
-    assert qs.simulate(jobs, qs.GreedyGain(0.0), nodes=1000).mean_response_time > 1.05 * best
-
-
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 0.9, 0.999, 1 - 1e-9])
 def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
     nodes, p = 40, 0.7
