@@ -69,6 +69,9 @@ def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
     assert row["examples_per_second"] == pytest.approx(32 * CURVES[row["instance"]].at(row["workers"]))
     assert row["examples_per_second_low"] < row["examples_per_second"] < row["examples_per_second_high"]
     assert (row["machines"], row["cost"]) == (row["workers"] + 1, None)
+    paid = qm.plan_instances(PROFILE, [SMALL, WIDE, FAST], workers=COUNTS, method="mva", throughput=wanted, epochs=3)
+    hours = 3 * PROFILE.job.dataset_size / row["examples_per_second"] / 3600
+    assert paid.to_rows()[0]["cost"] == pytest.approx(hours * best[0])
     json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile
-from queuemodel.prediction import load, predict
+from queuemodel.prediction import load, measured_besides, predict
+from queuemodel.speeds import curve_of
 from queuemodel.strategies import simulate
 
 
@@ -116,6 +117,29 @@ def test_what_ifs_point_the_right_way(method):
     assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
     if method == "trace":
         assert at(parameter_servers=2, worker_speeds=[1.0, *[0.1] * 19]) < 0.6 * at(parameter_servers=2)
+
+
+def test_what_is_measured_besides_is_of_the_profiles_servers_and_its_own_bandwidth(tmp_path):
+    two = msgspec.structs.replace(traced(), cluster=qm.Cluster(parameter_servers=2))
+    (tmp_path / "t.csv").write_text("workers,steps_per_second\n1,2\n")
+    found = [(one.workers, one.bandwidth, one.steps_per_second, one.parameter_servers)
+             for one in measured_besides(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
+    assert found == [(1, None, 2.0, 1), (4, None, 3.8, 2), (8, 1e6, 1.5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [({"strategy": "k-sync", "k": "3"}, 3), ({"strategy": "k-async", "k": "2"}, 2),
+     ({"strategy": "sync-ps", "backup_workers": "1"}, 2), ({"strategy": "k-batch-async", "k": "3"}, 1)],
+    ids=str,
+)  # fmt: skip
+def test_speeds_of_a_workloads_job_are_those_of_its_prediction(tmp_path, settings, least):
+    varied().save(tmp_path / "p.json")
+    curve = curve_of(tmp_path / "p.json", 4, settings)
+    asked = {name: text if name == "strategy" else int(text) for name, text in settings.items()}
+    solved = {"method": "mva"} if settings["strategy"] == "k-batch-async" else {}
+    truth = predict(varied(), workers=range(least, 5), **asked, **solved)
+    assert curve.to_rows() == truth.to_rows()
 
 
 def test_load_knows_both_files(tmp_path):

@@ -59,6 +59,7 @@ def test_what_is_not_given_has_its_default():
 def test_columns_of_others_are_passed_over_when_asked_unless_misspelt():
     text = "name,speed,gpu_mem\na,1,2\n"
     assert rows(text, others=True)[0].number("speed") == 1
+    assert rows("name,speed,speeds\na,1,2\n", others=True)[0].number("speed") == 1  # alike, but nothing is absent
     assert "unknown column 'gpu_mem'; the known ones are name, speed" in refusal(text)
     for others in (False, True):
         said = refusal("name,speed,gpu_mum\na,1,2\n", optional=("gpu_mem",), others=others)
