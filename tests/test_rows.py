@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from queuemodel.errors import DataError
 from queuemodel.rows import read_rows
+from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size, readable_rate
 
 
 def rows(text, *, required=("name", "speed"), **options):
@@ -38,6 +39,14 @@ def test_what_spreadsheets_save():
         text = f"name{delimiter}speed\na{delimiter}1,5"
         assert f"line 1: columns must be separated by commas, got {said}; save it with commas" in refusal(text)
         assert rows(f"name,speed{delimiter}\na,1", others=True, required=("name",))[0].text("name") == "a"
+
+
+def test_units_are_those_of_networks_and_clocks():
+    read = [(parse_bandwidth, "8Mbps", 1e6), (parse_bandwidth, "1 Gibit/s", 2**27), (parse_size, "4MiB", 2**22),
+            (parse_duration, "1.5d", 129600.0), (parse_latency, "50us", 50e-6)]  # fmt: skip
+    assert [parse(text) for parse, text, _ in read] == [pytest.approx(value) for *_, value in read]
+    said = {1.25e8: "1 Gbit/s", 1.24e8: "992 Mbit/s", 125e3: "1 Mbit/s", 1e3: "8 kbit/s", 124.0: "992 bit/s"}
+    assert {rate: readable_rate(rate) for rate in said} == said
 
 
 @given(st.floats(0, 1e9), st.integers(1, 1_000_000))
