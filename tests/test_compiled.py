@@ -29,13 +29,10 @@ def loop(tmp_path):
 
     def run(factor: int, home: Path = tmp_path) -> list[int]:
         (folder / "constants.py").write_text(f"FACTOR = {factor}\n")
-        environment = os.environ | {
-            "HOME": str(home),
-            "XDG_CACHE_HOME": str(home),
-            "NUMBA_CACHE_DIR": str(home / "cache"),
-            "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)]),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        places = {"HOME": home, "XDG_CACHE_HOME": home, "NUMBA_CACHE_DIR": home / "cache"}
+        paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])
+        environment = os.environ | {name: str(place) for name, place in places.items()}
+        environment |= {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         code = "from loops.loop import scaled; print(scaled(3), len(scaled.stats.cache_hits))"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)

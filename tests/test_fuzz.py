@@ -6,17 +6,8 @@ import pytest
 
 from verification.fuzz import FORMATS, check_seeds, one, positive
 
-FILES = {
-    "profile": 100,
-    "csv": 100,
-    "placements": 60,
-    "instances": 100,
-    "network": 150,
-    "jmva": 150,
-    "workload": 150,
-    "trace": 10,
-    "ranks": 12,
-}
+FILES = {"profile": 100, "csv": 100, "placements": 60, "instances": 100, "network": 150, "jmva": 150, "workload": 150,
+         "trace": 10, "ranks": 12}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FILES)

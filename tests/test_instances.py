@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,8 +41,7 @@ def brute(instances, good, cost):
 @settings(max_examples=15)
 @given(st.floats(0.05, 3.0), st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3))
 def test_the_cheapest_of_all_types_and_numbers_that_meet_the_deadline(hours, prices):
-    types = [qm.Instance(one.name, price=price, bandwidth=one.bandwidth, accelerator_speed=one.accelerator_speed)
-             for one, price in zip((SMALL, WIDE, FAST), prices, strict=True)]  # fmt: skip
+    types = [replace(one, price=price) for one, price in zip((SMALL, WIDE, FAST), prices, strict=True)]
     examples = 3 * PROFILE.job.dataset_size
 
     def seconds(x):
@@ -69,6 +69,9 @@ def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
     assert row["examples_per_second"] == pytest.approx(32 * CURVES[row["instance"]].at(row["workers"]))
     assert row["examples_per_second_low"] < row["examples_per_second"] < row["examples_per_second_high"]
     assert (row["machines"], row["cost"]) == (row["workers"] + 1, None)
+    paid = qm.plan_instances(PROFILE, [SMALL, WIDE, FAST], workers=COUNTS, method="mva", throughput=wanted, epochs=3)
+    hours = 3 * PROFILE.job.dataset_size / row["examples_per_second"] / 3600
+    assert paid.to_rows()[0]["cost"] == pytest.approx(hours * best[0])
     json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
@@ -77,8 +80,7 @@ def test_two_percent_of_the_price_change_the_choice():
     ask = {"workers": COUNTS, "method": "mva", "throughput": 60.0}
     wide, fast = (qm.plan_instances(PROFILE, [one], **ask).offers[0].hourly for one in (WIDE, FAST))
     for factor, name in ((0.98, "fast"), (1.02, "wide")):
-        price = factor * FAST.price * wide / fast
-        types = [WIDE, qm.Instance("fast", price=price, bandwidth=FAST.bandwidth, accelerator_speed=4.0)]
+        types = [WIDE, replace(FAST, price=factor * FAST.price * wide / fast)]
         assert qm.plan_instances(PROFILE, types, **ask).cheapest.instance.name == name
 
 
@@ -98,17 +100,15 @@ def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
     X = np.array([1.0, 2.0, 2.1, 3.6, 3.5, 4.6])
     about = {"single": 1.0, "batch_size": 10, "parameter_servers": 1}
     shown = qm.ThroughputCurve(np.arange(1, 7), X, 0.9 * X, 1.1 * X, **about)
-    for floor, workers in ((1.0, 2), (0.5, 2), (0.11, 2), (0.09, 4), (0.01, 4)):
-        (choice,) = qm.plan(shown, min_marginal_speedup=floor).choices
-        assert choice.workers == workers
     apart = qm.ThroughputCurve(np.array([1, 2, 4, 8]), np.array([1.0, 1.9, 3.1, 4.1]), *[X[:4]] * 2, **about)
-    for floor, workers in ((0.91, 1), (0.7, 2), (0.5, 4), (0.26, 4), (0.24, 8)):  # per worker, not per step of the grid
-        (choice,) = qm.plan(apart, min_marginal_speedup=floor).choices
-        assert choice.workers == workers
+    at = {1.0: 2, 0.5: 2, 0.11: 2, 0.09: 4, 0.01: 4}, {0.91: 1, 0.7: 2, 0.5: 4, 0.26: 4, 0.24: 8}  # per worker
+    for curve, expected in zip((shown, apart), at, strict=True):
+        found = {floor: qm.plan(curve, min_marginal_speedup=floor).choices[0].workers for floor in expected}
+        assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("settings", "match"),
+    ("question", "match"),
     [
         ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "two questions"),
         ({}, "give epochs too, for a deadline or a price"),
@@ -118,24 +118,20 @@ def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
         ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(settings, match):
-    instances = settings.pop("instances", [SMALL])
-    with pytest.raises(qm.ModelError, match=match) as caught:
-        qm.plan_instances(PROFILE, instances, method="mva", **settings)
-    assert "\n" not in str(caught.value)
+def test_what_makes_no_sense_is_one_line(question, match):
+    with pytest.raises(qm.ModelError, match=rf"\A.*{match}.*\Z"):
+        qm.plan_instances(PROFILE, **{"instances": [SMALL], "method": "mva"} | question)
 
 
 def read(tmp_path, text):
-    path = tmp_path / "types.csv"
-    path.write_text(text)
-    return qm.read_instances(path)
+    (tmp_path / "types.csv").write_text(text)
+    return qm.read_instances(tmp_path / "types.csv")
 
 
 def test_units_and_what_is_left_out(tmp_path):
     text = "name,price,bandwidth,latency,accelerator_speed\nsmall,0.2,,,\nfast,2,10Gbit/s,50us,4\n"
-    small, fast = read(tmp_path, text)
-    assert small == qm.Instance("small", price=0.2)
-    assert fast == qm.Instance("fast", price=2.0, bandwidth=1.25e9, accelerator_speed=4.0, latency=50 * 1e-6)
+    fast = qm.Instance("fast", price=2.0, bandwidth=1.25e9, accelerator_speed=4.0, latency=50 * 1e-6)
+    assert read(tmp_path, text) == [qm.Instance("small", price=0.2), fast]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +144,8 @@ def test_units_and_what_is_left_out(tmp_path):
     ],
 )
 def test_a_wrong_file_names_line_and_column(tmp_path, text, match):
-    with pytest.raises(qm.DataError, match=match) as caught:
+    with pytest.raises(qm.DataError, match=rf"\A.*{match}.*\Z"):
         read(tmp_path, text)
-    assert "\n" not in str(caught.value)
     for values in ({"price": math.nan}, {"price": 1, "bandwidth": 0}, {"price": 1, "latency": -1e-6}, {"price": "1"}):
         with pytest.raises(qm.ModelError, match="instance 'a'"):
             qm.Instance("a", **values)

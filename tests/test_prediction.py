@@ -9,50 +9,44 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.data import example_profile
-from queuemodel.prediction import load, predict
+from queuemodel.prediction import load, measured_besides, predict
+from queuemodel.speeds import curve_of
 from queuemodel.strategies import simulate
 
 
-def traced(*, bandwidth=None, servers=1):
-    operations = [
-        qm.Operation("fetch", "w0", 0.0, 0.1, 1_000_000),
-        qm.Operation("fetch", "w1", 0.0, 0.2, 1_000_000),
-        qm.Operation("compute", "all", 0.2, 0.7, after=[0, 1]),
-        qm.Operation("push", "g", 0.7, 0.8, 1_000_000, after=[2]),
-        qm.Operation("update", "u", 0.8, 0.81, after=[3]),
-    ]
-    step = qm.Step(
-        step_time=0.81, fetch=0.2, compute=0.5, push=0.1, update=0.01,
-        fetched_bytes=2_000_000, pushed_bytes=1_000_000, operations=operations,
-    )  # fmt: skip
-    return qm.Profile(
-        source=qm.Source(framework="test"),
-        cluster=qm.Cluster(bandwidth=bandwidth),
-        job=qm.Job(batch_size=4, parameter_bytes=2_000_000, tensors=2),
-        steps=[step] * 3,
-    )
+def traced(*, bandwidth=None):
+    spans = [("fetch", "w0", 0.0, 0.1, 10**6), ("fetch", "w1", 0.0, 0.2, 10**6), ("compute", "all", 0.2, 0.7),
+             ("push", "g", 0.7, 0.8, 10**6), ("update", "u", 0.8, 0.81)]  # fmt: skip
+    after = [[], [], [0, 1], [2], [3]]
+    operations = [qm.Operation(*span, after=before) for span, before in zip(spans, after, strict=True)]
+    step = qm.Step(step_time=0.81, fetch=0.2, compute=0.5, push=0.1, update=0.01, fetched_bytes=2 * 10**6,
+                   pushed_bytes=10**6, operations=operations)  # fmt: skip
+    job, cluster = qm.Job(batch_size=4, parameter_bytes=2 * 10**6, tensors=2), qm.Cluster(bandwidth=bandwidth)
+    return qm.Profile(source=qm.Source(framework="test"), cluster=cluster, job=job, steps=[step] * 3)
 
 
 def test_the_strategy_that_is_assumed_of_throughputs_stands_first():
     points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 2.0), (2, 3.9), (4, 6.0))]
     curve = predict(points, workers=[1, 8])
-    plans = [
-        qm.plan(curve, min_efficiency=0.5),
-        qm.plan_instances(points, [qm.Instance("small", price=1.0)], workers=[1, 8], throughput=1.0),
-    ]
-    said = [result.caption() for result in (curve, curve.faster(2), qm.fit(points).throughput([8]), *plans)]
-    for text in (*said, curve.to_dict()["note"]):
+    offers = qm.plan_instances(points, [qm.Instance("small", price=1.0)], workers=[1, 8], throughput=1.0)
+    results = (curve, curve.faster(2), qm.fit(points).throughput([8]), qm.plan(curve, min_efficiency=0.5), offers)
+    for text in (*(result.caption() for result in results), curve.to_dict()["note"]):
         assert text.startswith("assuming asynchronous parameter servers (strategy async-ps); ")
     given = predict(points, workers=[1, 8], strategy="async-ps")
     assert "assuming" not in given.caption() + given.note + qm.fit(points, strategy="async-ps").caption()
     np.testing.assert_array_equal(given.steps_per_second, curve.steps_per_second)
 
 
-def test_auto_simulates_what_was_recorded_operation_by_operation():
+def test_auto_simulates_operations_of_one_worker_alone():
     assert "trace" in predict(traced(), workers=[1, 2]).method
     assert "mva" in predict(traced(), workers=[1, 2], method="mva").method
     assert "mva" in predict(traced(), workers=[1, 2], batch_size=8).method  # cannot be simulated
     assert predict(traced(), workers=[1, 2], form="single").stations == ("parameter server",)
+    four = msgspec.structs.replace(traced(), cluster=qm.Cluster(workers=4))
+    assert "mva" in predict(four, workers=[4]).method
+    assert predict(four, workers=[4]).at(4) == pytest.approx(4 / 0.81)
+    with pytest.raises(qm.ModelError, match="profile of one worker"):
+        predict(four, method="trace")
 
 
 @pytest.mark.parametrize("method", ["auto", "mva"])
@@ -87,12 +81,11 @@ def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
         verb(data, **({"workers": 2} if verb is not qm.fit else {}))
 
 
-def test_throughputs_may_say_which_batch_size_they_had():
+@pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
+def test_throughputs_may_say_which_batch_size_they_had(strategy):
     points = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]
-    for asked in ({"workers": [4], "strategy": one} for one in ("async-ps", "all-reduce")):
-        curve = predict(points, **asked, batch_size=32)
-        assert curve.batch_size == 32
-        assert curve.at(4) == pytest.approx(predict(points, **asked).at(4))
+    told, untold = (predict(points, workers=[4], strategy=strategy, **more) for more in ({"batch_size": 32}, {}))
+    assert (told.batch_size, told.at(4)) == (32, pytest.approx(untold.at(4)))
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
@@ -119,10 +112,34 @@ def test_what_ifs_point_the_right_way(method):
 
     plain = at()
     assert at(bandwidth=21e6) > 1.7 * plain
-    least = {"mva": 1.7, "trace": 1.5}[method]  # the gradient is one tensor, on one server
-    assert at(parameter_servers=2) > least * plain
+    assert at(parameter_servers=2) > (1.7 if method == "mva" else 1.5) * plain  # the gradient is one tensor
     assert at(accelerator_speed=2.0) == pytest.approx(plain, rel=0.03)  # the link is the bottleneck
     assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
+    if method == "trace":
+        assert at(parameter_servers=2, worker_speeds=[1.0, *[0.1] * 19]) < 0.6 * at(parameter_servers=2)
+
+
+def test_what_is_measured_besides_is_of_the_profiles_servers_and_its_own_bandwidth(tmp_path):
+    two = msgspec.structs.replace(traced(), cluster=qm.Cluster(parameter_servers=2))
+    (tmp_path / "t.csv").write_text("workers,steps_per_second\n1,2\n")
+    found = [(one.workers, one.bandwidth, one.steps_per_second, one.parameter_servers)
+             for one in measured_besides(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
+    assert found == [(1, None, 2.0, 1), (4, None, 3.8, 2), (8, 1e6, 1.5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [({"strategy": "k-sync", "k": "3"}, 3), ({"strategy": "k-async", "k": "2"}, 2),
+     ({"strategy": "sync-ps", "backup_workers": "1"}, 2), ({"strategy": "k-batch-async", "k": "3"}, 1)],
+    ids=str,
+)  # fmt: skip
+def test_speeds_of_a_workloads_job_are_those_of_its_prediction(tmp_path, settings, least):
+    varied().save(tmp_path / "p.json")
+    curve = curve_of(tmp_path / "p.json", 4, settings)
+    asked = {name: text if name == "strategy" else int(text) for name, text in settings.items()}
+    solved = {"method": "mva"} if settings["strategy"] == "k-batch-async" else {}
+    truth = predict(varied(), workers=range(least, 5), **asked, **solved)
+    assert curve.to_rows() == truth.to_rows()
 
 
 def test_load_knows_both_files(tmp_path):
@@ -138,23 +155,6 @@ def test_load_knows_both_files(tmp_path):
             load(tmp_path / name)
 
 
-def test_only_a_worker_alone_is_simulated():
-    one = traced()
-    four = msgspec.structs.replace(one, cluster=msgspec.structs.replace(one.cluster, workers=4))
-    assert "mva" in predict(four, workers=[4]).method
-    assert predict(four, workers=[4]).at(4) == pytest.approx(4 / 0.81)
-    with pytest.raises(qm.ModelError, match="profile of one worker"):
-        predict(four, method="trace")
-
-
-def test_the_simulation_has_unequal_workers_with_several_servers():
-    slow, fast = (
-        predict(traced(), workers=[2], method="trace", parameter_servers=2, worker_speeds=speeds).at(2)
-        for speeds in ([1.0, 0.1], [1.0, 1.0])
-    )
-    assert slow < fast
-
-
 POINT = [qm.Throughput(workers=1, steps_per_second=1.0)]
 SYNC = {"strategy": "sync-ps"}
 
@@ -162,21 +162,16 @@ SYNC = {"strategy": "sync-ps"}
 @pytest.mark.parametrize(
     ("asked", "match"),
     [
-        ({"method": "magic"}, "method must be"),
-        ({"method": "trace", "batch_size": 8}, "batch_size"),
+        ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
         ({"method": "trace", "form": "single"}, "no form 'single'"),
         ({"throughputs": [(4, 3.8)]}, "expected a Profile or Throughputs, got tuple"),
-        ({"throughputs": [(4, 3.8)], "method": "mva"}, "expected a Profile or Throughputs, got tuple"),
         ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
         ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
-        ({"data": POINT, "method": "trace"}, "recorded operations"),
-        ({"strategy": "k-sync"}, "needs k"),
-        ({"strategy": "bounded-staleness"}, "needs staleness_bound"),
-        ({"strategy": "k-sync", "k": 0}, "k must be"),
+        ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),
+        ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
         ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
         (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
-        (SYNC | {"backup_workers": -1}, "backup_workers must be"),
-        (SYNC | {"k": 2}, "k is a question for"),
+        (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k is a question for"),
         (SYNC | {"latency": 1e-3}, "question for strategy 'all-reduce'"),
         (SYNC | {"policy": "tic", "method": "mva"}, "policy is for the simulation only"),
         (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
@@ -225,17 +220,13 @@ HALF = {
 
 
 def varied():
-    """Computation takes 0.4 to 0.6 s."""
-    steps = []
-    for extra in (-0.1, 0.0, 0.1):
-        step = traced().steps[0]
-        computed = next(i for i, o in enumerate(step.operations) if o.kind == "compute")
-        later = [
-            msgspec.structs.replace(o, start=o.start + extra * (i > computed), end=o.end + extra * (i >= computed))
-            for i, o in enumerate(step.operations)
-        ]
-        steps.append(msgspec.structs.replace(step, step_time=0.81 + extra, compute=0.5 + extra, operations=later))
-    return msgspec.structs.replace(traced(), steps=steps)
+    """Computation, the third operation, takes 0.4 to 0.6 s."""
+    steps, step, replace = [], traced().steps[0], msgspec.structs.replace
+    for by in (-0.1, 0.0, 0.1):
+        later = [replace(o, start=o.start + by * (i > 2), end=o.end + by * (i >= 2))
+                 for i, o in enumerate(step.operations)]  # fmt: skip
+        steps.append(replace(step, step_time=0.81 + by, compute=0.5 + by, operations=later))
+    return replace(traced(), steps=steps)
 
 
 def test_strategies_keep_their_order_and_their_rounds():
@@ -258,17 +249,13 @@ def test_strategies_keep_their_order_and_their_rounds():
         assert ("rounds_per_second" in curve.to_rows()[0]) == (curve is not curves["bounded-staleness"])
 
 
-def test_both_methods_agree_on_a_barrier():
+def test_both_methods_agree_on_a_barrier_and_unequal_workers_who_never_wait_push_as_often():
     """Where operations say no more than phases."""
     simulated, network = (predict(traced(), workers=[3], strategy="sync-ps", method=one) for one in ("auto", "mva"))
     assert "trace" in simulated.method
     assert simulated.at(3) == pytest.approx(network.at(3), rel=0.15)
-    assert simulated.synchronous
-    assert network.synchronous
+    assert (simulated.synchronous, network.synchronous) == (True, True)
     assert simulated.single == pytest.approx(network.single, rel=0.02)
-
-
-def test_unequal_workers_who_never_wait():
     speeds = {"worker_speeds": [1.0, 0.5, 2.0], "workers": [3], "method": "mva"}
     batched = predict(traced(), strategy="k-batch-async", k=3, **speeds)
     assert batched.rounds_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
@@ -280,12 +267,9 @@ def test_slow_links_and_stragglers_of_a_curve():
     ask = {"workers": [1, 2], "method": "trace", "seed": 1}
     fair, slow, late = (
         predict(profile, **ask, **more)
-        for more in (
-            {"worker_bandwidth": [7.2e6, 7.2e6]},
-            {"worker_bandwidth": [7.2e6, 1e6]},
-            {"straggler_probability": 0.5, "straggler_slowdown": 5.0},
-        )
-    )
+        for more in ({"worker_bandwidth": [7.2e6, 7.2e6]}, {"worker_bandwidth": [7.2e6, 1e6]},
+                     {"straggler_probability": 0.5, "straggler_slowdown": 5.0})
+    )  # fmt: skip
     assert slow.single == pytest.approx(fair.single)
     assert fair.single < slow.at(2) < 0.95 * fair.at(2)
     assert late.single < 0.8 * fair.single

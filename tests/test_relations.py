@@ -44,10 +44,8 @@ def in_other_units(profile, *, seconds, size):
     """The same steps, as many times as long, with as many times the bytes."""
     times = ("step_time", "fetch", "compute", "push", "update", "overlap")
     factors = dict.fromkeys(times, seconds) | dict.fromkeys(("fetched_bytes", "pushed_bytes"), size)
-    steps = [
-        msgspec.structs.replace(step, **{name: by * getattr(step, name) for name, by in factors.items()})
-        for step in profile.steps
-    ]
+    changed = ({name: by * getattr(step, name) for name, by in factors.items()} for step in profile.steps)
+    steps = [msgspec.structs.replace(step, **one) for step, one in zip(profile.steps, changed, strict=True)]
     cluster = msgspec.structs.replace(profile.cluster, bandwidth=profile.cluster.bandwidth * size / seconds)
     return msgspec.structs.replace(profile, cluster=cluster, steps=steps)
 

@@ -88,13 +88,13 @@ def test_no_module_needs_itself():
 
 @pytest.mark.parametrize(("modules", "folder"), [({"tensorflow", "keras"}, "tensorflow"), ({"torch"}, "pytorch")])
 def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
-    users = {
-        path.relative_to(PACKAGE).parts[:2]
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] in modules for a in node.names))
-        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in modules)
-    }
+    users = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if modules & {name.split(".")[0] for name in names}:
+                users.add(path.relative_to(PACKAGE).parts[:2])
     assert users == {("adapters", folder)}
 
 

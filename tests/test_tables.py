@@ -55,15 +55,13 @@ def test_names_then_texts_take_several_lines():
     ]
 
 
-@pytest.mark.parametrize(("second", "repeated"), [("fifo", ["load", "policy"]), (2.0, ["load"])])
+@pytest.mark.parametrize(("second", "repeated"), [("fifo", ("0.5", "fifo")), (2.0, ("0.5",))])
 def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, repeated):
     rows = [{"load": 0.5, "policy": second} | {f"figure_{k}": k + 0.25 for k in range(9)}]
     blocks = text_table(rows, width=40).split("\n\n")
     assert len(blocks) > 1
-    for block in blocks:
-        assert [block.splitlines()[-1].split()[k] for k in range(len(repeated))] == [
-            f"{rows[0][name]:.4g}" if isinstance(rows[0][name], float) else rows[0][name] for name in repeated
-        ]
+    assert {tuple(block.splitlines()[-1].split()[: len(repeated)]) for block in blocks} == {repeated}
+    assert all(len({*block.splitlines()[-1].split()} - {*repeated}) > 0 for block in blocks)
 
 
 def test_words_longer_than_a_column_are_broken_but_not_spaced_out():

@@ -1,6 +1,7 @@
 """The command line as its user types it: every command answers what the interface answers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -9,15 +10,15 @@ import pytest
 from refusals import refused
 
 import queuemodel as qm
-from queuemodel.comparison import compare
+from queuemodel.comparison import compare, plan_strategies
+from queuemodel.convergence import fit_convergence
 from queuemodel.data import example_profile
 from queuemodel.strategies import simulate
 from queuemodel.traces import simulate as simulate_operations
 
 pytestmark = pytest.mark.usefixtures("examples")
-STEP = qm.Step(
-    step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6, pushed_bytes=10**6
-)
+STEP = qm.Step(step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6,
+               pushed_bytes=10**6)  # fmt: skip
 
 
 @pytest.fixture
@@ -46,11 +47,8 @@ def profile(examples):
 @pytest.fixture
 def operations(examples):
     """A step's operations, in a profile."""
-    operations = [
-        qm.Operation("fetch", "w", 0.0, 0.2, 2 * 10**6),
-        qm.Operation("compute", "all", 0.2, 0.65, after=[0]),
-        qm.Operation("push", "g", 0.65, 0.75, 10**6, after=[1]),
-    ]
+    operations = [qm.Operation("fetch", "w", 0.0, 0.2, 2 * 10**6), qm.Operation("compute", "all", 0.2, 0.65, after=[0]),
+                  qm.Operation("push", "g", 0.65, 0.75, 10**6, after=[1])]  # fmt: skip
     return saved(examples / "operations.json", [msgspec.structs.replace(STEP, operations=operations)] * 2)
 
 
@@ -60,29 +58,22 @@ def throughputs(examples):
     return "throughputs.csv"
 
 
-def test_predict_json_has_the_promised_fields(told, profile):
+def test_predict_says_the_same_as_json_csv_and_table(run, told, profile):
     document = told(f"predict {profile} --workers 1:8")
     assert document["workers"] == list(range(1, 9))
-    for name in ("steps_per_second", "lower", "upper", "examples_per_second", "efficiency"):
-        assert len(document[name]) == 8
-    assert np.all(np.array(document["lower"]) <= document["steps_per_second"])
-    assert np.all(np.array(document["steps_per_second"]) <= document["upper"])
-    assert document["bottleneck"] == "transmit link"
-    assert document["saturation_workers"] == pytest.approx(0.75 / 0.2)
-    assert document["steps_per_second"][0] == pytest.approx(1 / 0.75)
-    assert document["examples_per_second"][0] == pytest.approx(32 / 0.75)
-
-
-def test_predict_table_and_csv_agree(run, profile):
-    _, table, _ = run("predict", profile, "--workers", "1,2,4")
-    _, text, _ = run("predict", profile, "--workers", "1,2,4", "--format", "csv")
-    head, *lines = text.strip().split("\n")
+    names = ("workers", "steps_per_second", "lower", "upper", "examples_per_second")
+    rows = np.transpose([document[name] for name in names])
+    assert (np.diff(rows[:, [2, 1, 3]]) >= 0).all()
+    assert rows[:, 4] == pytest.approx(32 * rows[:, 1])
+    assert rows[0, 1] == pytest.approx(1 / 0.75)
+    assert (document["bottleneck"], document["saturation_workers"]) == ("transmit link", pytest.approx(0.75 / 0.2))
+    asked = ("predict", profile, "--workers", "8,1,2,4,2")
+    head, *lines = run(*asked, "--format", "csv")[1].strip().split("\n")
     assert head.startswith("workers,steps_per_second,lower,upper")
-    assert [line.split(",")[0] for line in lines] == ["1", "2", "4"]
-    for line, printed in zip(lines, table.splitlines()[-3:], strict=True):
-        np.testing.assert_allclose(
-            [float(x) for x in printed.split()[:4]], [float(x) for x in line.split(",")[:4]], 5e-3
-        )
+    some = rows[[0, 1, 3, 7], :4]
+    assert [[float(x) for x in line.split(",")[:4]] for line in lines] == [pytest.approx(row) for row in some.tolist()]
+    printed = [line.split()[:4] for line in run(*asked)[1].splitlines()[-4:]]
+    np.testing.assert_allclose(np.array(printed, dtype=float), some, 5e-3)
 
 
 def test_strategies_on_servers_meet_in_their_limits(told, operations):
@@ -102,10 +93,8 @@ def test_strategies_on_servers_meet_in_their_limits(told, operations):
 
 
 def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
-    curve = told(f"predict {throughputs} --workers 1:16")
-    assert curve["steps_per_second"][-1] == pytest.approx(6.1, rel=0.05)
-    both = told(f"predict {profile} --throughputs {throughputs} --workers 1:16")
-    assert both["profiled_workers"] == 8
+    assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
+    assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8
     curve = told(f"predict {throughputs} --strategy all-reduce --workers 6")
     assert curve["method"] == "all-reduce rounds (learnt growth)"
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
@@ -113,28 +102,28 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
 
 def test_plan(run, told, profile):
     asked = f"plan {profile} --epochs 10 --deadline 1h --price 2 --min-efficiency 0.5"
-    deadline, cheapest, both, efficient = told(asked)["choices"]
-    assert deadline["time"] <= 3600 < 10 * 1000 * 0.75  # one worker is too slow
-    assert cheapest["cost"] <= both["cost"]
-    assert efficient["workers"] > 1
+    curve = qm.predict(qm.Profile.load(profile), workers=range(1, 33))
+    truth = qm.plan(curve, epochs=10, deadline=3600, price_per_node_hour=2, min_efficiency=0.5)
+    assert told(asked) == json.loads(truth.to_json())
     assert "cheapest" in run(*asked.split())[1]
     assert run(*asked.split(), "--format", "csv")[1].startswith("goal,")
 
 
-def test_solve(run, told, examples):
+def test_solve_with_and_without_classes(run, told, examples):
     network = qm.Network([qm.Station("server", service_time=0.3)], think_time=2.0)
     network.save(examples / "network.json")
     solved = told("solve network.json --population 1:20")
     truth = qm.solve(network, population=20)
     assert solved["throughput"] == pytest.approx(truth.throughputs.tolist())
-    assert solved["utilization[server]"][-1] == pytest.approx(truth.utilization[0])
+    assert solved["cycle_time"] == pytest.approx([n / x for n, x in enumerate(truth.throughputs, 1)])
+    assert solved["bound_upper"] == pytest.approx([min(n / 2.3, 1 / 0.3) for n in range(1, 21)])
+    assert all(low <= x + 1e-12 for low, x in zip(solved["bound_lower"], solved["throughput"], strict=True))
+    assert solved["utilization[server]"] == pytest.approx(0.3 * truth.throughputs)
+    assert (solved["bottleneck"], solved["saturation_population"]) == ("server", pytest.approx(2.3 / 0.3))
     few = ("solve", "network.json", "--population", "1:3")
     assert [line.split()[0] for line in run(*few)[1].splitlines()[-3:]] == list("123")
     assert run(*few, "--format", "csv")[1].count("\n") == 4
     refused(run("solve", "network.json"), "--population is needed")
-
-
-def test_solve_with_classes(run, told, examples):
     network = qm.Network(
         [qm.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
         classes=[qm.JobClass("fast", population=2, think_time=1.0), qm.JobClass("slow", population=3, think_time=2.0)],
@@ -217,16 +206,7 @@ def test_a_comparison_is_a_table_a_picture_and_json(run, told):
     assert sum(row["probability_best"] for row in rows) == pytest.approx(1)
 
 
-def test_a_law_of_convergence_from_a_table(run, told):
-    table = Path("runs.csv")
-    table.write_text("batch_size,examples\n32,20000\n32,22000\n256,30000\n")
-    asked = "compare ddp-alexnet-40.json --convergence runs.csv --strategy sync"
-    assert told(asked)["rows"][0]["probability_best"] == 1
-    table.write_text("batch_size,examples\n32,-1\n")
-    refused(run(*asked.split()), "line 2", "examples")
-
-
-def test_the_noise_in_the_profile_is_used_with_and_without_a_run(told, examples):
+def test_the_noise_in_the_profile_is_used_with_and_without_a_run(run, told, examples):
     profile = json.loads((examples / "ddp-alexnet-40.json").read_text())
     profile["gradient_norms"] = [{"workers": [9.0, 9.1], "mean": 5.0}, {"workers": [9.1, 8.9], "mean": 4.9}]
     (examples / "noisy.json").write_text(json.dumps(profile))
@@ -237,34 +217,57 @@ def test_the_noise_in_the_profile_is_used_with_and_without_a_run(told, examples)
         for name in ("noisy.json", "ddp-alexnet-40.json")
     )
     assert known["steps_to_target"] > 1.05 * unknown["steps_to_target"]  # its noise scale is small: 250 examples
+    (examples / "run.csv").write_text("batch_size,examples\n32,-1\n")
+    refused(run("compare", "noisy.json", "--convergence", "run.csv"), "line 2", "examples")
 
 
-def test_other_machines_and_networks_reach_the_comparison(told):
+def test_other_machines_networks_and_goals_reach_the_comparison(told, examples):
     rounds = "--latency 1ms --scheme horovod --ranks-per-node 2 --inside-bandwidth 1GB/s"
     changes = {"latency": 1e-3, "scheme": "horovod", "ranks_per_node": 2, "inside_bandwidth": 1e9}
     profile = example_profile("ddp-alexnet-40")
-    asked = f"compare ddp-alexnet-40.json --workers 2,4 --strategy sync --confidence 0.5 {rounds}"
-    for one in told(asked)["comparisons"]:
-        truth = compare(profile, workers=one["workers"], strategies=["sync"], confidence=0.5, **changes)
-        assert one == json.loads(truth.to_json())
+    (examples / "run.csv").write_text("batch_size,examples\n32,20000\n128,30000\n")
+    law = fit_convergence([(32, [20000]), (128, [30000])], noise_scale=profile.noise_scale())
+    asked = f"compare ddp-alexnet-40.json --workers 2,4 --strategy sync --confidence 0.5 {rounds} --convergence run.csv"
+    truth = [compare(profile, workers=n, strategies=["sync"], confidence=0.5, convergence=law, **changes)
+             for n in (2, 4)]  # fmt: skip
+    for words, chance in (("", 0.5), ("--chance 0.9", 0.9)):
+        document = told(f"{asked} --deadline 175s {words}")
+        plan = plan_strategies(truth, deadline=175.0, chance=chance)
+        assert document["plan"]["choices"][1]["workers"] == (2 if chance == 0.5 else None)
+        assert document["plan"] == json.loads(plan.to_json())
+    assert document["comparisons"] == [json.loads(one.to_json()) for one in truth]
+    plan = plan_strategies([replace(one, price_per_node_hour=3.0) for one in truth], price_per_node_hour=3.0)
+    assert told(f"{asked} --price 3")["plan"] == json.loads(plan.to_json())
     truth = compare(example_profile("alexnet-60"), workers=3, strategies=["async-ps"], worker_speeds=[1.0, 1.0, 0.5])
     asked = "compare alexnet-60.json --strategy async-ps --worker-speeds 1*2,0.5 --workers 3"
     assert told(asked) == json.loads(truth.to_json())
 
 
-def test_rounds_of_ranks_are_simulated(told):
+def test_rounds_of_ranks_and_operations_of_workers_are_simulated(run, told):
     asked = "simulate ddp-alexnet-40.json --workers 4 --steps 20 --chrome-trace t.json --plot round.png"
     truth = simulate(example_profile("ddp-alexnet-40"), workers=4, steps=20)
     assert told(asked)["rows"][0]["steps_per_second"] == truth.throughput
     assert {event["pid"] for event in json.loads(Path("t.json").read_text())["traceEvents"]} == {0, 1, 2, 3}
     assert Path("round.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_operations_of_workers_are_simulated(run):
     asked = "simulate alexnet-60.json --workers 2 --steps 10 --strategy sync-ps --chrome-trace t.json"
     assert "sync" in run(*asked.split())[1]
     kinds = {event.get("cat") for event in json.loads(Path("t.json").read_text())["traceEvents"]}
     assert {"fetch", "compute", "push"} <= kinds
+
+
+def test_every_question_reaches_the_prediction(told):
+    """Speeds are those of each worker in turn, the last one of all that follow, at every number of workers."""
+    given = told(
+        "predict alexnet-60.json --workers 2,4 --seed 4 --method mva --worker-speeds 1,0.5 --accelerator-speed 2 "
+        "--bandwidth 70Mbit/s --confidence 0.5 --congestion-control cubic --measured 2=1.2 --measured 4@5MB/s=0.9"
+    )
+    points = [qm.Throughput(workers=2, steps_per_second=1.2),
+              qm.Throughput(workers=4, steps_per_second=0.9, bandwidth=5e6)]  # fmt: skip
+    truth = qm.predict(
+        example_profile("alexnet-60"), workers=[2, 4], seed=4, method="mva", worker_speeds=[1.0, 0.5, 0.5, 0.5],
+        accelerator_speed=2.0, bandwidth=70e6 / 8, confidence=0.5, congestion_control="cubic", throughputs=points,
+    )  # fmt: skip
+    assert given == json.loads(truth.to_json())
 
 
 def test_every_question_reaches_the_simulation(told):

@@ -52,18 +52,16 @@ def test_stretches_take_what_runs_took_between_the_same_losses():
     assert jump + rest == pytest.approx(6.0)
 
 
-def test_by_a_law_it_has_one_speed():
+def test_by_a_law_it_has_one_speed_and_without_an_arrival_none():
     rows = {n: Compared("sync", 1.0, 1.0, np.array([100.0 * n]), np.array([300.0 / n]), 0.0) for n in (1, 3)}
     job = job_of([Comparison((one,), n, n) for n, one in rows.items()], "sync", name="a", arrival_time=0.0)
     ((_, curve),) = job.curve.stretches
     assert (job.steps, curve(1), curve(3), curve(2)) == pytest.approx((100, 1 / 3, 1.0, 2 / 3))
-
-
-def test_senseless_questions_are_refused(compared):
-    with pytest.raises(ModelError, match="one that was compared, got 'fastest'"):
-        job_of(compared, "fastest", name="a", arrival_time=0)
-    never = Comparison((Compared("sync", 1.0, 1.0, np.array([np.inf]), np.array([np.inf]), 0.0),), 2, 2)
-    with pytest.raises(ModelError, match="not known to reach the target"):
-        job_of(never, "sync", name="a", arrival_time=0)
-    with pytest.raises(ModelError, match="needs comparisons in seconds"):
-        job_of(Comparison(never.rows, 2, 2, relative=True), "sync", name="a", arrival_time=0)
+    never = (Compared("sync", 1.0, 1.0, np.array([np.inf]), np.array([np.inf]), 0.0),)
+    for given, name, why in [
+        (Comparison(never, 2, 2), "fastest", "one that was compared, got 'fastest'"),
+        (Comparison(never, 2, 2), "sync", "not known to reach the target"),
+        (Comparison(never, 2, 2, relative=True), "sync", "needs comparisons in seconds"),
+    ]:
+        with pytest.raises(ModelError, match=why):
+            job_of(given, name, name="a", arrival_time=0)

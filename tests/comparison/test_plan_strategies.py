@@ -60,16 +60,13 @@ def test_a_margin_costs_nodes():
     assert even.seconds_low < 50 < even.seconds_high
 
 
-@pytest.mark.parametrize(
-    ("comparisons", "options", "words"),
-    [
-        ([], {}, "needs comparisons in seconds, got none"),
-        ([compared(2, {"a": [1.0]}, relative=True)], {}, "one worker alone"),
-        ([compared(2, {"a": [np.nan]})], {}, "no time to a loss is known"),
-        ([compared(2, {"a": [1.0]}, target=0.1), compared(4, {"a": [1.0]}, target=0.2)], {}, "to one target"),
-        ([compared(2, {"a": [1.0]})], {"deadline": -1}, "deadline"),
-    ],
-)
+@pytest.mark.parametrize(("comparisons", "options", "words"), [
+    ([], {}, "needs comparisons in seconds, got none"),
+    ([compared(2, {"a": [1.0]}, relative=True)], {}, "one worker alone"),
+    ([compared(2, {"a": [np.nan]})], {}, "no time to a loss is known"),
+    ([compared(2, {"a": [1.0]}, target=0.1), compared(4, {"a": [1.0]}, target=0.2)], {}, "to one target"),
+    ([compared(2, {"a": [1.0]})], {"deadline": -1}, "deadline"),
+])  # fmt: skip
 def test_senseless_questions_are_refused(comparisons, options, words):
     with pytest.raises(ModelError, match=words):
         plan_strategies(comparisons, **options)

@@ -38,15 +38,10 @@ def test_minima():
     np.testing.assert_allclose(logistic.gradient(logistic.optimum), 0, atol=1e-6)
     rng = np.random.default_rng(0)
     assert (logistic.loss(logistic.optimum + 0.1 * rng.normal(size=(50, logistic.dimension))) > logistic.minimum).all()
-
-
-def test_two_classes_are_the_logistic_loss_of_the_difference():
-    A, y = np.array([[1.0, 2.0], [-1.0, 0.5]]), np.array([0, 1])
-    problem = LogisticRegression(A, y)
-    x = np.array([0.3, -0.2, 0.1, 0.7])
-    w = [-1, 1] @ x.reshape(2, 2)
-    expected = np.log1p(np.exp(-np.array([-1, 1]) * (A @ w))).mean()
-    assert problem.loss(x) == pytest.approx(expected, rel=1e-12)
+    # Two classes are the logistic loss of the difference.
+    A, x = np.array([[1.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2, 0.1, 0.7])
+    margin = np.array([-1, 1]) * (A @ ([-1, 1] @ x.reshape(2, 2)))
+    assert LogisticRegression(A, np.array([0, 1])).loss(x) == pytest.approx(np.log1p(np.exp(-margin)).mean())
 
 
 @given(st.integers(1, 12), st.sampled_from([0.05, 0.5, 5.0, np.inf]), st.integers(0, 50))
@@ -57,12 +52,16 @@ def test_split_gives_every_example_to_one_worker(workers, concentration, seed):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_small_concentration_separates_classes():
-    def purity(concentration):
+def test_small_concentration_separates_classes_and_nonsense_is_refused():
+    pure = []
+    for concentration in (0.05, np.inf):
         problem = split(make_problem("logistic", examples=400), 4, concentration=concentration)
-        return np.mean([max(np.bincount(problem.targets[s], minlength=2)) / len(s) for s in problem.shares])
-
-    assert purity(0.05) > 0.8 > 0.65 > purity(np.inf)
+        pure.append(np.mean([max(np.bincount(problem.targets[s], minlength=2)) / len(s) for s in problem.shares]))
+    assert pure[0] > 0.8 > 0.65 > pure[1]
+    fine = {"features": np.ones((4, 2)), "targets": np.ones(4)}
+    for change, words in (({"features": np.ones((3, 2))}, "shape"), ({"shares": (np.array([0, 9]),)}, "of worker 0")):
+        with pytest.raises(ModelError, match=words):
+            LeastSquares(**fine | change)
 
 
 def test_workers_draw_from_their_own_share():
@@ -76,15 +75,3 @@ def test_workers_draw_from_their_own_share():
     distance = np.linalg.norm(drawn[:, None] - exact[None], axis=-1)
     assert (distance.argmin(axis=1) == np.arange(4)).all()
     assert np.diag(distance).max() < 0.3
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"features": np.ones((3, 2))}, "shape"),
-        ({"shares": (np.array([0, 9]),)}, "share of worker 0"),
-    ],
-)
-def test_what_is_no_problem_is_refused(change, words):
-    with pytest.raises(ModelError, match=words):
-        LeastSquares(**{"features": np.ones((4, 2)), "targets": np.ones(4)} | change)

@@ -106,26 +106,19 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def refused(make, message):
+CASES = [
+    *((lambda says=says: S("x", **says), message) for says, message in STATIONS),
+    *((lambda stations=stations, says=says: N(stations, **says), message) for stations, says, message in NETWORKS),
+    *OTHERS,
+]
+
+
+@pytest.mark.parametrize(("make", "message"), CASES, ids=[message for _, message in CASES])
+def test_bad_input_is_one_clear_line(make, message):
     with pytest.raises(qm.ModelError) as error:
         make()
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("says", "message"), STATIONS, ids=str)
-def test_bad_stations_are_one_clear_line(says, message):
-    refused(lambda: S("x", **says), message)
-
-
-@pytest.mark.parametrize(("stations", "says", "message"), NETWORKS, ids=[message for *_, message in NETWORKS])
-def test_bad_networks_are_one_clear_line(stations, says, message):
-    refused(lambda: N(stations, **says), message)
-
-
-@pytest.mark.parametrize(("make", "message"), OTHERS)
-def test_other_bad_input_is_one_clear_line(make, message):
-    refused(make, message)
 
 
 def test_networks_are_values():
@@ -156,12 +149,3 @@ def test_phase_types_have_their_moments():
         shape = qm.PhaseType.from_moments(mean=0.2, scv=scv)
         assert shape.mean == pytest.approx(0.2, rel=1e-10)
         assert shape.scv == pytest.approx(scv, rel=1e-8)
-
-
-def test_a_network_prints_itself():
-    two = N(
-        [S("x", service_time={"a": 0.1, "b": 0.2}, servers=2), S("d", service_time=1, servers=math.inf)], classes=TWO
-    )
-    assert "ps, 2 servers" in repr(two)
-    assert "delay" in repr(two)
-    assert "<table" in two._repr_html_()

@@ -53,14 +53,10 @@ def test_json_comes_back_as_it_was(tmp_path, kind):
     assert document == network.to_dict()
     assert document["version"] == (1 if kind == "plain" else 2)
     np.testing.assert_array_equal(solved(again).class_queue_length, solved(network).class_queue_length)
-
-
-def test_what_json_says_is_what_is_solved():
-    network = N.from_json(json.dumps(RICH))
-    np.testing.assert_allclose(network.service_demand, [[0.25, 0.5], [0.1, 0.3], [0.2, 0.2], [0.1, 0.1]])
-    assert network.think_times.tolist() == [1.0, 0.5]
-    assert [s.kind for s in network.stations] == ["ps, 2 servers", "ps, load-dependent", "lifo-pr", "fcfs"]
-    assert network.stations[2].scv == 3.0
+    if kind == "rich":
+        np.testing.assert_allclose(again.service_demand, [[0.25, 0.5], [0.1, 0.3], [0.2, 0.2], [0.1, 0.1]])
+        assert again.think_times.tolist() == [1.0, 0.5]
+        assert [s.kind for s in again.stations] == ["ps, 2 servers", "ps, load-dependent", "lifo-pr", "fcfs"]
 
 
 def damaged(change):
@@ -90,17 +86,6 @@ DAMAGED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), DAMAGED, ids=[message for _, message in DAMAGED])
-def test_damaged_json_is_one_clear_line(tmp_path, text, message):
-    path = tmp_path / "network.json"
-    path.write_text(text)
-    with pytest.raises(qm.DataError) as error:
-        N.load(path)
-    assert str(error.value).startswith(str(path))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("kind", ["plain", "rich", "routed"])
 def test_jmva_comes_back_with_the_same_answers(tmp_path, kind):
     network = NETWORKS[kind]
@@ -113,33 +98,25 @@ def test_jmva_comes_back_with_the_same_answers(tmp_path, kind):
     np.testing.assert_allclose(s.class_queue_length[:K], before.class_queue_length, rtol=1e-12)
 
 
-JMT_FILE = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
-<model xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="JMTmodel.xsd">
-  <parameters>
-    <classes number="2">
-      <closedclass name="A" population="3"/><closedclass name="B" population="2" thinktime="0.25"/>
-    </classes>
-    <stations number="3">
-      <listation name="CPU" servers="1">
-        <servicetimes><servicetime customerclass="A">0.01</servicetime><servicetime customerclass="B">0.05</servicetime>
-        </servicetimes>
-        <visits><visit customerclass="A">1.0</visit><visit customerclass="B">1.0</visit></visits>
-      </listation>
-      <listation name="Disk 1" servers="1">
-        <servicetimes><servicetime customerclass="A">0.09</servicetime><servicetime customerclass="B">0.09</servicetime>
-        </servicetimes>
-        <visits><visit customerclass="A">0.45</visit><visit customerclass="B">0.0</visit></visits>
-      </listation>
-      <ldstation name="Disk 2" servers="1">
-        <servicetimes><servicetimes customerclass="A">0.1;0.05;0.05</servicetimes>
-        <servicetimes customerclass="B">0.1;0.05;0.05</servicetimes></servicetimes>
-        <visits><visit customerclass="A">0.5</visit><visit customerclass="B">0.5</visit></visits>
-      </ldstation>
-    </stations>
-    <ReferenceStation number="2"><Class name="A" refStation="CPU"/><Class name="B" refStation="CPU"/></ReferenceStation>
-  </parameters>
-  <algParams><algType maxSamples="10000" name="MVA" tolerance="1.0E-7"/></algParams>
-</model>
+def by_class(groups, times, visits):
+    """The service times and visits of classes A and B."""
+    (a, b), (v, w), one = times, visits, "servicetime" if groups == "listation" else "servicetimes"
+    return (
+        f'<servicetimes><{one} customerclass="A">{a}</{one}><{one} customerclass="B">{b}</{one}></servicetimes>'
+        f'<visits><visit customerclass="A">{v}</visit><visit customerclass="B">{w}</visit></visits></{groups}>'
+    )
+
+
+JMT_FILE = f"""<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<model xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="JMTmodel.xsd"><parameters>
+  <classes number="2">
+    <closedclass name="A" population="3"/><closedclass name="B" population="2" thinktime="0.25"/></classes>
+  <stations number="3">
+    <listation name="CPU" servers="1">{by_class("listation", (0.01, 0.05), (1.0, 1.0))}
+    <listation name="Disk 1" servers="1">{by_class("listation", (0.09, 0.09), (0.45, 0.0))}
+    <ldstation name="Disk 2" servers="1">{by_class("ldstation", ("0.1;0.05;0.05",) * 2, (0.5, 0.5))}</stations>
+  <ReferenceStation number="2"><Class name="A" refStation="CPU"/><Class name="B" refStation="CPU"/></ReferenceStation>
+</parameters><algParams><algType maxSamples="10000" name="MVA" tolerance="1.0E-7"/></algParams></model>
 """
 
 
@@ -154,55 +131,50 @@ def test_a_file_as_jmt_writes_it(tmp_path, table):
     np.testing.assert_allclose(s.class_queue_length, truth.class_queue_length, rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("<model", "<other", "mismatched tag"),
-        ('population="3"', 'population="-3"', "class 'A': population must be a whole"),
-        ('population="3"', 'population="2.5"', "whole number"),
-        ('population="3"', 'population="many"', "must be a number"),
-        ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),
-        (">0.01<", ">nan<", "station 'CPU': servicetime must be a number"),
-        (">0.01<", ">-1<", "station 'CPU'"),
-        ('"CPU" servers="1"', '"CPU" servers="0"', "servers"),
-        ("listation", "mystery", "not known"),
-        ("<visits><visit", "<reward>1</reward><visits><visit", "<reward> is not known"),
-        ('servicetime customerclass="A">0.01', 'servicetime customerclass="A" unit="ms">0.01', "attribute 'unit'"),
-        ('<servicetime customerclass="A">0.01</servicetime>', "", "class 'A' has no servicetime here"),
-        ('<visit customerclass="A">1.0</visit>', "", "class 'A' has no visit here"),
-        ('<visit customerclass="A">1.0</visit>', '<visit customerclass="B">1.0</visit>', "two entries in <visits>"),
-        ('<servicetime customerclass="A">0.01</servicetime>', '<time customerclass="A">1</time>', "<time> is not"),
-        (">0.01<", ">0.01;0.02<", "must be one number, got 2"),
-        (">0.01<", "><", "must be a number"),
-        ('name="A" population="3"', 'name="A" population="3" priority="1"', "different priority"),
-        ('name="A" population="3"', 'name="A" population="3" weight="2"', "attribute 'weight'"),
-        ("</classes>", "</classes><routing/>", "<routing> is not known"),
-        ("</classes>", "</classes><classes/>", "<classes> is there twice"),
-        ('<visit customerclass="A">0.5<', '<visit customerclass="Q">0.5<', "class 'Q'"),
-        ('"B">0.1;0.05;0.05', '"B">0.1;0.01', "slow down differently"),
-        ("<?xml", "<!DOCTYPE x><?xml", "document types and entities are not allowed"),
-    ],
-)
-def test_damaged_jmva_is_one_clear_line(tmp_path, old, new, message):
-    path = tmp_path / "bad.jmva"
-    assert old in JMT_FILE
-    path.write_text(JMT_FILE.replace(old, new))
+JMVA = [
+    ("<model", "<other", "mismatched tag"),
+    ('population="3"', 'population="-3"', "class 'A': population must be a whole"),
+    ('population="3"', 'population="2.5"', "whole number"), ('population="3"', 'population="many"', "must be a number"),
+    ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),
+    (">0.01<", ">nan<", "station 'CPU': servicetime must be a number"), (">0.01<", ">-1<", "station 'CPU'"),
+    ('"CPU" servers="1"', '"CPU" servers="0"', "servers"), ("listation", "mystery", "not known"),
+    ("<visits><visit", "<reward>1</reward><visits><visit", "<reward> is not known"),
+    ('servicetime customerclass="A">0.01', 'servicetime customerclass="A" unit="ms">0.01', "attribute 'unit'"),
+    ('<servicetime customerclass="A">0.01</servicetime>', "", "class 'A' has no servicetime here"),
+    ('<visit customerclass="A">1.0</visit>', "", "class 'A' has no visit here"),
+    ('<visit customerclass="A">1.0</visit>', '<visit customerclass="B">1.0</visit>', "two entries in <visits>"),
+    ('<servicetime customerclass="A">0.01</servicetime>', '<time customerclass="A">1</time>', "<time> is not"),
+    (">0.01<", ">0.01;0.02<", "must be one number, got 2"), (">0.01<", "><", "must be a number"),
+    ('name="A" population="3"', 'name="A" population="3" priority="1"', "different priority"),
+    ('name="A" population="3"', 'name="A" population="3" weight="2"', "attribute 'weight'"),
+    ("</classes>", "</classes><routing/>", "<routing> is not known"),
+    ("</classes>", "</classes><classes/>", "<classes> is there twice"),
+    ('<visit customerclass="A">0.5<', '<visit customerclass="Q">0.5<', "class 'Q'"),
+    ('"B">0.1;0.05;0.05', '"B">0.1;0.01', "slow down differently"),
+    ("<?xml", "<!DOCTYPE x><?xml", "document types and entities are not allowed"),
+]  # fmt: skip
+FILES = [
+    *((N.load, text, message) for text, message in DAMAGED),
+    *((qm.read_jmva, JMT_FILE.replace(old, new), message) for old, new, message in JMVA),
+]
+
+
+@pytest.mark.parametrize(("read", "text", "message"), FILES, ids=[message for *_, message in FILES])
+def test_a_damaged_file_is_one_clear_line(tmp_path, read, text, message):
+    assert text != JMT_FILE
+    (path := tmp_path / "bad").write_text(text)
     with pytest.raises(qm.DataError) as error:
-        qm.read_jmva(path)
+        read(path)
     assert str(error.value).startswith(str(path))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("network", "why"),
-    [
-        (N([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="fcfs")], classes=CLASSES), "differ by class"),
-        (N([S("q", service_time=0.1, scv=2.0, discipline="fcfs")], classes=CLASSES), "not exponential"),
-        (N([S("q", service_time=0.1)]), "needs population"),
-        (NETWORKS["switching"], "switch"),
-    ],
-)
+@pytest.mark.parametrize(("network", "why"), [
+    (N([S("q", service_time={"a": 0.1, "b": 1.0}, discipline="fcfs")], classes=CLASSES), "differ by class"),
+    (N([S("q", service_time=0.1, scv=2.0, discipline="fcfs")], classes=CLASSES), "not exponential"),
+    (N([S("q", service_time=0.1)]), "needs population"), (NETWORKS["switching"], "switch"),
+])  # fmt: skip
 def test_what_jmva_cannot_say_is_not_written_as_if_it_could(tmp_path, network, why):
     with pytest.raises(qm.ModelError, match=why):
         qm.write_jmva(network, tmp_path / "m.jmva")

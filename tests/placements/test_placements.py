@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -42,31 +41,19 @@ def seconds(placements, compute, parameters=TRUE):
 def table(parameters=TRUE, *, placements=NEAR, noise=0.0, seed=0):
     rng = np.random.default_rng(seed)
     return [
-        qm.PlacedStep(
-            nodes=k, gpus=n, gpus_per_node=g, batch_size=size, step_time=float(t * np.exp(noise * rng.normal()))
-        )
+        qm.PlacedStep(nodes=k, gpus=n, gpus_per_node=g, batch_size=size, step_time=t * np.exp(noise * rng.normal()))
         for size, compute in SIZES.items()
         for (k, n, g), t in zip(placements, seconds(placements, compute, parameters), strict=True)
     ]
 
 
-def test_examples_are_a_unit():
-    points = table(noise=0.03)
-    scaled = [msgspec.structs.replace(p, batch_size=p.batch_size * 3) for p in points]
-    one, other = (qm.fit_placements(measured) for measured in (points, scaled))
-    asked = {"nodes": 8, "gpus": 24}
-    assert other.step_time(batch_size=48, **asked) == pytest.approx(one.step_time(batch_size=16, **asked), rel=1e-6)
-
-
 def test_what_made_the_data_is_found():
     points = table(placements=[*NEAR, (4, 4, 1), (8, 8, 1), (8, 32, 4)])
     model = qm.fit_placements(points)
-    found = {parameter.name: parameter.value for parameter in model.parameters}
-    assert found["all-reduce, two nodes"] == pytest.approx(0.4, rel=0.03)
-    assert found["all-reduce, one node"] == pytest.approx(0.05, rel=0.2)
-    assert found["growth with nodes"] == pytest.approx(0.3, abs=0.02)
-    assert found["sharing of a link"] == pytest.approx(0.2, abs=0.03)
-    assert found["forward share"] == pytest.approx(1 / 3, abs=0.05)
+    found = [p.value for p in model.parameters if p.name != "straggling"]
+    np.testing.assert_array_less(
+        np.abs(np.subtract(found, [1 / 3, 0.4, 0.05, 0.2, 0.3])), [0.05, 0.012, 0.01, 0.03, 0.02]
+    )
     assert all(p.identified for p in model.parameters if p.name != "straggling")
     for k, n, g, size in [(3, 12, 4, 16), (16, 16, 1, 8), (16, 64, 4, 32), (2, 5, 3, 24), (5, 9, 3, 8)]:
         truth = seconds([(k, n, g)], 0.0125 * size)[0]
@@ -134,7 +121,7 @@ def test_intervals_cover_what_the_prior_draws(noise):
     assert 0.8 <= np.mean(far) <= 0.98
 
 
-def test_nodes_of_one_gpu_in_the_pollux_traces():
+def test_the_pollux_traces():
     """From 1 and 2 nodes to 6, 8, 12 and 16, without the application in what chose the growth (docs/explanation)."""
     models, far = asked("one GPU per node")
     errors = np.abs(np.concatenate([predicted(models[key], far[key]) for key in far]))
@@ -146,23 +133,17 @@ def test_nodes_of_one_gpu_in_the_pollux_traces():
     apart, own = asked("one GPU per node, one batch size at a time")
     alone = np.abs(np.concatenate([predicted(apart[key], own[key]) for key in own]))
     assert errors.mean() < 0.85 * alone.mean()
-
-
-def test_all_placements_in_the_pollux_traces():
     models, far = asked("all placements")
     errors = np.abs(np.concatenate([predicted(models[key], far[key]) for key in far]))
-    assert len(errors) == 1561
-    assert errors.mean() < 0.11
+    assert (len(errors), errors.mean() < 0.11) == (1561, True)
     assert np.concatenate([covered(models[key], far[key]) for key in far]).mean() >= 0.85
 
 
 def test_an_all_reduce_that_hides_may_be_anything_up_to_a_limit():
     """Two nodes are as fast as one: the posterior of the all-reduce is flat below that limit."""
-    times = {(1, 1): 0.1, (2, 2): 0.102}
-    points = [qm.PlacedStep(nodes=k, gpus=n, batch_size=8, step_time=t) for (k, n), t in times.items()]
+    points = [qm.PlacedStep(nodes=n, gpus=n, batch_size=8, step_time=t) for n, t in ((1, 0.1), (2, 0.102))]
     curve = qm.fit_placements(points).throughput([1, 2, 16])
-    assert curve.lower[1] == pytest.approx(2 / 0.102, rel=0.3)
-    assert curve.upper[1] == pytest.approx(2 / 0.102, rel=0.3)
+    assert [curve.lower[1], curve.upper[1]] == pytest.approx([2 / 0.102] * 2, rel=0.3)
     assert curve.lower[2] > 0.6 * curve.steps_per_second[2]
 
 
@@ -187,13 +168,10 @@ def test_a_curve_says_what_it_is_of():
     )
     assert curve.rounds_per_second[-1] == pytest.approx(1 / model.step_time(nodes=2, gpus=8, batch_size=8), rel=1e-12)
     assert curve.to_json() == predict(table(), workers=[1, 2, 4, 8], batch_size=8).to_json()
-
-
-def test_a_node_costs_as_much_with_one_gpu_as_with_all():
-    curve = qm.fit_placements(table()).throughput([1, 4, 5, 8], batch_size=8, gpus_per_node=4)
-    assert curve.nodes.tolist() == [1, 1, 2, 2]
-    (cheapest,) = qm.plan(curve, epochs=1, dataset_size=8000, price_per_node_hour=3600.0).choices
-    assert cheapest.cost == pytest.approx(min(curve.nodes * 1000 / curve.steps_per_second))
+    several = model.throughput([1, 4, 5, 8], batch_size=8, gpus_per_node=4)
+    assert several.nodes.tolist() == [1, 1, 2, 2]  # a node costs as much with one GPU as with all
+    (cheapest,) = qm.plan(several, epochs=1, dataset_size=8000, price_per_node_hour=3600.0).choices
+    assert cheapest.cost == pytest.approx(min(several.nodes * 1000 / several.steps_per_second))
 
 
 def test_a_table_is_read_or_refused_in_one_line(tmp_path):

@@ -38,21 +38,17 @@ class Browser:
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def press(self, selector, *keys):
-        """Keys by their names in selenium, one after the other, on one element."""
+    def press(self, selector, key):
+        """A key by its name in selenium, on one element."""
         from selenium.webdriver.common.keys import Keys
 
-        element = self.driver.find_element("css selector", selector)
-        for key in keys:
-            element.send_keys(getattr(Keys, key))
+        self.driver.find_element("css selector", selector).send_keys(getattr(Keys, key))
 
     def enter(self, name, value):
         """Write a number over what stands in a field."""
         from selenium.webdriver.common.keys import Keys
 
-        field = self.driver.find_element("id", name)
-        field.send_keys(Keys.CONTROL + "a")
-        field.send_keys(str(value) + Keys.ENTER)
+        self.driver.find_element("id", name).send_keys(Keys.CONTROL + "a", Keys.NULL, str(value) + Keys.ENTER)
 
     def complaints(self):
         return [entry["message"] for entry in self.driver.get_log("browser")]

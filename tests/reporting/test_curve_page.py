@@ -2,9 +2,9 @@
 
 import math
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import queuemodel as qm
 from queuemodel.data import example_profile, example_throughputs
@@ -16,20 +16,15 @@ QUESTIONS = {"epochs": 90, "deadline": 40 * 3600.0, "price_per_node_hour": 2.5}
 
 def on_two_servers(profile):
     """The profile as it would be of two servers with uneven shards, on links of unknown bandwidth."""
-    return msgspec.structs.replace(
-        profile,
-        cluster=qm.Cluster(parameter_servers=2),
-        job=msgspec.structs.replace(profile.job, shard_bytes=[2_000_000, 1_066_224]),
-    )
+    job = replace(profile.job, shard_bytes=[2_000_000, 1_066_224])
+    return replace(profile, cluster=qm.Cluster(parameter_servers=2), job=job)
 
 
 def without_overlap(profile):
     """Steps whose phases follow each other: mean-value analysis of them is exact."""
-    steps = [
-        msgspec.structs.replace(step, step_time=step.fetch + step.compute + step.push + step.update, operations=[])
-        for step in profile.steps
-    ]
-    return msgspec.structs.replace(profile, steps=steps, cluster=qm.Cluster(bandwidth=7.5e6))
+    steps = [replace(step, step_time=step.fetch + step.compute + step.push + step.update, operations=[])
+             for step in profile.steps]  # fmt: skip
+    return replace(profile, steps=steps, cluster=qm.Cluster(bandwidth=7.5e6))
 
 
 MODELS = {
@@ -121,16 +116,6 @@ def test_the_page_computes_what_python_computes(browser, folder, name):
     assert difference(told[1], other, qm.plan(other, **asked)) > 1e-4
 
 
-def test_what_is_not_known_stands_below_the_numbers_of_its_column(browser, folder):
-    qm.fit(example_profile("alexnet-60")).throughput([1, 2]).report(folder / "cells.html")
-    browser.open(folder / "cells.html")
-    rows = [{"goal": "cheapest", "measured": None, "workers": 1}, {"goal": None, "measured": 1.5, "workers": 2}]
-    kinds = browser.run(
-        "return [...table('', arguments[0]).querySelectorAll('td')].map((cell) => cell.className)", rows
-    )
-    assert kinds == ["words", "number", "number"] * 2
-
-
 def test_a_page_that_begins_with_other_machines_begins_with_their_numbers(browser, folder):
     model = qm.fit(example_profile("alexnet-60")).what_if(bandwidth=1e8, parameter_servers=3, accelerator_speed=2)
     curve = model.throughput(range(1, 17))
@@ -139,6 +124,9 @@ def test_a_page_that_begins_with_other_machines_begins_with_their_numbers(browse
     plan = qm.plan(curve, **QUESTIONS, min_efficiency=0.5)
     assert difference(browser.run("return answer(start)"), curve, plan) < 1e-9
     assert browser.run("return settings.bandwidth") == 1e8
+    rows = [{"goal": "cheapest", "measured": None, "workers": 1}, {"goal": None, "measured": 1.5, "workers": 2}]
+    cells = "return [...table('', arguments[0]).querySelectorAll('td')].map((cell) => cell.className)"
+    assert browser.run(cells, rows) == ["words", "number", "number"] * 2
 
 
 def test_it_opens_without_asking_for_anything_and_everything_has_a_name_every_picture_a_table(browser, whole):
@@ -198,21 +186,16 @@ def test_a_senseless_link_changes_nothing(browser, whole):
 
 def test_dark_light_narrow_and_paper(browser, whole):
     browser.open(whole[0])
-    paper = "return getComputedStyle(document.body).backgroundColor"
+    paper, pictures = "return getComputedStyle(document.body).backgroundColor", [browser.picture()]
+    light = browser.run(paper)
     try:
-        pictures = [browser.picture()]
-        light = browser.run(paper)
-        browser.show(scheme="dark")
-        assert browser.run(paper) != light
-        pictures.append(browser.picture())
-        browser.show(width=400)
-        assert browser.run("return document.documentElement.scrollWidth") <= 400
-        pictures.append(browser.picture())
-        browser.show(scheme="dark", media="print")
-        assert browser.run(paper) == light
-        hidden = "return getComputedStyle(document.querySelector('input[type=range]')).display"
-        assert browser.run(hidden) == "none"
-        pictures.append(browser.picture())
+        for look in ({"scheme": "dark"}, {"width": 400}, {"scheme": "dark", "media": "print"}):
+            browser.show(**look)
+            assert (browser.run(paper) == light) == (look != {"scheme": "dark"})
+            assert browser.run("return document.documentElement.scrollWidth") <= look.get("width", 1100)
+            pictures.append(browser.picture())
+        slider = "return getComputedStyle(document.querySelector('input[type=range]')).display"
+        assert browser.run(slider) == "none"
     finally:
         browser.show()
     assert len(set(pictures)) == 4
@@ -224,12 +207,9 @@ HOSTILE = '</script><script>window.taken = 1</script><img src=x onerror="window.
 def test_names_are_no_markup(browser, folder):
     profile = example_profile("alexnet-60")
     step = profile.steps[0]
-    operations = [msgspec.structs.replace(one, name=f"{HOSTILE}{i}") for i, one in enumerate(step.operations)]
-    hostile = msgspec.structs.replace(
-        profile,
-        job=msgspec.structs.replace(profile.job, name=HOSTILE),
-        steps=[msgspec.structs.replace(step, operations=operations), *profile.steps[1:]],
-    )
+    operations = [replace(one, name=f"{HOSTILE}{i}") for i, one in enumerate(step.operations)]
+    steps = [replace(step, operations=operations), *profile.steps[1:]]
+    hostile = replace(profile, job=replace(profile.job, name=HOSTILE), steps=steps)
     qm.fit(hostile).throughput(range(1, 5)).report(folder / "hostile.html", profile=hostile)
     browser.open(folder / "hostile.html")
     assert browser.run("return window.taken") is None

@@ -41,12 +41,6 @@ def test_embedded_text_comes_back_and_ends_no_script(curve, text):
     assert not set("<>&\u2028") & set(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_what_is_not_finite_is_null(curve):
-    unknown = dataclasses.replace(curve, bound_lower=np.full(8, np.nan), saturation_workers=np.inf, model=None)
-    told = held(unknown.report())["curve"]
-    assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
-
-
 def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path):
     page = curve.report(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page == curve.report()
@@ -54,23 +48,18 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
         with pytest.raises(qm.DataError, match=re.escape(name)):
             curve.report(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
-
-
-def test_a_senseless_question_is_refused(curve):
     asked = {"deadline": -1.0, "epochs": float("nan"), "workers": 2.5, "price": 2.0, "min_efficiency": 2.0}
     for name, value in asked.items():
         with pytest.raises(qm.ModelError, match=name):
             curve.report(**{name: value})
-
-
-def test_a_page_too_large_to_mail_is_refused_and_the_old_one_stays(tmp_path):
-    path = tmp_path / "long.html"
-    path.write_text("old")
     X = np.linspace(1.0, 2.0, 9000) * np.pi
     long = qm.ThroughputCurve(np.arange(1, 9001), X, X, X, single=np.pi)
     with pytest.raises(qm.ModelError, match="more than 500; predict fewer"):
-        long.report(path)
-    assert path.read_text() == "old"
+        long.report(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text() == page
+    unknown = dataclasses.replace(curve, bound_lower=np.full(8, np.nan), saturation_workers=np.inf, model=None)
+    told = held(unknown.report())["curve"]
+    assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
 
 
 def test_a_curve_made_faster_and_a_long_one_are_shown_as_they_are(curve):
@@ -97,28 +86,21 @@ def test_a_simulated_curve_stands_beside_the_network(tmp_path):
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        ("alexnet-60.json -o report.html --price 2.5 --deadline 12h", 0),
-        ("ddp-alexnet-40.json -o report.html --workers 1:4", 0),
-        ("shakesmall-p100-throughputs.csv -o report.html", 0),
-        ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0),
-        ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0),
-        ("alexnet-60.json -o report.html --strategy all-reduce --workers 1:4", 0),
-        ("alexnet-60.json -o report.png", 1),
-        ("alexnet-60.json -o nowhere/report.html", 1),
-        ("nowhere.json -o report.html", 1),
-        ("alexnet-60.json -o report.html --deadline soon", 2),
-        ("alexnet-60.json", 2),
+        ("alexnet-60.json -o report.html --price 2.5 --deadline 12h", 0), ("ddp-alexnet-40.json -o report.html", 0),
+        ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
+        ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
+        ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
+        ("alexnet-60.json -o nowhere/report.html", 1), ("alexnet-60.json -o report.html --deadline soon", 2),
     ],
-)
-def test_the_command(run, examples, words, status):
+)  # fmt: skip
+def test_the_command_writes_one_page_or_one_line(run, examples, words, status):
     before = set(examples.iterdir())
     code, out, err = run("report", *words.split())
-    assert (code or 0) == status
     written = {path.name for path in set(examples.iterdir()) - before}
     if status:
-        assert (written, out, err.count("\n")) == (set(), "", 1)
+        assert (code, written, out, err.count("\n")) == (status, set(), "", 1)
     else:
-        assert written == {words.split()[2]}
+        assert (code or 0, written) == (0, {words.split()[2]})
         assert out.endswith(f"{words.split()[2]}: open it in a browser\n")
         assert ("assuming" in out) == ("throughputs" in words)
 
@@ -128,24 +110,20 @@ def test_the_page_begins_with_what_was_asked(run, examples):
     assert run("report", *asked.split())[0] == 0
     page = held(Path("page.html").read_text())
     told = {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}
-    assert {name: page["questions"][name] for name in told} == told
+    assert page["questions"].items() >= told.items()
     assert "measure next: 3 workers" in page["caption"]
     assert page["curve"]["workers"] == [1, 2, 3, 4]
 
 
-def test_a_comparison_writes_the_page_of_what_it_prints(run, examples):
+def test_a_page_is_of_what_is_printed(run, examples):
     asked = "ddp-alexnet-40.json --workers 2 --strategy sync --report page.html --format json"
-    code, out, _ = run("compare", *asked.split())
-    assert code == 0
-    assert held(Path("page.html").read_text())["rows"] == json.loads(out)["rows"]
-
-
-def test_the_report_prints_its_prediction_where_a_format_is_asked_for(run, examples):
+    shown = json.loads(run("compare", *asked.split())[1])
+    assert held(Path("page.html").read_text())["rows"] == shown["rows"]
     asked = "ddp-alexnet-40.json -o page.html --workers 1,2 --format json"
     code, out, err = run("report", *asked.split())
-    assert code == 0
-    assert json.loads(out)["workers"] == [1, 2]
-    assert err == "page.html: open it in a browser\n"
+    assert (code or 0, err) == (0, "page.html: open it in a browser\n")
+    curve = held(Path("page.html").read_text())["curve"]
+    assert [json.loads(out)[name] for name in ("workers", "lower")] == [curve["workers"], curve["lower"]]
 
 
 def drawn(profile):

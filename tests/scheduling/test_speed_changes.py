@@ -8,33 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queuemodel import scheduling as qs
 from queuemodel.convergence import NoiseScale
 from queuemodel.errors import ModelError
-from queuemodel.scheduling import (
-    FIFO,
-    BatchSizes,
-    Cluster,
-    EqualShare,
-    Goodput,
-    HeSRPT,
-    Job,
-    PowerLawCurve,
-    RankPriced,
-    StagedCurve,
-    Workload,
-    simulate,
-    statistical_efficiency,
-)
 
-SIZES = BatchSizes(
+SIZES = qs.BatchSizes(
     {32: {1: 4.0, 2: 6.0, 3: 7.0}, 64: {1: 2.2, 2: 4.0, 3: 5.5}, 256: {2: 1.2, 3: 1.7, 4: 2.2}},
     [(500, 32.0), (300, 1000.0), (200, math.inf)],
 )
 
 
 def alone(sizes, *, nodes=4, batch_size=None, policy=None, **rest):
-    job = Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=batch_size or sizes.first, **rest)
-    return simulate([job], policy or Goodput(), nodes=nodes)
+    job = qs.Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=batch_size or sizes.first, **rest)
+    return qs.simulate([job], policy or qs.Goodput(), nodes=nodes)
 
 
 @st.composite
@@ -46,7 +32,7 @@ def batch_sizes(draw, most_stretches=4):
         most = draw(st.integers(1, 5)) if curves else 5
         curves[size] = dict(enumerate(draw(st.lists(speed, min_size=most, max_size=most)), start=1))
     pairs = st.tuples(st.floats(1, 1000), st.one_of(st.floats(0, 5000), st.just(math.inf)))
-    return BatchSizes(curves, draw(st.lists(pairs, min_size=1, max_size=most_stretches))), curves
+    return qs.BatchSizes(curves, draw(st.lists(pairs, min_size=1, max_size=most_stretches))), curves
 
 
 def rate(curves, size, nodes, scale):
@@ -74,23 +60,20 @@ def test_a_job_alone_runs_at_what_brute_force_finds(drawn, data):
         chosen = sizes.chosen(nodes=3, done=done)
         assert rate(curves, chosen, 3, scale) == pytest.approx(max(rate(curves, s, 3, scale) for s in curves))
         done += steps
+        if scale < math.inf:
+            law = (scale + sizes.first) / (scale + chosen)
+            assert qs.statistical_efficiency(chosen, scale, first=sizes.first) == pytest.approx(law)
     if len(pairs) == 1:  # no batch size of the user is better
         size = data.draw(st.sampled_from(sorted(curves)))
-        fixed = alone(sizes, nodes=5, batch_size=size, policy=RankPriced(), most_nodes=max(curves[size]))
+        fixed = alone(sizes, nodes=5, batch_size=size, policy=qs.RankPriced(), most_nodes=max(curves[size]))
         assert alone(sizes, nodes=5).end[0] <= fixed.end[0] * (1 + 1e-9)
 
 
 def test_brute_force_notices_a_noise_scale_that_is_two_per_cent_off():
     curves = {size: dict(curve.points) for size, curve in SIZES.curves.items()}
-    right = [(500, 500.0), (500, 1000.0)]
-    wrong = [(steps, 1.02 * scale) for steps, scale in right]
-    assert alone(BatchSizes(curves, wrong), nodes=5).end[0] != pytest.approx(by_brute_force(curves, right), rel=1e-3)
-
-
-@given(st.floats(1, 1e5), st.floats(1, 1e5), st.floats(0, 1e6))
-def test_efficiency_is_the_critical_batch_law(first, size, scale):
-    assert statistical_efficiency(size, math.inf, first=first) == pytest.approx(1)
-    assert statistical_efficiency(size, scale, first=first) == pytest.approx((scale + first) / (scale + size))
+    wrong = qs.BatchSizes(curves, [(500, 510.0), (500, 1020.0)])
+    right = by_brute_force(curves, [(500, 500.0), (500, 1000.0)])
+    assert alone(wrong, nodes=5).end[0] != pytest.approx(right, rel=1e-3)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -101,13 +84,18 @@ def test_a_single_batch_size_leaves_everything_as_it_was(parts):
     for number in range(60):
         time += rng.exponential(20)
         steps, curve = float(rng.lognormal(6, 1)), {n: n ** rng.uniform(0.4, 1) for n in range(1, 9)}
-        job = Job(f"{number}", arrival_time=time, steps=steps, curve=curve, end_probability=0.3, most_nodes=8)
+        job = qs.Job(f"{number}", arrival_time=time, steps=steps, curve=curve, end_probability=0.3, most_nodes=8)
         kept.append(job)
-        adaptive.append(replace(job, batch_sizes=BatchSizes({64: curve}, [(steps / parts, 100.0)] * parts)))
-    cluster = Cluster(16, restart_seconds=5, start_seconds=3, nodes_per_machine=4, spread_speed=0.7)
+        adaptive.append(replace(job, batch_sizes=qs.BatchSizes({64: curve}, [(steps / parts, 100.0)] * parts)))
+    cluster = qs.Cluster(16, restart_seconds=5, start_seconds=3, nodes_per_machine=4, spread_speed=0.7)
     first, *others = [
-        simulate(Workload(jobs), policy, cluster=cluster, seed=2)
-        for jobs, policy in ((kept, RankPriced()), (kept, Goodput()), (adaptive, RankPriced()), (adaptive, Goodput()))
+        qs.simulate(qs.Workload(jobs), policy, cluster=cluster, seed=2)
+        for jobs, policy in (
+            (kept, qs.RankPriced()),
+            (kept, qs.Goodput()),
+            (adaptive, qs.RankPriced()),
+            (adaptive, qs.Goodput()),
+        )
     ]
     for other in others:
         for name in ("end", "attained_service", "useful_service", "best_time", "shared_time"):
@@ -117,26 +105,27 @@ def test_a_single_batch_size_leaves_everything_as_it_was(parts):
 
 def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
     """500 steps of noise scale 32: at 64 a step is worth 4/3; then 31.25 + 1 over 15.6 + 1; then 2."""
-    schedule = alone(SIZES, batch_size=64, policy=FIFO(), requested_nodes=2, most_nodes=3)
+    schedule = alone(SIZES, batch_size=64, policy=qs.FIFO(), requested_nodes=2, most_nodes=3)
     worth = [4 / 3, (1 + 1000 / 32) / (1 + 1000 / 64), 2]
     assert schedule.end[0] == pytest.approx(sum(n / w for n, w in zip((500, 300, 200), worth, strict=True)) / 4.0)
 
 
-def test_noise_scales_may_differ_by_batch_size():
+def test_noise_scales_and_predictions_may_differ_by_batch_size():
     curves = {10: {1: 1.0}, 40: {1: 0.5}}
-    same = alone(BatchSizes(curves, [(100, NoiseScale(100.0, np.array([90.0, 110.0])))])).end[0]
-    assert alone(BatchSizes(curves, [(100, 100.0)])).end[0] == pytest.approx(same)
-    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == pytest.approx(same)
-    assert alone(BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == pytest.approx(100)
-
-
-def test_the_choice_follows_predictions_and_the_truth_runs():
-    believed = BatchSizes({10: {1: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], predicted={10: {1: 1.0}, 40: {1: 0.2}})
-    assert believed.chosen(nodes=1, done=0) == 10
-    assert alone(believed).end[0] == pytest.approx(100)
-    workload = Workload([Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
+    same = alone(qs.BatchSizes(curves, [(100, NoiseScale(100.0, np.array([90.0, 110.0])))])).end[0]
+    assert alone(qs.BatchSizes(curves, [(100, 100.0)])).end[0] == pytest.approx(same)
+    assert alone(qs.BatchSizes(curves, [(100, {10: 3.0, 40: 100.0})])).end[0] == pytest.approx(same)
+    assert alone(qs.BatchSizes(curves, [(100, {10: 3.0, 40: 0.0})])).end[0] == pytest.approx(100)
+    # The choice follows predictions, where there are speeds in truth, and the truth runs.
+    told = {10: {1: 1.0, 2: 1.0}, 40: {1: 0.2, 2: 99.0}}
+    believed = qs.BatchSizes({10: {1: 1.0, 2: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], predicted=told)
+    assert [believed.chosen(nodes=n, done=0) for n in (1, 2)] == [10, 10]
+    assert alone(believed, nodes=1).end[0] == pytest.approx(100)
+    workload = qs.Workload([qs.Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
     wrong = workload.with_prediction_error(level=1.0, seed=3)  # the same factor for every batch size
-    assert simulate(wrong, Goodput(), nodes=4).end == pytest.approx(simulate(workload, Goodput(), nodes=4).end)
+    assert qs.simulate(wrong, qs.Goodput(), nodes=4).end == pytest.approx(
+        qs.simulate(workload, qs.Goodput(), nodes=4).end
+    )
 
 
 def test_a_stretch_ends_without_a_restart_or_a_question():
@@ -146,13 +135,8 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     assert [SIZES.chosen(nodes=3, done=done) for done in (0, 499, 500, 800, 5000)] == [64, 64, 256, 256, 256]
     assert SIZES.limit(64) == 4
     assert replace(SIZES, most_nodes=2).limit(64) == 2
-
-
-def test_no_batch_size_runs_on_fewer_nodes_than_the_job_needs():
-    jobs = [
-        Job.adaptive(n, arrival_time=0, batch_sizes=SIZES, batch_size=32, least_nodes=2, most_nodes=3) for n in "ab"
-    ]
-    ended = simulate(jobs, Goodput(), nodes=3)
+    needs = {"arrival_time": 0, "batch_sizes": SIZES, "batch_size": 32, "least_nodes": 2, "most_nodes": 3}
+    ended = qs.simulate([qs.Job.adaptive(n, **needs) for n in "ab"], qs.Goodput(), nodes=3)
     assert ended.start.max() == pytest.approx(ended.end.min())  # three nodes are for one of them
 
 
@@ -160,7 +144,7 @@ TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
 
 
 def staged_job(curve, steps=100.0, name="a", **rest):
-    return Job(name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest)
+    return qs.Job(name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest)
 
 
 @given(
@@ -169,67 +153,47 @@ def staged_job(curve, steps=100.0, name="a", **rest):
 def test_alone_a_staged_job_takes_the_sum_of_its_stretches(stretches, nodes, steps):
     total = sum(length for length, _ in stretches)
     expected = sum(length / total * steps / table[nodes] for length, table in stretches)
-    staged = StagedCurve(stretches)
-    ended = simulate([staged_job(staged, steps, requested_nodes=nodes)], FIFO(), nodes=4)
+    staged = qs.StagedCurve(stretches)
+    ended = qs.simulate([staged_job(staged, steps, requested_nodes=nodes)], qs.FIFO(), nodes=4)
     assert ended.end[0] == pytest.approx(expected)
     assert steps / staged(nodes) == pytest.approx(expected)
 
 
-@settings(max_examples=40)
-@given(TABLES, st.integers(2, 5), st.sampled_from([FIFO(), EqualShare(), RankPriced()]))
-def test_stretches_of_one_curve_are_no_stretches(table, count, policy):
-    ends = [
-        simulate(
-            [staged_job(curve, 50.0 + k, f"{k}", arrival_time=4.0 * k) for k in range(4)],
-            policy,
-            cluster=Cluster(6, restart_seconds=1.0),
-        ).end
-        for curve in (table, StagedCurve([(1.0, table)] * count))
-    ]
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
-
-
 def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
     """In its first half nodes help a job, in the second they do not; the older of two is in its second."""
-    staged = StagedCurve([(1.0, {n: float(n) for n in (1, 2, 3, 4)}), (1.0, {1: 1.0, 2: 1.01, 3: 1.02, 4: 1.03})])
+    staged = qs.StagedCurve([(1.0, {n: float(n) for n in (1, 2, 3, 4)}), (1.0, {1: 1.0, 2: 1.01, 3: 1.02, 4: 1.03})])
     held = {}
     for kind, curve in (("staged", staged), ("mean", {n: staged(n) for n in (1, 2, 3, 4)})):
         jobs = [staged_job(curve, 400.0, "first"), staged_job(curve, 400.0, "second", arrival_time=120.0)]
-        ended = simulate(jobs, RankPriced(), nodes=5, history=True)
+        ended = qs.simulate(jobs, qs.RankPriced(), nodes=5, history=True)
         held[kind] = {int(j): int(n) for time, j, n in ended.history if time <= 120.0}
     assert held["staged"] == {0: 1, 1: 4}
     assert held["mean"] != held["staged"]
 
 
 def test_policies_that_divide_nodes_run_at_the_mean():
-    staged = StagedCurve([(1.0, PowerLawCurve(0.5, speed=4.0)), (3.0, PowerLawCurve(0.5, speed=1.0))])
-    job = Job("a", arrival_time=0, steps=100, curve=staged)
-    assert simulate([job], HeSRPT(exponent=0.5), nodes=4).end[0] == pytest.approx(25 / 8 + 75 / 2)
-    divided = simulate([job, replace(job, name="b")], EqualShare(divisible=True), nodes=1)
+    staged = qs.StagedCurve([(1.0, qs.PowerLawCurve(0.5, speed=4.0)), (3.0, qs.PowerLawCurve(0.5, speed=1.0))])
+    job = qs.Job("a", arrival_time=0, steps=100, curve=staged)
+    assert qs.simulate([job], qs.HeSRPT(exponent=0.5), nodes=4).end[0] == pytest.approx(25 / 8 + 75 / 2)
+    divided = qs.simulate([job, replace(job, name="b")], qs.EqualShare(divisible=True), nodes=1)
     assert divided.end == pytest.approx([(25 / 4 + 75 / 1) * 2**0.5] * 2)  # half a node each
 
 
-GAP = BatchSizes({32: {1: 4.0}, 64: {3: 5.5}}, [(500, 32.0)])
-FAILING = Cluster(4, mean_time_to_failure=1e4)
+GAP = qs.BatchSizes({32: {1: 4.0}, 64: {3: 5.5}}, [(500, 32.0)])
+FAILING = qs.Cluster(4, mean_time_to_failure=1e4)
+TWICE = qs.StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: replace(SIZES, curves={}), "curves must map batch sizes to curves"),
-        (lambda: replace(SIZES, noise_scales=[5]), "pairs"),
-        (lambda: replace(SIZES, noise_scales=[(5, math.nan)]), "noise scale"),
-        (lambda: alone(GAP), r"no batch size of .* has a speed on 2 nodes"),
-        (lambda: alone(SIZES, batch_size=48), "must be one of 32, 64, 256, got 48"),
-        (lambda: statistical_efficiency(64, -3, first=32), "noise_scale must be finite and >= 0 examples, got -3"),
-        (lambda: StagedCurve([(0.0, {1: 1.0})]), "length must be finite and > 0"),
-        (
-            lambda: simulate([staged_job(StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2))], FIFO(),
-                             cluster=FAILING),
-            "nodes cannot fail yet where jobs' speeds change",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: replace(SIZES, curves={}), "curves must map batch sizes to curves"),
+    (lambda: replace(SIZES, noise_scales=[5]), "pairs"),
+    (lambda: replace(SIZES, noise_scales=[(5, math.nan)]), "noise scale"),
+    (lambda: alone(GAP), r"no batch size of .* has a speed on 2 nodes"),
+    (lambda: alone(SIZES, batch_size=48), "must be one of 32, 64, 256, got 48"),
+    (lambda: qs.statistical_efficiency(64, -3, first=32), "noise_scale must be finite and >= 0 examples, got -3"),
+    (lambda: qs.StagedCurve([(0.0, {1: 1.0})]), "length must be finite and > 0"),
+    (lambda: qs.simulate([staged_job(TWICE)], qs.FIFO(), cluster=FAILING), "nodes cannot fail yet where jobs' speeds"),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused(make, message):
     with pytest.raises(ModelError, match=message) as caught:
         make()

@@ -1,6 +1,7 @@
 """The simulation against closed forms, each with a control that must fail."""
 
 import math
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -8,19 +9,9 @@ import pytest
 from scipy.integrate import cumulative_trapezoid
 from scipy.stats import t
 
-from queuemodel.scheduling import (
-    FIFO,
-    SRPT,
-    EqualShare,
-    GreedyGain,
-    HeSRPT,
-    Job,
-    PowerLawCurve,
-    RankPriced,
-    simulate,
-)
+from queuemodel import scheduling as qs
 
-LINEAR = PowerLawCurve(1.0)
+LINEAR = qs.PowerLawCurve(1.0)
 
 
 def mmk_response_time(rate, service_time, servers):
@@ -43,14 +34,10 @@ def mg1_ps_response_time(rate, service_time):
     return service_time / (1 - rate * service_time)
 
 
-def mg1_srpt_response_time(rate, density, *, largest=40.0):
+def mg1_srpt_response_time(rate, density=lambda x: math.exp(-x), *, largest=40.0):
     """M/G/1 with shortest remaining processing time first (Schrage and Miller, 1966), integrated to the largest."""
     x = np.linspace(0.0, largest, 200_001)
-    f = np.array([density(float(v)) for v in x])
-
-    def integral(values):
-        return cumulative_trapezoid(values, x, initial=0)
-
+    f, integral = np.array([density(float(v)) for v in x]), partial(cumulative_trapezoid, x=x, initial=0)
     load = rate * integral(x * f)
     waiting = rate * (integral(x * x * f) + x * x * (1 - integral(f))) / (2 * (1 - load) ** 2)
     return float(integral((waiting + integral(1 / (1 - load))) * f)[-1])
@@ -84,51 +71,41 @@ def interval(policy, rate, sizes, curve=LINEAR, nodes=1, replications=6, **limit
     means = []
     for seed in range(replications):
         rng = np.random.default_rng(seed)
-        work = sizes(rng)
+        work = SIZES[sizes[0]](rng, sizes[1])
         times = np.cumsum(rng.exponential(1 / rate, len(work)))
         jobs = [
-            Job(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
+            qs.Job(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
             for k, (arrival, steps) in enumerate(zip(times, work, strict=True))
         ]
-        means.append(simulate(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
+        means.append(qs.simulate(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
     return np.mean(means), t.ppf(0.9995, replications - 1) * np.std(means, ddof=1) / math.sqrt(replications)
 
 
-def exponential(n):
-    return lambda rng: rng.exponential(1.0, n)
-
-
-def uniform(n):
-    return lambda rng: rng.uniform(0.0, 2.0, n) + 1e-12
-
-
-def lognormal(n):
-    return lambda rng: rng.lognormal(-math.log(5) / 2, math.sqrt(math.log(5)), n)  # mean 1, variation 2
-
-
-def density(x):
-    return math.exp(-x)
-
-
-SHARED, SUBLINEAR = EqualShare(divisible=True), PowerLawCurve(0.6)
+#: Sizes of mean 1.
+SIZES = {
+    "exponential": lambda rng, n: rng.exponential(1.0, n),
+    "uniform": lambda rng, n: rng.uniform(0.0, 2.0, n) + 1e-12,
+    "lognormal": lambda rng, n: rng.lognormal(-math.log(5) / 2, math.log(5) ** 0.5, n),  # variation 2
+}
+SHARED, SUBLINEAR = qs.EqualShare(divisible=True), qs.PowerLawCurve(0.6)
 #: Policy, arrival rate, sizes, how they are run; the truth, and what is not true: other sizes, laws, loads or servers.
 LAWS = {
-    "M/M/1": (FIFO(), 0.5, exponential(5000), {"most_nodes": 1}, mmk_response_time(0.5, 1, 1),
+    "M/M/1": (qs.FIFO(), 0.5, ("exponential", 5000), {"most_nodes": 1}, mmk_response_time(0.5, 1, 1),
               mmk_response_time(0.665, 1, 1)),
-    "M/M/3": (FIFO(), 1.5, exponential(5000), {"most_nodes": 1, "nodes": 3}, mmk_response_time(1.5, 1, 3),
+    "M/M/3": (qs.FIFO(), 1.5, ("exponential", 5000), {"most_nodes": 1, "nodes": 3}, mmk_response_time(1.5, 1, 3),
               mmk_response_time(1.5, 1, 4)),
-    "Pollaczek and Khinchine": (FIFO(), 0.6, uniform(4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
+    "Pollaczek and Khinchine": (qs.FIFO(), 0.6, ("uniform", 4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
                                 mg1_fifo_response_time(0.6, 1, 1)),
-    "processor sharing": (SHARED, 0.5, uniform(4000), {}, mg1_ps_response_time(0.5, 1),
-                          mg1_srpt_response_time(0.5, density)),
-    "processor sharing is insensitive": (SHARED, 0.5, lognormal(4000), {}, mg1_ps_response_time(0.5, 1),
-                                         mg1_srpt_response_time(0.5, density)),
-    "Schrage": (SRPT(), 0.7, exponential(3000), {"replications": 8}, mg1_srpt_response_time(0.7, density),
+    "processor sharing": (SHARED, 0.5, ("uniform", 4000), {}, mg1_ps_response_time(0.5, 1),
+                          mg1_srpt_response_time(0.5)),
+    "processor sharing is insensitive": (SHARED, 0.5, ("lognormal", 4000), {}, mg1_ps_response_time(0.5, 1),
+                                         mg1_srpt_response_time(0.5)),
+    "Schrage": (qs.SRPT(), 0.7, ("exponential", 3000), {"replications": 8}, mg1_srpt_response_time(0.7),
                 mg1_ps_response_time(0.7, 1)),
-    "Schrage, uniform": (SRPT(), 0.7, uniform(3000), {},
+    "Schrage, uniform": (qs.SRPT(), 0.7, ("uniform", 3000), {},
                          mg1_srpt_response_time(0.7, lambda x: 0.5 if x <= 2 else 0.0, largest=2.0),
                          mg1_ps_response_time(0.7, 1)),
-    "birth and death": (SHARED, 2.0, exponential(3000), {"curve": SUBLINEAR, "nodes": 8},
+    "birth and death": (SHARED, 2.0, ("exponential", 3000), {"curve": SUBLINEAR, "nodes": 8},
                         equi_response_time(2.0, SUBLINEAR, 8), 1.2 * equi_response_time(2.0, SUBLINEAR, 8)),
 }  # fmt: skip
 
@@ -142,44 +119,33 @@ def test_the_mean_response_time_is_that_of_the_closed_form(law):
     assert half < 0.25 * mean
 
 
-def test_nobody_is_better_than_equal_shares_of_exponential_sizes():
-    mean, half = interval(FIFO(fixed=4), 2.0, exponential(3000), curve=SUBLINEAR, nodes=8, replications=4)
-    assert mean - half > equi_response_time(2.0, SUBLINEAR, 8)
-
-
 @pytest.mark.parametrize("exponent", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("nodes", [1, 7])
 def test_hesrpt_is_its_closed_form(exponent, nodes):
     sizes = np.random.default_rng(3).lognormal(0, 1.5, 12)
-    jobs = [Job(f"{k}", arrival_time=0, steps=x, curve=PowerLawCurve(exponent)) for k, x in enumerate(sizes)]
-    mean = simulate(jobs, HeSRPT(exponent, divisible=True), nodes=nodes).mean_response_time
+    jobs = [qs.Job(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(exponent)) for k, x in enumerate(sizes)]
+    mean = qs.simulate(jobs, qs.HeSRPT(exponent, divisible=True), nodes=nodes).mean_response_time
     assert mean == pytest.approx(hesrpt_mean_response_time(sizes, exponent, nodes=nodes), rel=1e-9)
     # It fits the exponent from the curves, and no other share does as well.
-    fitted = simulate(jobs, HeSRPT(divisible=True), nodes=nodes)
+    fitted = qs.simulate(jobs, qs.HeSRPT(divisible=True), nodes=nodes)
     if nodes > 1:
         assert fitted.mean_response_time == pytest.approx(mean, rel=1e-9)
-    assert simulate(jobs, HeSRPT(exponent + 0.05, divisible=True), nodes=nodes).mean_response_time > mean * (1 + 1e-6)
-    assert simulate(jobs, EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
-
-
-def test_rank_prices_in_whole_nodes_come_close_to_hesrpt():
-    sizes = np.random.default_rng(5).exponential(1000.0, 20)
-    jobs = [Job(f"{k}", arrival_time=0, steps=x, curve=PowerLawCurve(0.5)) for k, x in enumerate(sizes)]
-    best = hesrpt_mean_response_time(sizes, 0.5, nodes=1000)
-    assert simulate(jobs, RankPriced(0.5), nodes=1000).mean_response_time == pytest.approx(best, rel=2e-3)
-    assert simulate(jobs, GreedyGain(0.0), nodes=1000).mean_response_time > 1.05 * best
+    assert qs.simulate(jobs, qs.HeSRPT(exponent + 0.05, divisible=True), nodes=nodes).mean_response_time > mean * (
+        1 + 1e-6
+    )
+    assert qs.simulate(jobs, qs.EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 0.9, 0.999, 1 - 1e-9])
 def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
     nodes, p = 40, 0.7
     sizes = np.random.default_rng(1).exponential(100.0, 12)
-    jobs = [Job(f"{k}", arrival_time=0, curve=PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
+    jobs = [qs.Job(f"{k}", arrival_time=0, curve=qs.PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
     price = np.empty(12)
     price[np.argsort(-sizes)] = rank_prices(12, exponent)
     n = np.arange(nodes + 1.0)
     worth = price[:, None] * np.diff(n**p)
-    granted = RankPriced(exponent).allocate(jobs, nodes, 0.0)
+    granted = qs.RankPriced(exponent).allocate(jobs, nodes, 0.0)
     chosen = np.array([granted.get(f"{k}", 0) for k in range(12)])
     assert chosen.sum() == nodes
     taken = np.array([worth[k, m - 1] if m else np.inf for k, m in enumerate(chosen)])

@@ -19,7 +19,7 @@ def random_network(rng, *, most=3):
         try:
             network = qm.Network(
                 [_station(rng, f"s{k}", names, visits=not free) for k in range(K)],
-                classes=[qm.JobClass(c, population=n, think_time=_think(rng)) for c, n in zip(names, N, strict=False)],
+                classes=[qm.JobClass(c, population=n, think_time=_own(rng)) for c, n in zip(names, N, strict=False)],
                 think_time=_think(rng),
                 routing=routing,
                 reference=f"s{rng.integers(K)}" if free else None,
@@ -31,6 +31,10 @@ def random_network(rng, *, most=3):
 
 def _think(rng):
     return float(rng.choice([0.0, 0.0, 0.7]))
+
+
+def _own(rng):
+    return None if rng.random() < 0.3 else _think(rng)
 
 
 def _station(rng, name, names, *, visits):

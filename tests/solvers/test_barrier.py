@@ -44,9 +44,6 @@ def test_rounds_are_what_a_simulation_of_rounds_gives(servers):
     assert abs(rounds.mean() - exact) < 4 * error
     assert abs(rounds.mean() - 1.03 * exact) > 4 * error  # 3 % off is noticed
     assert 6 / exact <= qm.solve(network, population=6).throughput  # a barrier never helps
-
-
-def test_what_a_barrier_cannot_do_is_refused():
     with pytest.raises(qm.ModelError, match=r"barrier: .* classes and routing"):
         qm.barrier_time(qm.Network([qm.Station("q", service_time=1.0)], routing=[[1.0]]), population=2)
     with pytest.raises(qm.ModelError, match="states for 300 customers"):

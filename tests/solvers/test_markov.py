@@ -22,20 +22,18 @@ def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
     for answered in (network(1.0, discipline), network(0.0, "ps")):
         simulated = qm.solve(answered, solver=qm.Simulation(departures=10_000, replications=4))
         np.testing.assert_allclose(simulated.class_throughput, chain(answered).class_throughput, rtol=0.02)
-
-
-def test_customers_of_one_kind_have_no_order():
     erlang = qm.PhaseType.from_moments(mean=0.2, scv=1 / 3)
-    network = qm.Network([qm.Station("a", distribution=erlang, discipline="lifo-pr")])
-    assert chain(network, 4).throughput == pytest.approx(5.0, rel=1e-9)
+    alike = qm.Network([qm.Station("a", distribution=erlang, discipline=discipline)])
+    assert chain(alike, 4).throughput == pytest.approx(5.0, rel=1e-9)
+    with pytest.raises(qm.ModelError, match="more than 100 states at population 20; take fewer customers"):
+        chain(qm.Network.from_demands([1.0] * 5), 20, most_states=100)
 
 
 LARGE = {
     "many neighbours, iterated": ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 6188),
-    "far apart in speed": ([0.001, 0.03, 0.06, 1.0], 25, 3276),
-    "slow to mix, eliminated": ([0.2, 0.201], 1600, 1601),
+    "far apart in speed": ([0.001, 0.03, 0.06, 1.0], 25, 3276), "slow to mix, eliminated": ([0.2, 0.201], 1600, 1601),
     "a likeliest state far from the start": ([0.1, 1.0], 1600, 1601),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LARGE)
@@ -49,8 +47,3 @@ def test_large_chains_keep_nine_digits(case):
     exact = qm.solve(network, population=population)
     assert found.throughput == pytest.approx(exact.throughput, rel=1e-9)
     np.testing.assert_allclose(found.queue_length, exact.queue_length, rtol=1e-9)
-
-
-def test_too_many_states_are_refused_with_the_number():
-    with pytest.raises(qm.ModelError, match="more than 100 states at population 20; take fewer customers"):
-        chain(qm.Network.from_demands([1.0] * 5), 20, most_states=100)

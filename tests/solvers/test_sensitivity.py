@@ -76,6 +76,8 @@ def test_slopes_of_classes(kind, population):
     np.testing.assert_allclose(slopes.dX_dD, differences(lambda d: throughput(d, Z), D), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(slopes.dX_dZ, differences(lambda z: throughput(D, z), Z), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose((slopes.dX_dD * D).sum(axis=(1, 2)) + slopes.dX_dZ @ Z, -slopes.throughput, rtol=1e-9)
+    if all(population):
+        np.testing.assert_allclose(slopes.elasticity, -slopes.dX_dD * D / slopes.throughput[:, None, None])
     row = slopes.to_rows()[C]  # of the second station and the first class
     assert (row["station"], row["class"], row["service_demand"]) == ("s1", "c0", 0.1)
     assert [row[f"dX[c{c}]_dD"] for c in range(C)] == slopes.dX_dD[:, 1, 0].tolist()
@@ -95,11 +97,9 @@ def test_networks_that_it_cannot_treat_are_refused():
     two = [qm.JobClass("c"), qm.JobClass("d")]
     fcfs = qm.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")
     switch = {(c, d): [[0.5]] for c in "cd" for d in "cd"}
-    for network, why in (
-        (qm.Network([fcfs], classes=two, think_time=1.0), "product form"),
-        (qm.Network([qm.Station("a", service_time=0.2)], classes=two, routing=switch), "switch"),
-        (qm.Network([qm.Station("a", service_time=0.2)]), "population"),
-    ):
+    a = [qm.Station("a", service_time=0.2)]
+    refused = [(qm.Network([fcfs], classes=two, think_time=1.0), "product form"), (qm.Network(a), "population")]
+    for network, why in [*refused, (qm.Network(a, classes=two, routing=switch), "switch")]:
         with pytest.raises(qm.ModelError, match=why):
             qm.sensitivity(network)
 
