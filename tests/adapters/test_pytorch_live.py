@@ -67,7 +67,7 @@ def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, run):
         "3",
         "-o",
     ]
-    status, shown, _ = run(*words, tmp_path / "ddp.json")
+    status, shown, _ = run(*words, "--steps", 2, "--warmup", 2, "--noise-steps", 3)
     assert (status, Profile.load(tmp_path / "ddp.json").gradient_norms) == (0, [])
     assert "all ranks trained on the same examples" in shown
 
