@@ -76,8 +76,9 @@ def test_a_known_schedule_has_its_phases_and_dependencies():
     assert step.overlap == pytest.approx(0.010 + 0.009997)  # fwd_a with b's fetch, bwd_a with b's push
     assert (step.fetched_bytes, step.pushed_bytes) == (500_000, 500_000)
     assert (derived.workers, derived.servers, derived.shard_bytes, derived.tensors) == (1, [SERVER], [500_000], 2)
-    direct = replace(whole.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a"))
-    for one in (whole, replace(whole, operations=[*whole.operations[:8], direct, *whole.operations[9:]])):
+    direct = replace(whole.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a", "beside"))
+    beside = op("beside", ["add"], 31_500, 31_600)  # ends long before what it runs beside, and before what follows
+    for one in (whole, replace(whole, operations=[*whole.operations[:8], beside, direct, *whole.operations[9:]])):
         operations = only(one).operations
         assert {(o.kind, o.name): {operations[a].name for a in o.after} for o in operations} == {
             ("fetch", "a/read"): set(), ("fetch", "b/read"): set(), ("compute", "fwd_a"): {"a/read"},
@@ -138,10 +139,12 @@ def test_control_messages_are_dependencies_only_and_lost_transfers_are_put_back(
     assert found.push == pytest.approx(0.029997)
     (message,) = [o for o in found.operations if (o.name, o.kind) == ("fwd_a", "push")]
     assert (message.bytes, [found.operations[a].name for a in message.after]) == (0, ["fwd_a"])
-    lossy = replace(whole, transfers=[t for t in whole.transfers if t.tensor != "grad_b"])
+    again = op("again", ["grad_b_S5"], 85_000, 85_001, task=SERVER)  # it was there when its first user began
+    lossy = also(replace(whole, transfers=[t for t in whole.transfers if t.tensor != "grad_b"]), again)
     steps = derive([whole, shifted(lossy, 100_000)]).steps
     assert [s.pushed_bytes for s in steps] == [500_000, 500_000]
     assert steps[1].push == pytest.approx(steps[0].push, abs=1e-5)
+    assert [o.end for o in steps[1].operations if (o.kind, o.name) == ("push", "grad_b")] == [pytest.approx(0.081)]
 
 
 def test_loops_run_an_operation_many_times():

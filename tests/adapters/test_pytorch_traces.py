@@ -225,8 +225,11 @@ def test_a_bucket_is_what_was_handed_over_though_another_begins_first(folder):
         first, second, *_ = sorted(named(trace, "gloo:all_reduce"), key=lambda e: e["ts"])
         first["ts"], first["dur"] = second["ts"] + 1, first["dur"] - (second["ts"] + 1 - first["ts"])
 
+    computed = [one.computed for one in read(folder).rounds]
     change(folder, overtake)
     assert {tuple(bucket.bytes for bucket in one.buckets) for one in read(folder).rounds} == {BUCKETS}
+    change(folder, changed("gloo:all_reduce", dur=1.0), ranks=(0, 1))  # the first ends amid the backward pass
+    assert [one.computed for one in read(folder).rounds] == computed
 
 
 def one_by_one(trace):
