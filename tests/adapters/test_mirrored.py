@@ -120,6 +120,25 @@ def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
     assert seconds([10**11] * 12) == pytest.approx(as_recorded + 0.1, abs=2e-5)
 
 
+def marked_late(plane, kinds, names):
+    """Each step is marked only when its batch has been taken."""
+    events = [(line.timestamp_ns * 1000 + e.offset_ps, e) for line in plane.lines for e in line.events]
+    taken = sorted(t + e.duration_ps for t, e in events if kinds[e.metadata_id].startswith("IteratorGetNext"))
+    for start, event in events:
+        if "step_num" in {names[stat.metadata_id] for stat in event.stats}:
+            late = next(t for t in taken if t >= start) - start
+            event.offset_ps, event.duration_ps = event.offset_ps + late, event.duration_ps - late
+
+
+def test_batches_that_are_taken_between_steps_are_waited_for_in_the_step_before(tmp_path):
+    runs = [DATA / "mirrored" / "slow-input" / run for run in ("trace_n1", "trace_n2")]
+    late = [edited(run, tmp_path / run.name, marked_late) for run in runs]
+    within, between = (read_mirrored(some, batch_size=32).rounds[:-1] for some in (runs, late))
+    for name in ("round_time", "waited", "computed"):
+        found, expected = (np.mean([getattr(one, name) for one in some]) for some in (between, within))
+        assert found == pytest.approx(expected, rel=0.1)
+
+
 def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
     """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
     run = edited(MLP / "trace_n2", tmp_path, with_metrics)
