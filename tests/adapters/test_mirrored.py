@@ -19,7 +19,7 @@ from queuemodel.strategies import fit_rounds
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
 
-from tensorflow_protos import edited
+from tensorflow_protos import edited, renamed
 
 DATA = Path(__file__).parent.parent / "data"
 TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
@@ -192,11 +192,7 @@ def test_what_a_run_lacks_is_said(tmp_path):
     ],
 )
 def test_what_is_no_round_of_gradients_is_refused(tmp_path, run, before, after, said):
-    def rename(plane, *_):
-        for event in plane.event_metadata.values():
-            event.name = event.name.replace(before, after)
-
-    refused([edited(run / "trace_n2", tmp_path, rename)], said, parameter_bytes=1000)
+    refused([renamed(run / "trace_n2", tmp_path, before, after)], said, parameter_bytes=1000)
 
 
 def test_the_command_tells_a_folder_of_ranks_from_one_of_servers(tmp_path, run):

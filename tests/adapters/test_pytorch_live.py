@@ -54,20 +54,8 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
 
 
 def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, run):
-    words = [
-        "profile",
-        "--framework",
-        "torch",
-        "torch_jobs:same_examples",
-        "--steps",
-        "2",
-        "--warmup",
-        "2",
-        "--noise-steps",
-        "3",
-        "-o",
-    ]
-    status, shown, _ = run(*words, "--steps", 2, "--warmup", 2, "--noise-steps", 3)
+    command = ("profile", "--framework", "torch", "torch_jobs:same_examples", "-o", tmp_path / "ddp.json")
+    status, shown, _ = run(*command, "--steps", 2, "--warmup", 2, "--noise-steps", 3)
     assert (status, Profile.load(tmp_path / "ddp.json").gradient_norms) == (0, [])
     assert "all ranks trained on the same examples" in shown
 
@@ -90,7 +78,7 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
     ("model", "said"),
     [
         ("no_such_module:f", "no module named 'no_such_module'"),
-        ("torch_jobs:raises", r"KeyError: 'train.csv' \(torch_jobs.py, line \d+\)"),
+        ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
         ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
         ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
         ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),

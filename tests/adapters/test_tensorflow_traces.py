@@ -18,7 +18,7 @@ from queuemodel.adapters import tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
-from tensorflow_protos import config_pb2, edited, xplane_pb2
+from tensorflow_protos import config_pb2, edited, renamed, xplane_pb2
 
 DATA = Path(__file__).parent.parent / "data"
 ALEXNET, XPLANE = DATA / "alexnet-60" / "trace", DATA / "xplane-1ps"
@@ -219,13 +219,8 @@ def test_several_training_steps_in_a_loop_are_refused(tmp_path):
 
 
 def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
-    def rename(plane, *_):
-        for event in plane.event_metadata.values():
-            event.name = event.name.replace(
-                "MatMul/ReadVariableOp:ReadVariableOp", "MatMul/ReadVariableOp:ResourceGather"
-            )
-
-    refused(edited(XPLANE, tmp_path, rename), "tables in which the servers look up rows")
+    renamed(XPLANE, tmp_path, "MatMul/ReadVariableOp:ReadVariableOp", "MatMul/ReadVariableOp:ResourceGather")
+    refused(tmp_path, "tables in which the servers look up rows")
     rest = read(tmp_path, parameter_bytes=XPLANE_BYTES - 256 * 512 * 4)
     assert rest.job.parameter_bytes == XPLANE_BYTES - 256 * 512 * 4
     assert {s.fetched_bytes for s in rest.steps} == {XPLANE_BYTES}
