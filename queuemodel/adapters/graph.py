@@ -145,21 +145,12 @@ def contract(graph: StepGraph) -> list[Operation]:
     after = _reduced([sorted(index[b] for b in before[g] if index[b] < index[g]) for g in order])
     names: Counter[tuple[str, str]] = Counter()
     operations = []
-    for g, earlier in zip(order, after, strict=True):
-        group = groups[g]
+    for group, earlier in zip((groups[g] for g in order), after, strict=True):
         names[group.kind, group.name] += 1
         count = names[group.kind, group.name]
-        operations.append(
-            Operation(
-                kind=group.kind,
-                name=group.name if count == 1 else f"{group.name} ({count})",
-                start=(group.busy[0][0] - graph.origin) / 1e6,
-                end=(group.busy[-1][1] - graph.origin) / 1e6,
-                bytes=group.bytes,
-                server=group.server,
-                after=earlier,
-            )
-        )
+        name = group.name if count == 1 else f"{group.name} ({count})"
+        start, end = ((moment - graph.origin) / 1e6 for moment in (group.busy[0][0], group.busy[-1][1]))
+        operations.append(Operation(group.kind, name, start, end, group.bytes, group.server, earlier))
     return operations
 
 

@@ -220,18 +220,13 @@ def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> li
     """
     bounds = []
     for step in traced:
-        made = _made(step.operations)
-        lows = [
-            made[t.tensor, server] - t.end
-            for t in step.transfers
-            if t.source == server and t.destination == worker and (t.tensor, server) in made
-        ]
-        highs = [
-            t.end - made[t.tensor, worker]
-            for t in step.transfers
-            if t.source == worker and t.destination == server and (t.tensor, worker) in made
-        ]
-        bounds.append((max(lows, default=None), min(highs, default=None)))
+        made, ways = _made(step.operations), ((server, worker), (worker, server))
+        least, high = (  # time between making a tensor and having it, each by its own clock
+            min((t.end - made[t.tensor, way[0]] for t in step.transfers
+                 if (t.source, t.destination) == way and (t.tensor, way[0]) in made), default=None)
+            for way in ways
+        )  # fmt: skip
+        bounds.append((None if least is None else -least, high))
     low = max((b for b, _ in bounds if b is not None), default=None)
     high = min((b for _, b in bounds if b is not None), default=None)
     if low is None or high is None or low <= high + CLOCK_TOLERANCE:

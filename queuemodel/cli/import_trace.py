@@ -14,6 +14,8 @@ from .options import BANDWIDTH, COUNT, DATASET_SIZE, FILE, SIZE, format_option
 from .output import show_profile, watched
 from .questions import NETWORK
 
+FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
+
 
 @click.command()
 @click.argument("folders", type=click.Path(), nargs=-1, required=True, metavar="FOLDER...")
@@ -52,7 +54,7 @@ def import_trace(
     job["progress"] = watched()
     for folder in folders:
         _require_traces(Path(folder))
-    if any(pytorch.is_trace(folder) for folder in folders):
+    if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
         profile = pytorch.read_traces(folders, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
@@ -65,8 +67,8 @@ def import_trace(
                 "parameter servers becomes a profile folder by folder, with --workers 2 where two trained, and predict "
                 "takes one of several workers by --throughputs"
             )
-        below = [path for path in sorted(Path(folders[0]).glob("*/")) if _holds_run(path)]
-        if below and not _holds_run(Path(folders[0])):
+        below = [path for path in sorted(Path(folders[0]).glob("*/")) if _holds(path)]
+        if below and not _holds(folders[0]):
             raise DataError(f"{folders[0]}: traces stand below it; give each run's folder: {' '.join(map(str, below))}")
         profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
@@ -77,16 +79,15 @@ def _require_traces(folder: Path) -> None:
     """Say what to do with a file instead of its folder, and with names that do not tell whose they are."""
     if folder.is_file():
         raise DataError(f"{folder}: a file; give the folder that holds the files of the run")
-    named = any(path.name.endswith((*pytorch.SUFFIXES, ".pb", ".pb.gz")) for path in folder.rglob("*"))
-    if not named and (others := sorted(folder.glob("*.json*"))):
+    if not _holds(folder, pattern="**/*") and (others := sorted(folder.glob("*.json*"))):
         raise DataError(
             f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
             "other JSON is not read here, nor is a timeline of TensorFlow 1: keep the RunMetadata that it is made of"
         )
 
 
-def _holds_run(folder: Path) -> bool:
-    return pytorch.is_trace(folder) or any(path.name.endswith((".pb", ".pb.gz")) for path in folder.glob("*"))
+def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: str = "*") -> bool:
+    return any(path.name.endswith(suffixes) for path in Path(folder).glob(pattern))
 
 
 def _refuse(given: dict[str, object], traces: str) -> None:

@@ -1,10 +1,11 @@
 """Models that the live tests profile; imported in the child processes."""
 
+import numpy as np
+
 
 def dropout_and_normalization():
     """Nested inputs from a Python generator, state that is not trained, a loop, an optimizer with slots."""
     import keras
-    import numpy as np
     import tensorflow as tf
     from keras import layers
 
@@ -26,7 +27,6 @@ def dropout_and_normalization():
 def subclassed():
     """Built on first use; 100 examples in batches of 30, so that the last one is smaller."""
     import keras
-    import numpy as np
     import tensorflow as tf
 
     class Model(keras.Model):
@@ -40,15 +40,13 @@ def subclassed():
     model = Model()
     model.compile(loss="mse", optimizer="sgd")
     rng = np.random.default_rng(1)
-    return model, tf.data.Dataset.from_tensor_slices(
-        (rng.random((100, 300), np.float32), rng.random((100, 3), np.float32))
-    ).batch(30)
+    batches = (rng.random((100, 300), np.float32), rng.random((100, 3), np.float32))
+    return model, tf.data.Dataset.from_tensor_slices(batches).batch(30)
 
 
 def mixed_precision():
     """An optimizer that scales the loss, and looks at the gradients before it applies them."""
     import keras
-    import numpy as np
     import tensorflow as tf
 
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -85,7 +83,6 @@ def regression():
 
 def regression_examples():
     """Rows, and what is to be predicted: nothing but noise, so that the start is at a distance of 1 from the truth."""
-    import numpy as np
 
     rng = np.random.default_rng(3)
     rows, missed = rng.normal(size=(30_000, LENGTH)), 2 * rng.normal(size=(30_000, 1))

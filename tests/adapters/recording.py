@@ -13,6 +13,11 @@ def recorded(backend, *model, **settings):
     return profile_live(backend(*model, **settings), **own)
 
 
+def at(number, action):
+    """To be called in each step, does something in one."""
+    return lambda kind, done, total: action() if done == number else None
+
+
 def refused(function, *arguments, said, error=DataError, **known):
     """In one line."""
     with pytest.raises(error, match=said) as caught:

@@ -40,3 +40,13 @@ def edited(source, target, edit):
             edit(plane, kinds, {key: value.name for key, value in plane.stat_metadata.items()})
         (target / path.name.removesuffix(".gz")).write_bytes(space.SerializeToString())
     return target
+
+
+def renamed(source, target, before, after):
+    """A run's recordings with other names of events."""
+
+    def rename(plane, *_):
+        for event in plane.event_metadata.values():
+            event.name = event.name.replace(before, after)
+
+    return edited(source, target, rename)

@@ -10,7 +10,6 @@ import recording
 from queuemodel import Cluster, DataError, MissingDependencyError, ProfilingError
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.adapters.live import machine
-from queuemodel.cli import main
 
 PS, RANKS, TORCH = tensorflow.ParameterServer, tensorflow.Mirrored, pytorch.DataParallel
 
@@ -25,37 +24,25 @@ def refused(backend, said, *model, error=DataError, **settings):
     recording.refused(recording.recorded, backend, *model, said=said, error=error, **settings)
 
 
-@pytest.mark.parametrize(
-    ("backend", "argument", "value"),
-    [
-        (PS, "steps", 0), (PS, "steps", 2.5), (PS, "steps", True), (PS, "steps", "ten"), (PS, "steps", 10**9),
-        (PS, "warmup", -1), (PS, "warmup", None), (PS, "untraced_steps", -1), (PS, "batch_size", 0),
-        (PS, "batch_size", float("nan")), (PS, "time_limit", 0), (PS, "time_limit", float("nan")),
-        (PS, "time_limit", float("inf")), (PS, "style", "horovod"), (PS, "style", None),
-        (RANKS, "ranks", 1), (RANKS, "warmup", 1), (RANKS, "noise_steps", -1), (RANKS, "batch_size", 0),
-        (TORCH, "steps", 0), (TORCH, "noise_steps", 1.5), (TORCH, "time_limit", -1),
-    ],
-)  # fmt: skip
-def test_bad_values(backend, argument, value):
-    refused(backend, f"^{argument} must be .* got {value!r}$", "a.b:c", **{argument: value})
-
-
-@pytest.mark.parametrize("model", ["", "train.py", "train:", ":f", "a b:c", "train:make()", "train:f:g", 7, None])
-def test_bad_models(model):
-    for backend, known in ((PS, " or one of mlp, cnn, embedding, transformer"), (TORCH, "")):
-        refused(backend, rf"model: must be 'package.module:function'{known}, got", model)
-
-
-def test_a_model_is_a_function_that_other_processes_can_import():
-    refused(PS, "put it at the top level of a module", lambda: None)
-    refused(PS, "one of mlp.*did you mean 'mlp'", "mpl")
-    assert PS(json.dumps).model == "json:dumps"
-    assert TORCH("train.jobs:make").model == "train.jobs:make"
+NAMES = ["", "train.py", "train:", ":f", "a b:c", "train:make()", "train:f:g", 7, None]
+ADDRESSES = ["", "host", "host:", ":2222", "host:port", "host:0", "host:65536", "x://h:1", "a b:1", 5]
+OPTIONS = [
+    *((PS, "steps", value) for value in (0, 2.5, True, "ten", 10**9)), (PS, "warmup", -1), (PS, "warmup", None),
+    (PS, "untraced_steps", -1), (PS, "batch_size", 0), (PS, "batch_size", float("nan")),
+    *((PS, "time_limit", value) for value in (0, float("nan"), float("inf"))), (PS, "style", "horovod"),
+    (PS, "style", None), (RANKS, "ranks", 1), (RANKS, "warmup", 1), (RANKS, "noise_steps", -1),
+    (RANKS, "batch_size", 0), (TORCH, "steps", 0), (TORCH, "noise_steps", 1.5), (TORCH, "time_limit", -1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("backend", "settings", "said"),
     [
+        *((backend, {name: bad}, f"^{name} must be .* got {bad!r}$") for backend, name, bad in OPTIONS),
+        *((PS, {"model": bad}, r"^model: .* or one of mlp, cnn, embedding, transformer, got") for bad in NAMES),
+        *((TORCH, {"model": bad}, "^model: must be 'package.module:function', got") for bad in NAMES),
+        (PS, {"model": "mpl"}, "one of mlp.*did you mean 'mlp'"),
+        *((PS, {"ps": "a:1", "worker": bad}, r"^worker: .*got ") for bad in ADDRESSES),
         (PS, {"ps": "a:1"}, "worker: give both ps and worker"),
         (PS, {"worker": "a:1"}, "ps: give both"),
         (PS, {"ps": "a:1", "worker": "a:1"}, "must not be the parameter server's address"),
@@ -63,21 +50,23 @@ def test_a_model_is_a_function_that_other_processes_can_import():
         (TORCH, {"master": "localhost:29500"}, "master: give rank too"),
         (TORCH, {"master": "localhost:29500", "rank": 2}, "rank: 2 is not among 2 ranks, .* give more ranks"),
         (TORCH, {"master": "no-such-host.invalid:29500", "rank": 1}, "cannot be resolved"),
-        *((PS, {"ps": "a:1", "worker": wrong}, r"^worker: .*got ")
-          for wrong in ("", "host", "host:", ":2222", "host:port", "host:0", "host:65536", "x://h:1", "a b:1", 5)),
     ],
-)  # fmt: skip
-def test_bad_addresses(backend, settings, said):
-    refused(backend, said, "a.b:c", **settings)
+)
+def test_bad_options(backend, settings, said):
+    refused(backend, said, **{"model": "a.b:c"} | settings)
+
+
+def test_a_model_is_a_function_that_other_processes_can_import():
+    refused(PS, "put it at the top level of a module", lambda: None)
+    assert PS(json.dumps).model == "json:dumps"
+    assert TORCH("train.jobs:make").model == "train.jobs:make"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "TF_CONFIG: not the JSON"),
-        ("[]", "TF_CONFIG: not the JSON"),
+        *((text, "TF_CONFIG: not the JSON") for text in ("{", "[]", '{"cluster": {"ps": "a:1", "worker": 3}}')),
         ('{"cluster": {"ps": ["a:1"]}}', "TF_CONFIG: cluster needs"),
-        ('{"cluster": {"ps": "a:1", "worker": 3}}', "TF_CONFIG"),
         ('{"cluster": {"ps": ["a"], "worker": ["b:1"]}}', "ps: must be HOST:PORT"),
     ],
 )
@@ -95,21 +84,17 @@ def test_tf_config_names_the_servers_and_arguments_win(monkeypatch):
 
 
 def test_only_this_machine_speaks_for_itself():
-    elsewhere = "192.0.2.7:1", "no.such.invalid:1"
-    assert PS("mlp").is_here()
-    assert PS("mlp", ps=elsewhere[0], worker="127.0.0.1:1").is_here()
-    assert not PS("mlp", ps=elsewhere[0], worker=elsewhere[1]).is_here()
+    ps, worker = "192.0.2.7:1", "no.such.invalid:1"
+    assert [PS("mlp", **at).is_here() for at in ({}, {"ps": ps, "worker": "127.0.0.1:1"})] == [True, True]
+    assert not PS("mlp", ps=ps, worker=worker).is_here()
 
 
-def test_what_cannot_be_written(tmp_path):
+def test_what_cannot_be_written_and_who_does_not_answer(tmp_path, monkeypatch, addresses):
     for output in (tmp_path, tmp_path / "absent" / "p.json", "/proc/p.json"):
         refused(PS, "cannot be written", "mlp", output=output)
     (tmp_path / "old.pb").write_text("x")
     refused(PS, "traces: .* is not empty", "mlp", traces=tmp_path)
     refused(PS, "traces: .* cannot be made: Not a directory", "mlp", traces=tmp_path / "old.pb" / "x")
-
-
-def test_nobody_answers(monkeypatch, addresses):
     monkeypatch.setattr("queuemodel.adapters.tensorflow.live.ANSWER_LIMIT", 0.6)
     ps, worker = addresses
     said = rf"ps {ps}: no answer within 0.6 s \(Connection refused\)"
@@ -122,29 +107,29 @@ def test_a_missing_framework_is_named_with_its_extra(monkeypatch, backend, packa
     refused(backend, rf"needs {package}: pip install 'queuemodel\[{package}\]'", "a.b:c", error=MissingDependencyError)
 
 
+SERVE = "serve --ps a:1 --worker b:1 --job"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["serve", "--job", "ps"], "--ps"),
-        (["serve", "--job", "chief", "--ps", "a:1", "--worker", "b:1"], "chief"),
-        (["serve", "--job", "ps", "--ps", "a", "--worker", "b:1"], "--ps: must be HOST:PORT"),
-        (["serve", "--job", "ps", "--ps", "a:1", "--worker", "b:1", "--task", "1"], "--task: ps has 1 address"),
-        (["profile", "a:b", "--framework", "torch", "--ps", "a:1"], "--ps: not for --framework torch"),
-        (["profile", "a:b", "--framework", "torch", "--batch-size", "3"], "--batch-size: not for --framework torch"),
-        (["profile", "a:b", "--rank", "0"], "--rank: not for --framework tensorflow"),
-        (["profile", "a:b", "--noise-steps", "3"], "--noise-steps: not for --framework tensorflow"),
-        (["profile", "a:b", "--strategy", "all-reduce", "--ps", "a:1"],
-         "--ps: not for --framework tensorflow --strategy all-reduce"),
-        (["profile", "a:b", "--strategy", "async-ps", "--framework", "torch"],
-         "--strategy: async-ps is not for --framework torch"),
+        ("serve --job ps", "--ps"),
+        (f"{SERVE} chief", "chief"),
+        (f"{SERVE} ps --ps a", "--ps: must be HOST:PORT"),
+        (f"{SERVE} ps --task 1", "--task: ps has 1 address"),
+        ("profile a:b --framework torch --ps a:1", "--ps: not for --framework torch"),
+        ("profile a:b --framework torch --batch-size 3", "--batch-size: not for --framework torch"),
+        ("profile a:b --rank 0", "--rank: not for --framework tensorflow"),
+        ("profile a:b --noise-steps 3", "--noise-steps: not for --framework tensorflow"),
+        ("profile a:b --strategy all-reduce --ps a:1", "--ps: not for --framework tensorflow --strategy all-reduce"),
+        ("profile a:b --strategy async-ps --framework torch", "--strategy: async-ps is not for --framework torch"),
     ],
-)  # fmt: skip
-def test_commands_refuse_what_is_not_for_them(monkeypatch, capsys, words, said):
+)
+def test_commands_refuse_what_is_not_for_them(monkeypatch, run, words, said):
     monkeypatch.setattr("warnings.showwarning", None)
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code
-    assert said in (shown := capsys.readouterr().err)
+    status, _, shown = run(*words.split())
+    assert status
+    assert said in shown
     assert "Traceback" not in shown
 
 
@@ -159,10 +144,7 @@ def test_own_addresses_are_given_to_nobody_else_and_a_server_of_ours_may_listen_
             other.bind((host, port))
         with socket.create_server((host, port)) as ours, socket.create_connection((host, port)):
             ours.accept()[0].close()
-
-
-def test_the_loopback_interface_is_found():
-    assert machine.interface_to("127.0.0.1:29500") == "lo"
+        assert machine.interface_to(addresses[0]) == "lo"
 
 
 BUCKET = {"kind": "tbf", "handle": "1:", "dev": "eth0", "root": True, "options": {"rate": 7500000, "lat": 12000}}
@@ -177,10 +159,8 @@ QUEUE = {"kind": "pfifo_fast", "dev": "eth1", "root": True, "options": {"bands":
         ([BUCKET, FAIR], 0.0),
         ([BUCKET, FAIR | {"parent": "8001:1", "dev": "eth1"}], 0.012),  # not behind the bucket
         ([QUEUE, FAIR], None),  # nothing limits the rate here
-        ([BUCKET, BUCKET], None),
-        ([BUCKET | {"options": {}}], None),
+        *((unclear, None) for unclear in ([BUCKET] * 2, [BUCKET | {"options": {}}], "no JSON")),
         ([BUCKET | {"options": {"lat": 0}}], None),
-        ("no JSON", None),
     ],
 )
 @pytest.mark.parametrize(("control", "known"), [("cubic\n", "cubic"), ("vegas\n", None), (None, None)])

@@ -13,14 +13,13 @@ import recording
 
 import queuemodel as qm
 from queuemodel.adapters.tensorflow import Mirrored, read_mirrored
-from queuemodel.cli import main
 from queuemodel.prediction import predict
 from queuemodel.strategies import fit_rounds
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
 
-from tensorflow_protos import edited
+from tensorflow_protos import edited, renamed
 
 DATA = Path(__file__).parent.parent / "data"
 TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
@@ -36,42 +35,27 @@ def two(profile):
     return [one for one in profile.rounds if one.ranks == 2]
 
 
-def test_one_pack_is_known_to_the_byte_and_starts_after_the_backward_pass():
-    profile = read_mirrored([MLP / "trace_n2"], batch_size=64)
-    assert [(one.rank, one.number) for one in profile.rounds] == [(r, n) for r in (0, 1) for n in range(8)]
-    assert profile.job.parameter_bytes == MLP_BYTES
-    for one in profile.rounds:
-        (pack,) = one.buckets
-        assert pack.bytes == MLP_BYTES
-        assert one.computed <= pack.ready <= pack.begin < pack.end <= one.round_time
-
-
-def waiting(case):
-    """Profile of one and two ranks that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
+@pytest.mark.parametrize("case", ["slow-input", "late-input"])
+def test_waiting_for_a_data_set_is_no_computation(case):
+    """One rank and two that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
     folder = DATA / "mirrored" / case
     profile = read_mirrored([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
     measured = json.loads((folder / "measured.json").read_text())["round_s"]
-    return profile, [int(ranks) for ranks in measured], np.array(list(measured.values()))
-
-
-@pytest.mark.parametrize("case", ["slow-input", "late-input"])
-def test_waiting_for_a_data_set_is_no_computation(case):
-    profile, ranks, measured = waiting(case)
     assert sum(one.waited for one in profile.rounds) > 0.1 * sum(one.round_time for one in profile.rounds)
     for one in profile.rounds:
         assert one.computed == pytest.approx(0.31, abs=0.03)
         assert one.computed + one.waited <= one.round_time
     told = {row["field"]: row["mean"] for row in profile.summary()}
     assert told["waited of 1 rank(s)"] == pytest.approx(told["round_time of 1 rank(s)"] - 0.31, abs=0.03)
-    curve = predict(profile, workers=ranks)
-    assert 1 / curve.rounds_per_second == pytest.approx(measured, rel=0.12)  # a dozen batches, and two that were late
+    curve, faster = (predict(profile, workers=[*map(int, measured)], accelerator_speed=speed) for speed in (1, 4))
+    seconds = [*measured.values()]
+    assert 1 / curve.rounds_per_second == pytest.approx(seconds, rel=0.12)  # a dozen batches, and two that were late
     if case == "slow-input":
         assert curve.bottleneck == "input"
-        faster = predict(profile, workers=ranks, accelerator_speed=4)
         assert faster.rounds_per_second == pytest.approx(curve.rounds_per_second, rel=0.05)
 
 
-def test_packs_too_small_to_be_noted_share_the_parameters():
+def test_packs_start_after_the_backward_pass_and_small_ones_share_the_parameters():
     """Two layers: packs of 204,000 and 40,000 bytes, the second of which waits for the first."""
     profile = tiny("trace_n1", "trace_n2")
     assert sorted({(one.ranks, one.rank) for one in profile.rounds}) == [(1, 0), (2, 0), (2, 1)]
@@ -80,9 +64,16 @@ def test_packs_too_small_to_be_noted_share_the_parameters():
         assert first.bytes + second.bytes == TRUTH["parameter_bytes"]
         assert first.bytes == pytest.approx(204_000, rel=0.1)
         assert first.ready <= first.begin < first.end <= second.begin < second.end
-        assert second.ready <= first.end  # it was ready while it waited, not when it began
+        assert first.ready <= second.ready <= first.end  # it was ready while it waited, not when it began
     computed = [one.computed for one in profile.rounds]
     assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
+    profile = read_mirrored([MLP / "trace_n2"], batch_size=64)
+    assert [(one.rank, one.number) for one in profile.rounds] == [(r, n) for r in (0, 1) for n in range(8)]
+    assert profile.job.parameter_bytes == MLP_BYTES
+    for one in profile.rounds:
+        (pack,) = one.buckets
+        assert pack.bytes == MLP_BYTES
+        assert one.computed <= pack.ready <= pack.begin < pack.end <= one.round_time
 
 
 def with_metrics(plane, kinds, names):
@@ -129,11 +120,29 @@ def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
     assert seconds([10**11] * 12) == pytest.approx(as_recorded + 0.1, abs=2e-5)
 
 
+def marked_late(plane, kinds, names):
+    """Each step is marked only when its batch has been taken."""
+    events = [(line.timestamp_ns * 1000 + e.offset_ps, e) for line in plane.lines for e in line.events]
+    taken = sorted(t + e.duration_ps for t, e in events if kinds[e.metadata_id].startswith("IteratorGetNext"))
+    for start, event in events:
+        if "step_num" in {names[stat.metadata_id] for stat in event.stats}:
+            late = next(t for t in taken if t >= start) - start
+            event.offset_ps, event.duration_ps = event.offset_ps + late, event.duration_ps - late
+
+
+def test_batches_that_are_taken_between_steps_are_waited_for_in_the_step_before(tmp_path):
+    runs = [DATA / "mirrored" / "slow-input" / run for run in ("trace_n1", "trace_n2")]
+    late = [edited(run, tmp_path / run.name, marked_late) for run in runs]
+    within, between = (read_mirrored(some, batch_size=32).rounds[:-1] for some in (runs, late))
+    for name in ("round_time", "waited", "computed"):
+        found, expected = (np.mean([getattr(one, name) for one in some]) for some in (between, within))
+        assert found == pytest.approx(expected, rel=0.1)
+
+
 def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
     """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
-    profile = read_mirrored(
-        [edited(MLP / "trace_n2", tmp_path, with_metrics)], batch_size=64, parameter_bytes=MLP_BYTES
-    )
+    run = edited(MLP / "trace_n2", tmp_path, with_metrics)
+    profile = read_mirrored([run], batch_size=64, parameter_bytes=MLP_BYTES)
     assert {tuple(pack.bytes for pack in one.buckets) for one in profile.rounds} == {(MLP_BYTES, 1)}
     refused([tmp_path], "1 of 2 packs are too small")
     refused([tmp_path], "1 of 2 packs have 5,335,080 .* all trainable parameters", parameter_bytes=MLP_BYTES // 4)
@@ -183,26 +192,19 @@ def test_what_a_run_lacks_is_said(tmp_path):
     ],
 )
 def test_what_is_no_round_of_gradients_is_refused(tmp_path, run, before, after, said):
-    def rename(plane, *_):
-        for event in plane.event_metadata.values():
-            event.name = event.name.replace(before, after)
-
-    refused([edited(run / "trace_n2", tmp_path, rename)], said, parameter_bytes=1000)
+    refused([renamed(run / "trace_n2", tmp_path, before, after)], said, parameter_bytes=1000)
 
 
-def test_the_command_tells_a_folder_of_ranks_from_one_of_servers(tmp_path, capsys):
-    def command(*words):
-        with pytest.raises(SystemExit) as ended:
-            main(["import-trace", *map(str, words), "--batch-size", "8", "-o", str(tmp_path / "p.json")])
-        return ended.value.code
-
-    runs = TINY / "trace_n1", TINY / "trace_n2"
-    assert command(*runs, "--parameter-bytes", "244kB") == 0
-    assert "12 rounds of 2 rank(s)" in capsys.readouterr().out
+def test_the_command_tells_a_folder_of_ranks_from_one_of_servers(tmp_path, run):
+    command, runs = (
+        ("import-trace", "--batch-size", 8, "-o", tmp_path / "p.json"),
+        (TINY / "trace_n1", TINY / "trace_n2"),
+    )
+    status, shown, _ = run(*command, *runs, "--parameter-bytes", "244kB")
+    assert (status, "12 rounds of 2 rank(s)" in shown) == (0, True)
     assert qm.Profile.load(tmp_path / "p.json").cluster.workers == 2
-    assert command(*runs, "--workers", 2) != 0
-    assert "--workers: traces of data-parallel training tell that" in capsys.readouterr().err
-    assert command(DATA / "xplane-1ps", "--parameter-bytes", "788992B") == 0
+    assert "--workers: traces of data-parallel training tell that" in run(*command, *runs, "--workers", 2)[2]
+    assert run(*command, DATA / "xplane-1ps", "--parameter-bytes", "788992B")[0] == 0
     assert qm.Profile.load(tmp_path / "p.json").cluster.parameter_servers == 1
 
 
@@ -218,11 +220,9 @@ def profiled(*model, **settings):
 
 @pytest.mark.live
 def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
-    settings = {"ranks": 3, "steps": 4, "warmup": 2, "batch_size": 16}
-    profile = profiled("mlp", output=tmp_path / "p.json", **settings)
-    assert [(one.ranks, one.rank) for one in profile.rounds] == [
-        (ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)
-    ]
+    profile = profiled("mlp", output=tmp_path / "p.json", ranks=3, steps=4, warmup=2, batch_size=16)
+    each = [(ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)]
+    assert [(one.ranks, one.rank) for one in profile.rounds] == each
     assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
     assert {bucket.bytes for one in profile.rounds for bucket in one.buckets} == {MLP_BYTES}
     for one in profile.rounds:
@@ -235,8 +235,7 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
 
 @pytest.mark.live
 def test_the_noise_scale_is_that_of_the_gradients(family):
-    settings = {"steps": 2, "warmup": 2, "untraced_steps": 0, "noise_steps": 200}
-    found = profiled("live_jobs:regression", **settings).noise_scale()
+    found = profiled("live_jobs:regression", steps=2, warmup=2, untraced_steps=0, noise_steps=200).noise_scale()
     rows, missed = live_jobs.regression_examples()
     each = rows * (rows.sum(axis=1, keepdims=True) / 10 - missed)
     batches = each.reshape(-1, 30, live_jobs.LENGTH).mean(axis=1)[4:404].reshape(200, 2, -1)

@@ -21,8 +21,8 @@ def fetch(tensor, start, end, size, *, server=SERVER, worker=WORKER):
     return Transfer(tensor, server, worker, START + start, START + end, size)
 
 
-def push(tensor, start, end, size):
-    return Transfer(tensor, WORKER, SERVER, START + start, START + end, size)
+def push(tensor, start, end, size, *, worker=WORKER):
+    return Transfer(tensor, worker, SERVER, START + start, START + end, size)
 
 
 def also(step, *parts):
@@ -67,33 +67,25 @@ def only(step):
     return found
 
 
-def test_a_known_schedule_has_its_phases():
-    derived = derive([two_layers()])
+def test_a_known_schedule_has_its_phases_and_dependencies():
+    """Of a computation with what waits for the same, as bwd_b with fwd_b; what is implied by the rest is left out."""
+    derived, whole = derive([two_layers()]), two_layers()
     (step,) = derived.steps
     assert (step.fetch, step.compute, step.push) == pytest.approx((0.020, 0.060, 0.029997))  # the slice is in fwd_a
     assert (step.update, step.step_time) == pytest.approx((0.003, 0.093001))
     assert step.overlap == pytest.approx(0.010 + 0.009997)  # fwd_a with b's fetch, bwd_a with b's push
     assert (step.fetched_bytes, step.pushed_bytes) == (500_000, 500_000)
     assert (derived.workers, derived.servers, derived.shard_bytes, derived.tensors) == (1, [SERVER], [500_000], 2)
-
-
-def test_a_known_schedule_has_its_dependencies():
-    """Of a computation with what waits for the same, as bwd_b with fwd_b; what is implied by the rest is left out."""
-    step = two_layers()
-    direct = replace(step.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a"))
-    for one in (step, replace(step, operations=[*step.operations[:8], direct, *step.operations[9:]])):
+    direct = replace(whole.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a", "beside"))
+    beside = op("beside", ["add"], 31_500, 31_600)  # ends long before what it runs beside, and before what follows
+    for one in (whole, replace(whole, operations=[*whole.operations[:8], beside, direct, *whole.operations[9:]])):
         operations = only(one).operations
         assert {(o.kind, o.name): {operations[a].name for a in o.after} for o in operations} == {
-            ("fetch", "a/read"): set(),
-            ("fetch", "b/read"): set(),
-            ("compute", "fwd_a"): {"a/read"},
-            ("compute", "bwd_b"): {"fwd_a", "b/read"},
+            ("fetch", "a/read"): set(), ("fetch", "b/read"): set(), ("compute", "fwd_a"): {"a/read"},
+            ("compute", "bwd_b"): {"fwd_a", "b/read"}, ("compute", "bwd_a"): {"bwd_b"},
             ("push", "grad_b"): {"bwd_b"},  # the computation of this name is negligible
-            ("compute", "bwd_a"): {"bwd_b"},
-            ("push", "bwd_a"): {"bwd_a"},
-            ("update", "apply_b"): {"grad_b"},
-            ("update", "apply_a"): {"bwd_a"},
-        }
+            ("push", "bwd_a"): {"bwd_a"}, ("update", "apply_b"): {"grad_b"}, ("update", "apply_a"): {"bwd_a"},
+        }  # fmt: skip
         assert in_order(only(one))
         (merged,) = [o for o in operations if o.name == "bwd_b"]
         assert (merged.start, merged.end) == pytest.approx((0.031, 0.061))
@@ -127,36 +119,32 @@ def test_phases_cover_each_microsecond_once(fetches, computes, pushes, data):
     assert sum(o.bytes for o in found.operations if o.kind == "fetch") == found.fetched_bytes
 
 
-def test_a_parameter_read_twice_is_fetched_twice_and_counted_once():
+def test_what_is_sent_counts_each_time_and_a_parameter_once():
+    """Servers are numbered by task, and what they send each other is no push."""
     again = op("a/read_again", ["a"], 1, 2, task=SERVER, kind="Identity")
     derived = derive([also(two_layers(), again, fetch("a/read_again", 1_000, 20_000, 400_000))])
     assert derived.steps[0].fetched_bytes == 900_000
     assert (derived.shard_bytes, derived.tensors) == ([500_000], 2)
-
-
-def test_servers_are_numbered_by_task_and_their_own_exchange_is_no_push():
     other = op("c/read", [], 1, 2, task="ps:10", kind="Identity")
     own = Transfer("c/read", "ps:10", SERVER, START + 2, START + 50_000, 8)
     derived = derive([also(two_layers(), other, fetch("c/read", 1_000, 2_000, 4, server="ps:10"), own)])
     assert (derived.servers, derived.shard_bytes) == (["ps:0", "ps:10"], [500_000, 4])
-    assert derived.steps[0].pushed_bytes == 500_000
-    assert derived.steps[0].push == pytest.approx(0.029997)
+    assert (derived.steps[0].pushed_bytes, derived.steps[0].push) == (500_000, pytest.approx(0.029997))
     assert [o.server for o in derived.steps[0].operations if o.name == "c/read"] == [1]
 
 
-def test_a_control_message_is_no_transmission_but_a_dependency():
-    found = only(also(two_layers(), push("fwd_a", 31_000, 60_000, 0)))
+def test_control_messages_are_dependencies_only_and_lost_transfers_are_put_back():
+    whole = two_layers()
+    found = only(also(whole, push("fwd_a", 31_000, 60_000, 0)))
     assert found.push == pytest.approx(0.029997)
     (message,) = [o for o in found.operations if (o.name, o.kind) == ("fwd_a", "push")]
     assert (message.bytes, [found.operations[a].name for a in message.after]) == (0, ["fwd_a"])
-
-
-def test_a_transfer_that_the_recorder_lost_is_put_back():
-    whole = two_layers()
-    lossy = replace(whole, transfers=[t for t in whole.transfers if t.tensor != "grad_b"])
+    again = op("again", ["grad_b_S5"], 85_000, 85_001, task=SERVER)  # it was there when its first user began
+    lossy = also(replace(whole, transfers=[t for t in whole.transfers if t.tensor != "grad_b"]), again)
     steps = derive([whole, shifted(lossy, 100_000)]).steps
     assert [s.pushed_bytes for s in steps] == [500_000, 500_000]
     assert steps[1].push == pytest.approx(steps[0].push, abs=1e-5)
+    assert [o.end for o in steps[1].operations if (o.kind, o.name) == ("push", "grad_b")] == [pytest.approx(0.081)]
 
 
 def test_loops_run_an_operation_many_times():
@@ -203,35 +191,30 @@ def test_clocks_that_differ_are_brought_together(offset):
         assert (got.fetch, got.push) == pytest.approx((true.fetch - 150e-6, true.push + 150e-6), rel=1e-9)
 
 
-def test_clocks_that_drift_are_matched_step_by_step():
+def test_clocks_that_drift_are_matched_step_by_step_and_impossible_ones_refused():
     steps = derive([shifted(shifted(two_layers(), k * 10**6), k * 200_000, SERVER) for k in range(5)]).steps
     assert [s.compute for s in steps] == [steps[0].compute] * 5
     assert [s.push for s in steps] == pytest.approx([steps[0].push] * 5, abs=0.012)
-
-
-def test_clocks_that_no_offset_can_match_are_refused():
-    step = two_layers()
-    early = replace(step.transfers[2], start=START + 100, end=START + 200)  # received 61 ms before it was made
-    with pytest.raises(
-        DataError, match=r"^step: the clocks of worker:0 and ps:0 do not match: .* up to 0.049805 s .*NTP"
-    ):
-        derive([replace(step, transfers=[*step.transfers[:2], early, step.transfers[3]])])
+    fetched, other, pushed, last = two_layers().transfers
+    early = replace(pushed, start=START + 100, end=START + 200)  # received 61 ms before it was made
+    said = r"^step: the clocks of worker:0 and ps:0 do not match: .* up to 0.049805 s .*NTP"
+    with pytest.raises(DataError, match=said):
+        derive([two_layers(transfers=[fetched, other, early, last])])
 
 
 def test_step_time_runs_to_the_next_start_where_the_pause_is_plausible():
+    """A pause after every step of one recording is the job's own; what comes once, or between files, is not."""
     steps = [two_layers(), shifted(two_layers(), 95_000), shifted(two_layers(), 1_000_000)]
-    assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.095, 0.095, 0.095])
-    assert derive(steps[::-1]).steps == derive(steps).steps
-    collected = [replace(s, collection=1_000) for s in steps]
-    assert [s.step_time for s in derive(collected).steps] == pytest.approx([0.094, 0.094, 0.094])
-
-
-def test_a_pause_after_every_step_of_one_recording_is_the_jobs_own():
-    """A coordinator does something else for 60 ms after each; what comes once, or between files, is told from it."""
-    steps = [shifted(two_layers(), k * 153_000 + 400_000 * (k > 2)) for k in range(5)]
-    assert [s.step_time for s in derive(steps).steps] == pytest.approx([0.153] * 5)
-    files = [replace(step, where=f"step {k}") for k, step in enumerate(steps)]
-    assert [s.step_time for s in derive(files).steps] == pytest.approx([0.093001] * 5)
+    paced = [shifted(two_layers(), k * 153_000 + 400_000 * (k > 2)) for k in range(5)]
+    for some, each in (
+        (steps, 0.095),
+        (steps[::-1], 0.095),
+        ([replace(s, collection=1_000) for s in steps], 0.094),
+        ([replace(s, collection=10_000) for s in steps], 0.093001 + 0.001999 / 4),
+        (paced, 0.153),
+        ([replace(s, where=f"step {k}") for k, s in enumerate(paced)], 0.093001),
+    ):
+        assert [s.step_time for s in derive(some).steps] == pytest.approx([each] * len(some))
 
 
 def test_a_graph_of_thousands_of_operations_stays_compact():
@@ -265,8 +248,8 @@ def step(where, begins, *, worker=WORKER, size=4_000, names="abc", read="Identit
         *(op(name, ["w/read_S1"], 1_000, 9_000, task=worker) for name in names),
         op("apply", ["w", f"{names[0]}_S2"], 9_500, 10_000, task=SERVER, kind="AssignSub"),
     ]
-    back = Transfer(names[0], worker, SERVER, START + 9_000, START + 9_500, size)
-    return shifted(TracedStep(where, at, [fetch("w/read", 2, 1_000, size, worker=worker), back]), begins)
+    moved = fetch("w/read", 2, 1_000, size, worker=worker), push(names[0], 9_000, 9_500, size, worker=worker)
+    return shifted(TracedStep(where, at, moved), begins)
 
 
 def test_what_is_one_job():

@@ -56,10 +56,6 @@ def refused(*folders, said):
     recording.refused(read, *folders, said=said)
 
 
-def buckets(profile):
-    return [[bucket.bytes for bucket in one.buckets] for one in profile.rounds]
-
-
 def test_what_was_recorded_is_read(tmp_path):
     profile, truth = read(JOB / "trace_n1", JOB / "trace_n2"), json.loads((JOB / "job.json").read_text())
     assert profile.job.parameter_bytes == truth["parameter_bytes"]
@@ -79,12 +75,23 @@ def test_what_was_recorded_is_read(tmp_path):
     assert read(tmp_path).rounds == read(plain.parent).rounds
 
 
-def test_doubles_and_mixtures_are_refused_by_name(folder, tmp_path):
+CONTENTS = [
+    ((JOB / "trace_n2" / "rank1.pt.trace.json.gz").read_bytes()[:5000], "rank1.*gzip"),
+    (gzip.compress(b'{"traceEvents": [{"name": 5}]}'), "rank1.*not a Chrome trace"),
+    (gzip.compress(b'{"distributedInfo": {"rank": 2, "world_size": 2}, "traceEvents": []}'), "below its"),
+    (b"", "empty"),
+]
+
+
+def test_doubles_mixtures_and_damaged_files_are_refused_by_name(folder, tmp_path):
     refused(folder, folder, said="another number of ranks")
     refused(folder, DATA / "ddp" / "ddp-resnet50-60" / "trace_n1", said="another job")
     shutil.copy(folder / "rank0.pt.trace.json.gz", folder / "rank0 (copy).pt.trace.json.gz")
     refused(folder, said="rank 0 again, as in .*; give each run a folder, without copies")
     (folder / "rank0 (copy).pt.trace.json.gz").unlink()
+    for content, said in CONTENTS:
+        (folder / "rank1.pt.trace.json.gz").write_bytes(content)
+        refused(folder, said=said)
     (folder / "rank1.pt.trace.json.gz").unlink()
     refused(folder, said="all 2 ranks")
     refused(tmp_path / "nowhere", said="no such folder")
@@ -104,20 +111,6 @@ def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):
     refused(tmp_path, said="rank 0 again")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ((JOB / "trace_n2" / "rank1.pt.trace.json.gz").read_bytes()[:5000], "rank1.*gzip"),
-        (gzip.compress(b'{"traceEvents": [{"name": 5}]}', mtime=0), "rank1.*not a Chrome trace"),
-        (gzip.compress(b'{"distributedInfo": {"rank": 2, "world_size": 2}, "traceEvents": []}', mtime=0), "below its"),
-        (b"", "empty"),
-    ],
-)
-def test_half_a_file_is_refused(folder, content, said):
-    (folder / "rank1.pt.trace.json.gz").write_bytes(content)
-    refused(folder, said=said)
-
-
 def named(trace, name):
     return [event for event in trace["traceEvents"] if event.get("name", "").startswith(name)]
 
@@ -126,12 +119,9 @@ def without(*names, step=""):
     """A trace, or one step, without some events."""
 
     def edit(trace):
-        spans = [(one["ts"], one["ts"] + one["dur"]) for one in named(trace, f"ProfilerStep{step}")]
-        trace["traceEvents"] = [
-            event
-            for event in trace["traceEvents"]
-            if not (event.get("name", "").startswith(names) and any(a <= event["ts"] < b for a, b in spans))
-        ]
+        some = [[one, *own] for one, own in in_steps(trace) if one["name"].startswith(f"ProfilerStep{step}")]
+        gone = {id(event) for own in some for event in own if event["name"].startswith(names)}
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if id(event) not in gone]
 
     return edit
 
@@ -139,8 +129,7 @@ def without(*names, step=""):
 def changed(which, **values):
     def edit(trace):
         for event in named(trace, which):
-            args = event.get("args", {}) | values.get("args", {})
-            event.update(values, args=args)
+            event.update(values, args=event.get("args", {}) | values.get("args", {}))
 
     return edit
 
@@ -207,31 +196,23 @@ def test_what_is_no_round_of_gradients_is_refused(folder, edit, said):
     refused(folder, said=said)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        also("c10d::broadcast_", 10_000),  # buffers of batch normalization
-        also("c10d::allreduce_", 1, "gloo:all_reduce"),  # of a loss
-    ],
-)
-def test_small_communication_besides_is_passed_over(folder, edit):
+def test_small_communication_besides_is_passed_over(folder):
+    """Buffers of batch normalization, and an all-reduce of a loss."""
     recorded = read(folder)
-    change(folder, edit, ranks=(0, 1))
+    for name, *more in (("c10d::broadcast_", 10_000), ("c10d::allreduce_", 1, "gloo:all_reduce")):
+        change(folder, also(name, *more), ranks=(0, 1))
     assert read(folder) == recorded
 
 
 def test_gradients_that_were_accumulated_are_sent_once(folder, tmp_path):
-    recorded = read(JOB / "trace_n1", folder)
+    recorded, alone = read(JOB / "trace_n1", folder), shutil.copytree(JOB / "trace_n1", tmp_path / "trace_n1")
     change(folder, passes, ranks=(0, 1))
-    alone = passes(decoded(JOB / "trace_n1" / "rank0.pt.trace.json.gz"))
-    (tmp_path / "trace_n1").mkdir()
-    (tmp_path / "trace_n1" / "rank0.pt.trace.json").write_text(json.dumps(alone))
-    accumulated = read(tmp_path / "trace_n1", folder)
+    change(alone, passes)
+    accumulated = read(alone, folder)
     assert accumulated.job == recorded.job
     for before, after in zip(recorded.rounds, accumulated.rounds, strict=True):
         assert after.computed == pytest.approx(2 * before.computed, rel=1e-4)
-        for name in ("gradients", "buckets"):
-            one, other = getattr(before, name), getattr(after, name)
+        for one, other in ((before.gradients, after.gradients), (before.buckets, after.buckets)):
             assert [part.bytes for part in one] == [part.bytes for part in other]
             later = [part.ready + before.computed for part in one]
             assert [part.ready for part in other] == pytest.approx(later, abs=1e-4)
@@ -244,9 +225,11 @@ def test_a_bucket_is_what_was_handed_over_though_another_begins_first(folder):
         first, second, *_ = sorted(named(trace, "gloo:all_reduce"), key=lambda e: e["ts"])
         first["ts"], first["dur"] = second["ts"] + 1, first["dur"] - (second["ts"] + 1 - first["ts"])
 
-    recorded = buckets(read(folder))
+    computed = [one.computed for one in read(folder).rounds]
     change(folder, overtake)
-    assert buckets(read(folder)) == recorded
+    assert {tuple(bucket.bytes for bucket in one.buckets) for one in read(folder).rounds} == {BUCKETS}
+    change(folder, changed("gloo:all_reduce", dur=1.0), ranks=(0, 1))  # the first ends amid the backward pass
+    assert [one.computed for one in read(folder).rounds] == computed
 
 
 def one_by_one(trace):
@@ -318,7 +301,6 @@ def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load(
     folder = scripts / "slow-loader"
     profile = read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())
-
     curve = qm.predict(profile, workers=[1, 2, 3])
     assert curve.rounds_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that
     assert measured[2] > 1.1 * measured[1]  # what two ranks wait, three need for the network

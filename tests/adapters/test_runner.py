@@ -12,12 +12,11 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from recording import recorded
+from recording import at, recorded
 
 from queuemodel import DataError, Profile, ProfilingError, QueueModelWarning
 from queuemodel.adapters.live import Backend, EndedEarlyError, Interrupted, RanksBackend
-from queuemodel.adapters.tensorflow import read_traces
-from queuemodel.cli import main
+from queuemodel.adapters.tensorflow import ParameterServer, read_traces
 
 JOB = {"job": {"framework_version": "1.2"}}
 STEP, WARMUP = {"step": "traced"}, {"step": "warmup"}
@@ -80,23 +79,14 @@ def ranks(*acts, **settings):
 
 
 @pytest.fixture(autouse=True)
-def _family(family, monkeypatch):
-    """No process and no temporary file is left, and nobody is patient with what hangs."""
+def _as_in_a_terminal(family, monkeypatch):
+    """Nobody is patient with what hangs; and whoever runs the tests may ignore signals, as nohup does."""
     monkeypatch.setattr("queuemodel.adapters.live.runner.GRACE", 0.2)
-
-
-@pytest.fixture(autouse=True)
-def _as_in_a_terminal():
-    """Whoever runs the tests may ignore signals, as nohup does."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def at(number, action):
-    return lambda kind, done, total: action() if done == number else None
 
 
 def kill(number):
@@ -153,23 +143,20 @@ def test_only_a_second_signal_ends_the_step_in_progress(monkeypatch, signals, wa
     assert (time.monotonic() - asked[0] > 4.0) == waits
 
 
-def test_a_signal_while_traces_are_read_loses_nothing(tmp_path, monkeypatch):
+def test_a_signal_while_traces_are_read_loses_nothing_and_one_before_saves_nothing(tmp_path, monkeypatch):
+    output, early = tmp_path / "p.json", at(1, kill(signal.SIGINT))
+    output.write_text("earlier")
+    with pytest.raises(Interrupted, match="interrupted; recorded 0 steps") as caught:
+        server(JOB, WARMUP, "hang", output=output, on_step=early)
+    assert caught.value.profile is None
+    with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
+        ranks([JOB, "record", STEP, "hang"], ["hang"], output=output, on_step=early)
+    assert output.read_text() == "earlier"
     whole = Server.read
     monkeypatch.setattr(Server, "read", lambda *asked: [kill(signal.SIGTERM)() for _ in range(2)] and whole(*asked))
     with pytest.raises(Interrupted, match="interrupted; saved 3 steps to") as caught:
-        server(*THREE, output=tmp_path / "p.json")
-    assert (caught.value.status, len(Profile.load(tmp_path / "p.json").steps)) == (143, 3)
-
-
-def test_an_interrupt_before_the_first_step_saves_nothing(tmp_path):
-    output = tmp_path / "p.json"
-    output.write_text("earlier")
-    with pytest.raises(Interrupted, match="interrupted; recorded 0 steps") as caught:
-        server(JOB, WARMUP, "hang", output=output, on_step=at(1, kill(signal.SIGINT)))
-    assert caught.value.profile is None
-    with pytest.raises(Interrupted, match="interrupted; nothing is saved"):
-        ranks([JOB, "record", STEP, "hang"], ["hang"], output=output, on_step=at(1, kill(signal.SIGINT)))
-    assert output.read_text() == "earlier"
+        server(*THREE, output=output)
+    assert (caught.value.status, len(Profile.load(output).steps)) == (143, 3)
 
 
 def test_what_was_ignored_stays_ignored():
@@ -200,15 +187,12 @@ def test_a_run_that_fails_keeps_its_steps(acts, said):
     assert len(caught.value.profile.steps) == 3
 
 
-def test_where_a_server_has_ended_that_is_the_cause():
+def test_where_a_server_has_ended_or_a_rank_was_killed_that_is_the_cause():
     with pytest.raises(EndedEarlyError, match=r"^the parameter server was killed by SIGKILL"):
         server(JOB, WARMUP, "fail late", others=[("parameter server", ["die"])])
     for acts, other in ((["hang"], []), (["oh"], ["end late"])):
         with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
             server(JOB, WARMUP, *acts, others=[("parameter server", other)])
-
-
-def test_where_a_rank_was_killed_that_is_the_cause():
     with pytest.raises(ProfilingError, match=r"^the rank 1 was killed by SIGKILL"):
         ranks([JOB, "fail late"], ["die"])
     with pytest.raises(ProfilingError, match=r"^ValueError: who was killed?"):
@@ -226,16 +210,18 @@ def test_what_the_callers_own_function_raises_is_theirs(style, error):
     assert caught.value is error
 
 
-def clock(monkeypatch, ahead):
-    """The runner's clock, which the test sets ahead."""
+@pytest.fixture
+def ahead(monkeypatch):
+    """How far the runner's clock is set ahead, at last."""
+    ahead = [0.0]
     now = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1])
     monkeypatch.setattr("queuemodel.adapters.live.runner.time", now)
+    return ahead
 
 
-def test_a_time_limit_keeps_what_there_is(monkeypatch):
+def test_a_time_limit_keeps_what_there_is(ahead):
     """A tenth of an hour is for reading what is recorded."""
-    settings, ahead = {"time_limit": 3600, "untraced_steps": 1}, [0.0]
-    clock(monkeypatch, ahead)
+    settings = {"time_limit": 3600, "untraced_steps": 1}
     assert len(server(*THREE, on_step=at(4, lambda: ahead.append(3230.0)), **settings).steps) == 3
     ahead.append(0.0)
     message = "time_limit of 3600 s reached after 3 of 3 steps, 0 of 1 untraced; recorded 3 steps"
@@ -244,32 +230,30 @@ def test_a_time_limit_keeps_what_there_is(monkeypatch):
     assert len(profile.steps) == 3
 
 
-def test_a_time_limit_before_the_first_step_is_an_error(monkeypatch):
-    ahead = [0.0]
-    clock(monkeypatch, ahead)
-    late = at(1, lambda: ahead.append(595.5))
+def test_a_time_limit_before_the_first_step_is_an_error(ahead):
     with pytest.raises(EndedEarlyError, match=r"^time_limit: it was over before any step was recorded; give more s"):
-        server(JOB, WARMUP, "hang", on_step=late)
+        server(JOB, WARMUP, "hang", on_step=at(1, lambda: ahead.append(595.5)))
     ahead.append(0.0)
-    said = [{"step": "warmup"}] * 100  # however much the ranks have said
-    steps = []
+    steps = []  # however much the ranks have said
     with pytest.raises(ProfilingError, match=r"^time_limit: it was over while training; give more seconds"):
-        ranks([JOB, *said, "hang"], [], on_step=lambda *_: steps.append(1) or ahead.append(541.0))
+        ranks([JOB, *[WARMUP] * 100, "hang"], [], on_step=lambda *_: steps.append(1) or ahead.append(541.0))
     assert len(steps) == 1
 
 
-def test_processes_that_cannot_be_started_are_one_line(monkeypatch):
+def test_no_memory_for_processes_and_no_room_for_their_files_are_one_line(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr("subprocess.Popen", refuse)
     with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
         server()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match="gone: cannot be written: No such file or directory"):
+        server()
 
 
 def test_children_do_not_outlive_a_killed_parent(family):
-    code = "import test_runner; test_runner.server('hang')"
-    parent = subprocess.Popen([sys.executable, "-c", code])
+    parent = subprocess.Popen([sys.executable, "-c", "import test_runner; test_runner.server('hang')"])
     deadline = time.monotonic() + 60
     while len(family()) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -278,23 +262,14 @@ def test_children_do_not_outlive_a_killed_parent(family):
     parent.wait()  # and the fixture looks for orphans
 
 
-def test_no_room_for_temporary_files_is_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(DataError, match="gone: cannot be written: No such file or directory"):
-        server()
-
-
-@pytest.mark.parametrize("command", ["profile", "demo"])
-def test_the_exit_status_tells_the_signal(monkeypatch, tmp_path, capsys, command):
-    def train(backend, run):
+@pytest.mark.parametrize("command", ["profile mlp", "demo"])
+def test_the_exit_status_tells_the_signal(monkeypatch, tmp_path, run, command):
+    def train(*_):
         kill(signal.SIGTERM)()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("queuemodel.adapters.tensorflow.ParameterServer.train", train)
-    monkeypatch.setattr("queuemodel.adapters.tensorflow.ParameterServer.require", lambda *_: None)
+    monkeypatch.setattr(ParameterServer, "train", train)
+    monkeypatch.setattr(ParameterServer, "require", lambda *_: None)
     monkeypatch.setattr("warnings.showwarning", None)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        main([command, "mlp"] if command == "profile" else [command])
-    assert caught.value.code == 143
-    assert capsys.readouterr() == ("", "queuemodel: interrupted; recorded 0 steps\n")
+    assert run(*command.split()) == (143, "", "queuemodel: interrupted; recorded 0 steps\n")

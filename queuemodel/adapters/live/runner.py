@@ -184,12 +184,10 @@ def profile_live(
     >>> from queuemodel.adapters import tensorflow
     >>> profile = profile_live(tensorflow.ParameterServer("mlp", steps=20))  # doctest: +SKIP
     """
-    limit = require_number(
-        time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError
-    )
-    run = Run(backend, limit, progress, on_step)
+    require_number(time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError)
+    run = Run(backend, float(time_limit), progress, on_step)
     require_writable(output, suffixes=JSON)
-    backend.require(limit)
+    backend.require(time_limit)
     with run.ready(traces):
         ended = run.train()
         run.say("reading the traces")

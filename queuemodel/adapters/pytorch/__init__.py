@@ -5,6 +5,6 @@
 """
 
 from .live import DataParallel
-from .traces import SUFFIXES, is_trace, read_traces
+from .traces import SUFFIXES, read_traces
 
-__all__ = ["SUFFIXES", "DataParallel", "is_trace", "read_traces"]
+__all__ = ["SUFFIXES", "DataParallel", "read_traces"]

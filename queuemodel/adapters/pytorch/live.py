@@ -61,9 +61,6 @@ class DataParallel(RanksBackend):
 
     def _environment(self, master: str) -> dict[str, str]:
         """Gloo's own guess at the interface is often wrong; ranks on one machine share its processors."""
-        here, environment = len(self.here), {}
-        if here > 1:
-            environment["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // here))
-        if interface := interface_to(master):
-            environment["GLOO_SOCKET_IFNAME"] = interface
-        return {name: value for name, value in environment.items() if name not in os.environ}
+        threads = str(max(1, len(os.sched_getaffinity(0)) // len(self.here))) if len(self.here) > 1 else None
+        found = {"OMP_NUM_THREADS": threads, "GLOO_SOCKET_IFNAME": interface_to(master)}
+        return {name: value for name, value in found.items() if value and name not in os.environ}

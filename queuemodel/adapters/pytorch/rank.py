@@ -39,13 +39,8 @@ def main(settings: dict[str, Any], say: Callable[..., None]) -> None:
         elif rank == ranks - 1:  # the others have done with fewer, and wait
             store.get(f"{ranks} ranks")
             module, train = _build(settings["model"], say)
-        distributed.init_process_group(
-            "gloo",
-            store=distributed.PrefixStore(str(ranks), store),
-            rank=rank,
-            world_size=ranks,
-            timeout=_left(settings),
-        )
+        own_store = distributed.PrefixStore(str(ranks), store)
+        distributed.init_process_group("gloo", store=own_store, rank=rank, world_size=ranks, timeout=_left(settings))
         own = traces / f"trace_n{ranks}" / FILE.format(rank)
         wrap = partial(torch.nn.parallel.DistributedDataParallel, module, find_unused_parameters=settings["unused"])
         _record(wrap(), train, own, settings, say)
@@ -61,9 +56,8 @@ def _meeting(settings: dict[str, Any]) -> Any:
     """Where the ranks find each other, and what rank 0 decided; one that it does not wait for is refused."""
     host, port = split_address(settings["master"], where="master")
     rank = settings["rank"]
-    store = distributed.TCPStore(
-        host.strip("[]"), port, is_master=rank == 0, timeout=_left(settings), wait_for_workers=False
-    )
+    options = {"is_master": rank == 0, "timeout": _left(settings), "wait_for_workers": False}
+    store = distributed.TCPStore(host.strip("[]"), port, **options)
     if rank == 0:
         store.set("settings", json.dumps({name: settings[name] for name in DECIDED}))
     else:
@@ -141,7 +135,7 @@ def _record(
         train(module, "untraced")
     _finish_started()
     if untraced := settings["untraced_steps"]:
-        ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         say(seconds=(time.perf_counter() - start) / untraced, ranks=ranks)
     return size
 
@@ -183,7 +177,5 @@ def gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> 
         train(wrapped)
     every: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(every, [sum(step) for step in own])
-    return [
-        {"workers": list(workers), "mean": sum(step)}
-        for workers, step in zip(zip(*every, strict=True), mean, strict=True)
-    ]
+    each = zip(zip(*every, strict=True), mean, strict=True)
+    return [{"workers": list(workers), "mean": sum(step)} for workers, step in each]

@@ -23,11 +23,6 @@ SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 SAME = 0.01
 
 
-def is_trace(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds such files."""
-    return Path(folder).is_dir() and any(path.name.endswith(SUFFIXES) for path in Path(folder).iterdir())
-
-
 def read_traces(
     folders: Sequence[str | os.PathLike[str]], *, batch_size: int, progress: bool = False, **told: Unpack[Told]
 ) -> Profile:

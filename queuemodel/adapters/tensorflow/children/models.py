@@ -26,22 +26,10 @@ def mlp() -> Built:
 
 def cnn() -> Built:
     """Images of 32 x 32 in colour, three convolutions: 1.2 MB of parameters, much computation."""
-    return _classifier(
-        (32, 32, 3),
-        [
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(64, 3),
-            layers.BatchNormalization(),
-            layers.ReLU(),
-            layers.MaxPooling2D(),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.Flatten(),
-            layers.Dense(256, activation="relu"),
-        ],
-        optimizer="adam",
-        batch_size=32,
-    )
+    normalized = [layers.Conv2D(64, 3), layers.BatchNormalization(), layers.ReLU(), layers.MaxPooling2D()]
+    dense = [layers.Conv2D(64, 3, activation="relu"), layers.Flatten(), layers.Dense(256, activation="relu")]
+    parts = [layers.Conv2D(32, 3, activation="relu"), layers.MaxPooling2D(), *normalized, *dense]
+    return _classifier((32, 32, 3), parts, optimizer="adam", batch_size=32)
 
 
 def embedding() -> Built:
@@ -92,25 +80,19 @@ class TrainingTask:
 
     def job(self, name: str) -> dict[str, Any]:
         """What the profile records of it."""
-        import tensorflow as tf
-
         sizes = [int(w.value.dtype.size) * int(w.shape.num_elements()) for w in self.model.weights]
-        known = {"name": name, "batch_size": self.batch_size, "parameter_bytes": sum(sizes)}
-        known["dataset_size"] = self.dataset_size
+        batches = {"batch_size": self.batch_size, "dataset_size": self.dataset_size}
+        known = {"name": name, "parameter_bytes": sum(sizes), **batches}
         return {"framework_version": tf.__version__, "tensors": len(sizes), "known": known}
 
     def loss(self, batch: Any) -> Any:
         """A batch's loss, in training."""
-        import keras
-
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         y_pred = self.model(x, training=True)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=True)
 
     def gradients(self, batch: Any) -> tuple[Any, list[Any]]:
         """A batch's loss, and its gradients by the trainable variables."""
-        import tensorflow as tf
-
         for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(self.batch), strict=True):
             part.set_shape(first.shape)  # all batches are of one size
         with tf.GradientTape() as tape:
