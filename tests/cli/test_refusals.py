@@ -40,6 +40,7 @@ pytestmark = pytest.mark.usefixtures("examples")
         (f"{STUDY} --backend rai", "ray"), ("profile transfromer", "transformer"),
         (f"{RANKS_AT_TWO} --scheme hovorod", "horovod"), (f"{COMPARE_RANKS} --strategy localsgd", "local-sgd"),
         (f"{SCHEDULE} fiffo", "fifo"), (f"{SCHEDULE} greedy:flor=1", "floor"),
+        (f"{PREDICT} --strategy bound", "bounded-staleness"),
     ],
 )  # fmt: skip
 def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):

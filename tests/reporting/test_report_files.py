@@ -113,6 +113,10 @@ def test_the_page_begins_with_what_was_asked(run, examples):
     assert page["questions"].items() >= told.items()
     assert "measure next: 3 workers" in page["caption"]
     assert page["curve"]["workers"] == [1, 2, 3, 4]
+    assert "mva" in page["about"][0]
+    for more in ("--method trace", "--strategy sync-ps --backup-workers 1 --workers 2:3"):
+        assert run("report", *asked.split(), *more.split())[0] == 0
+        assert "trace" in held(Path("page.html").read_text())["about"][0]
 
 
 def test_a_page_is_of_what_is_printed(run, examples):
