@@ -60,6 +60,7 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
     unknown = dataclasses.replace(curve, bound_lower=np.full(8, np.nan), saturation_workers=np.inf, model=None)
     told = held(unknown.report())["curve"]
     assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
+    assert unknown.to_dict()["saturation_workers"] is None
 
 
 def test_a_curve_made_faster_and_a_long_one_are_shown_as_they_are(curve):
