@@ -122,12 +122,9 @@ def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
         run_all([dies], backend="ray")
 
 
-def test_local_processes_give_the_same_numbers():
+def test_local_processes_give_the_same_numbers_and_one_that_is_killed_is_one_line():
     assert dict(run_tasks([lambda: "a", lambda: "b"], n_jobs=1, what="test")) == {0: "a", 1: "b"}
     assert study(n_jobs=2) == study()
     assert simulated(n_jobs=2) == simulated()
-
-
-def test_a_local_process_that_is_killed_is_one_line():
     with pytest.raises(qm.QueueModelError, match="study: a process ended before its task"):
         run_all([dies, dies], n_jobs=2)

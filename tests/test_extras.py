@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from queuemodel import data
 
 ROOT, DATA = Path(__file__).parent.parent, Path(data.__file__).parent
@@ -46,22 +44,16 @@ def test_the_shipped_profile_is_predicted_without_any_extra():
     assert bare.stdout.count("\n") == 9
 
 
-@pytest.mark.parametrize(
-    ("words", "package", "name"),
-    [
-        (f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg", "matplotlib", "plots"),
-        (f"import-trace {ROOT}/tests/data/alexnet-60/trace --batch-size 1 -o x.json", "protobuf", "traces"),
-    ],
-    ids=["plots", "traces"],
-)
-def test_a_missing_extra_is_one_line(words, package, name, tmp_path, monkeypatch):
+def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    done = without(HIDDEN, *words.split())
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert f"needs {package}: pip install 'queuemodel[{name}]'" in done.stderr
-    assert package in EXTRAS[name]
+    plotted = f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg"
+    imported = f"import-trace {ROOT}/tests/data/alexnet-60/trace --batch-size 1 -o x.json"
+    for words, package, name in ((plotted, "matplotlib", "plots"), (imported, "protobuf", "traces")):
+        done = without(HIDDEN, *words.split())
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert f"needs {package}: pip install 'queuemodel[{name}]'" in done.stderr
+        assert package in EXTRAS[name]
 
 
 def test_all_is_every_extra_but_frameworks_and_tools_and_the_page_lists_each():

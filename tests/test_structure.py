@@ -15,23 +15,11 @@ PACKAGE = Path(__file__).parent.parent / "queuemodel"
 
 #: Each layer may import itself and those before it.
 LAYERS = [
-    {"_version", "errors"},
-    {"checks", "compiled", "extras", "files", "parallel", "rows", "tables", "units"},
-    {"drawing"},
-    {"results", "reporting"},
-    {"convergence", "network"},
-    {"solvers"},
-    {"collectives", "descent"},
-    {"training"},
-    {"data"},
-    {"traces", "scheduling"},
-    {"strategies"},
-    {"placements"},
-    {"prediction"},
-    {"comparison", "instances"},
-    {"plotting", "public", "speeds", "adapters"},
-    {"cli", "__main__", "__init__"},
-]
+    {"_version", "errors"}, {"checks", "compiled", "extras", "files", "parallel", "rows", "tables", "units"},
+    {"drawing"}, {"results", "reporting"}, {"convergence", "network"}, {"solvers"}, {"collectives", "descent"},
+    {"training"}, {"data"}, {"traces", "scheduling"}, {"strategies"}, {"placements"}, {"prediction"},
+    {"comparison", "instances"}, {"plotting", "public", "speeds", "adapters"}, {"cli", "__main__", "__init__"},
+]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

@@ -79,16 +79,20 @@ def test_every_format_holds_the_same_and_tables_fit_the_terminal(printed, comman
 def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
     (tmp_path / "many.csv").write_text(JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)))
     options = (
-        "--workload many.csv --nodes 8 --policy equi --format json --restart-seconds 20s --start-seconds 5s --records "
-        "--mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7"
+        "--workload many.csv --nodes 8 --policy equi --restart-seconds 20s --start-seconds 5s --seed 3 --warmup 0.2 "
+        "--mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7 --format"
     )
-    text = printed("schedule", *options.split(), "--seed", "3")
+    text = printed("schedule", *options.split(), "json", "--records")
     cluster = Cluster(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0,
                       checkpoint_seconds=300.0, nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
-    truth = simulate(read_workload("many.csv", nodes=8), EqualShare(), cluster=cluster, seed=3)
+    truth = simulate(read_workload("many.csv", nodes=8), EqualShare(), cluster=cluster, seed=3, warmup=0.2)
     told = json.loads(text)["policies"]["equi"]
     assert told["mean_response_time"] == truth.mean_response_time
     assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0
+    jobs, whole = (list(csv.DictReader(io.StringIO(printed("schedule", *options.split(), "csv", *more))))
+                   for more in (["--records"], []))  # fmt: skip
+    assert [row["failures"] for row in jobs] == [str(record["failures"]) for record in told["records"]]
+    assert [row["mean_response_time"] for row in whole] == [str(truth.mean_response_time)]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.usefixtures("examples")
         (f"{STUDY} --backend rai", "ray"), ("profile transfromer", "transformer"),
         (f"{RANKS_AT_TWO} --scheme hovorod", "horovod"), (f"{COMPARE_RANKS} --strategy localsgd", "local-sgd"),
         (f"{SCHEDULE} fiffo", "fifo"), (f"{SCHEDULE} greedy:flor=1", "floor"),
+        (f"{PREDICT} --strategy bound", "bounded-staleness"),
     ],
 )  # fmt: skip
 def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):
@@ -134,12 +135,10 @@ def test_what_makes_no_sense_is_one_line_and_leaves_no_file(run, examples, typed
     assert set(examples.iterdir()) == before
 
 
-def test_unwritable_plots_are_refused_before_any_work(run, examples):
-    asked = ["predict", "alexnet-60.json", "--method", "mva", "--plot"]
-    refused(run(*asked, "no/curve.png"), "there is no folder")
-    refused(run(*asked, "curve.doc"), "must end in")
-    refused(run(*asked, examples), "is a directory")
-    picture = examples / "curve.png"
+def test_unwritable_plots_are_refused_before_any_work_and_earlier_ones_stay(run, examples):
+    asked, picture = ["predict", "alexnet-60.json", "--method", "mva", "--plot"], examples / "curve.png"
+    for path, said in (("no/curve.png", "no folder"), ("curve.doc", "must end in"), (examples, "is a directory")):
+        refused(run(*asked, path), said)
     picture.write_bytes(b"earlier")
     refused(run("predict", "missing.json", "--plot", picture), "missing.json", "No such file")
     assert picture.read_bytes() == b"earlier"

@@ -39,7 +39,5 @@ def test_every_figure_is_shown_with_its_own_code(figures):
 @pytest.mark.parametrize("name", ["front", *re.findall(r"\(images/([\w-]+)\.png\)", GALLERY)])
 def test_the_code_of_every_figure_draws_it(figures, name):
     ax = figures.FIGURES[name]()
-    assert ax.get_xlabel()
-    assert ax.get_ylabel()
-    assert ax.has_data()
+    assert all([ax.get_xlabel(), ax.get_ylabel(), ax.has_data()])
     plt.close(ax.figure)

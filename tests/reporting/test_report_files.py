@@ -60,6 +60,7 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
     unknown = dataclasses.replace(curve, bound_lower=np.full(8, np.nan), saturation_workers=np.inf, model=None)
     told = held(unknown.report())["curve"]
     assert (told["bound_lower"], told["saturation_workers"]) == ([None] * 8, None)
+    assert unknown.to_dict()["saturation_workers"] is None
 
 
 def test_a_curve_made_faster_and_a_long_one_are_shown_as_they_are(curve):
@@ -113,6 +114,10 @@ def test_the_page_begins_with_what_was_asked(run, examples):
     assert page["questions"].items() >= told.items()
     assert "measure next: 3 workers" in page["caption"]
     assert page["curve"]["workers"] == [1, 2, 3, 4]
+    assert "mva" in page["about"][0]
+    for more in ("--method trace", "--strategy sync-ps --backup-workers 1 --workers 2:3"):
+        assert run("report", *asked.split(), *more.split())[0] == 0
+        assert "trace" in held(Path("page.html").read_text())["about"][0]
 
 
 def test_a_page_is_of_what_is_printed(run, examples):
