@@ -152,6 +152,10 @@ def test_intervals_join_runs_sampling_and_the_models_own_error():
     window = np.std(compute) / 60**0.5  # a minute of steps of 1 s
     width = np.sqrt(own**2 + sampling**2 + window**2)
     assert np.log(varied[2] / varied[0]) == pytest.approx(width, rel=0.1)
+    slow = profile_of(*[serial(fetch=2.0, compute=10 * c, push=3.0) for c in compute])  # 20 steps last longer
+    ((_, low, high),) = trace_throughput(slow, workers=[1], **asked)
+    expected = np.hypot(np.hypot(own, sampling), np.std(compute) / 20**0.5)
+    assert np.log(high / low) / 2 == pytest.approx(expected, rel=0.1)
     # behind a full link few steps leave nothing open
     beyond = [profile_of(*[serial(compute=c, push=0.0) for c in some]) for some in ((0.01, 0.1, 0.3), (0.137,) * 3)]
     few, same = (trace_throughput(one, workers=[20], **asked)[0] for one in beyond)

@@ -56,6 +56,12 @@ def test_tic_and_tac_begin_with_what_unlocks_most(policy, order):
     assert "".join(sorted("abc", key=found.get)) == order
 
 
+def test_of_parameters_that_unlock_nothing_alone_those_of_the_shortest_operation_go_first():
+    """By time-aware order: ab needs .3 s of transfers, all needs .6 s; b then unlocks ab, since it was recorded first."""
+    found = ends(profile_of([*branches()[:3], *branches()[5:]]), policy="tac")
+    assert "".join(sorted("abc", key=found.get)) == "bac"
+
+
 def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
     for small, step in ((0.801, 1.401), (0.001, 0.901)):
         operations = [
