@@ -57,7 +57,7 @@ def test_tic_and_tac_begin_with_what_unlocks_most(policy, order):
 
 
 def test_of_parameters_that_unlock_nothing_alone_those_of_the_shortest_operation_go_first():
-    """By time-aware order: ab needs .3 s of transfers, all needs .6 s; b then unlocks ab, since it was recorded first."""
+    """Under TAC: ab needs .3 s of transfers, all needs .6 s, and b was recorded before a."""
     found = ends(profile_of([*branches()[:3], *branches()[5:]]), policy="tac")
     assert "".join(sorted("abc", key=found.get)) == "bac"
 

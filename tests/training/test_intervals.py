@@ -82,14 +82,15 @@ def own_error(workers, saturation):
     return np.sqrt(np.interp(np.log2(np.asarray(workers) / saturation), [-1, 0, 1, 2], SEEN**2))
 
 
-@pytest.mark.parametrize("traced", [1, 4])
-def test_steps_that_do_not_vary_leave_the_models_own_error(traced):
+@pytest.mark.parametrize(("traced", "confidence"), [(1, 0.5), (4, 0.9), (1, 0.99)])
+def test_steps_that_do_not_vary_leave_the_models_own_error(traced, confidence):
     model, workers = qm.fit(on_network(profile(workers=traced), "cubic")), np.array([1, 2, 4, 7, 64])
-    curve, elsewhere = (one.throughput(workers, confidence=0.6827) for one in (model, model.what_if(batch_size=64)))
-    expected = np.where(workers == traced, TOLD["profiled"], own_error(workers, curve.saturation_workers))
-    for expected, found in ((expected, curve), (np.full(5, SEEN.max()), elsewhere)):
-        np.testing.assert_allclose(np.log(found.upper / found.steps_per_second), expected, rtol=1e-4)
-        np.testing.assert_allclose(np.log(found.steps_per_second / found.lower), expected, rtol=1e-4)
+    curve, elsewhere = (one.throughput(workers, confidence=confidence) for one in (model, model.what_if(batch_size=64)))
+    z = stats.norm.ppf((1 + confidence) / 2)
+    errors = np.where(workers == traced, TOLD["profiled"], own_error(workers, curve.saturation_workers))
+    for expected, found in ((errors, curve), (np.full(5, SEEN.max()), elsewhere)):
+        np.testing.assert_allclose(np.log(found.upper / found.steps_per_second), z * expected, rtol=1e-4)
+        np.testing.assert_allclose(np.log(found.steps_per_second / found.lower), z * expected, rtol=1e-4)
 
 
 def throughputs_of(D, Z, most):
@@ -143,3 +144,9 @@ def test_measured_throughputs_move_the_network_by_bayes_rule(factors):
     found = parameter(model, "contention")
     assert np.log(found.value) == pytest.approx(mean, abs=0.01)
     assert found.standard_error / found.value == pytest.approx(spread, rel=0.15)
+    assert found.identified == (spread < 0.7 * contention.std())
+    total = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(total, at / curve.steps_per_second, rtol=1e-9)  # Little's law
+    assert np.all((curve.bound_lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.bound_upper))
+    assert curve.profiled_workers == 8
+    np.testing.assert_allclose(curve.measured, [(2, x[0]), (8, x[1])])

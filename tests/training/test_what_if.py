@@ -151,19 +151,6 @@ def test_workers_of_one_speed_are_other_accelerators_and_of_speed_one_no_change(
             alike.throughput([9])
 
 
-def test_a_hundred_different_speeds():
-    fast, slow = (
-        qm.fit(profile()).what_if(worker_speeds=np.linspace(0.5, 1.5, 100) * factor).throughput(range(1, 101))
-        for factor in (1.0, 0.98)
-    )
-    assert np.all(fast.bound_lower <= fast.steps_per_second * (1 + 1e-12))
-    assert np.all(fast.steps_per_second <= fast.bound_upper * (1 + 1e-12))
-    total = fast.residence_time.sum(axis=1) + fast.think_time
-    np.testing.assert_allclose(total, fast.workers / fast.steps_per_second, rtol=1e-9)
-    assert fast.at(100) == pytest.approx(1 / 0.2, rel=0.01)
-    assert np.all(slow.steps_per_second[:30] < fast.steps_per_second[:30])
-
-
 @pytest.mark.parametrize(
     "change", [{"bandwidth": 1e9}, {"accelerator_speed": 2.0}, {"batch_size": 64}, {"worker_speeds": [1.0, 0.5]}]
 )
