@@ -225,16 +225,11 @@ def test_nothing_to_send_is_computation():
 
 
 @pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: Slices(0, 1), "slices: cap"),
-        (lambda: Slices(1, float("nan")), "credit"),
-        (lambda: Fusion(cycle=-1), "fusion: cycle"),
-        (lambda: Buckets(cap=-1), "buckets: cap"),
-        (lambda: Buckets(at_once=0), "at_once"),
-        (lambda: Slices(1, 1).units(np.array([1e9])), "more than 100,000"),
-    ],
-)
-def test_refusals(make, match):
+    ("scheme", "values", "match"),
+    [(Slices, {"cap": 0, "credit": 1}, "slices: cap"), (Slices, {"cap": 1, "credit": math.nan}, "credit"),
+     (Fusion, {"cycle": -1}, "fusion: cycle"), (Buckets, {"cap": -1}, "buckets: cap"),
+     (Buckets, {"at_once": 0}, "at_once"), (Slices, {"cap": 1, "credit": 1}, "more than 100,000")],
+)  # fmt: skip
+def test_refusals(scheme, values, match):
     with pytest.raises(qm.ModelError, match=match):
-        make()
+        scheme(**values).units(np.array([1e9]))

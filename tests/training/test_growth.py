@@ -329,7 +329,8 @@ REFUSED = [
      "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
     (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
     (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs of"),
-    (qm.predict, TWO, {"strategy": "all-reduce", "bandwidth": 1e9}, "bandwidth needs a profile"),
+    *((qm.predict, TWO, {"strategy": kind, name: value}, f"{name} needs a profile with recorded steps")
+      for kind in KINDS for name, value in (("bandwidth", 1e9), ("accelerator_speed", 2.0))),
     *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
     (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),
     (qm.fit, TWO, {"batch_size": 0}, "batch_size must be"),

@@ -151,15 +151,6 @@ def test_workers_of_one_speed_are_other_accelerators_and_of_speed_one_no_change(
             alike.throughput([9])
 
 
-@pytest.mark.parametrize(
-    "change", [{"bandwidth": 1e9}, {"accelerator_speed": 2.0}, {"batch_size": 64}, {"worker_speeds": [1.0, 0.5]}]
-)
-def test_throughputs_do_not_say_what_other_machines_buy(change):
-    for model in (qm.fit(CSV), qm.fit(profile([], throughputs=CSV))):
-        with pytest.raises(qm.ModelError, match=f"{next(iter(change))} needs a profile with recorded steps"):
-            model.what_if(**change)
-
-
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
 def test_a_changed_job_leaves_what_was_measured_behind(change):
     """Measurements, profiled range and origins are the profile's; elsewhere the model's own error counts."""
