@@ -179,9 +179,11 @@ def test_bounds_are_those_of_the_step_by_hand():
     barrier.plot()
 
 
-def test_bounds_of_unequal_workers_add_up_what_each_can_do():
+@pytest.mark.parametrize("faster", [1.0, 2.0])
+def test_bounds_of_unequal_workers_add_up_what_each_can_do(faster):
     # 1 s of which a quarter on the server's link; the second computes twice as fast, the third half as fast
-    speeds = {"worker_speeds": [1.0, 2.0, 0.5], "steps": 3000, "replications": 2}
+    speeds = {"worker_speeds": [faster, 2 * faster, faster / 2], "accelerator_speed": 1 / faster}
+    speeds |= {"steps": 3000, "replications": 2}
     profile = profile_of(serial(fetch=0.25, compute=0.75, push=0.0))
     curve = trace_curve(profile, workers=[1, 2, 3], **speeds, **IDEAL)
     assert curve.bound_upper == pytest.approx([1, 3, 4], rel=1e-3)
