@@ -145,6 +145,10 @@ def test_servers_that_saturate_are_recognised(kind, knee, servers):
         curve = model.throughput(N)
         total = curve.residence_time.sum(axis=1) + curve.think_time
         assert total == pytest.approx(N / curve.steps_per_second, rel=0.02)  # Little's law, of the mean of draws
+        cycle, most = parameter(model, "undisturbed cycle").value, servers**0.8 / demand.value
+        np.testing.assert_allclose(curve.bound_lower, N / (cycle + (N - 1) * demand.value))
+        np.testing.assert_allclose(curve.bound_upper, np.minimum(N / cycle, most))
+        assert curve.saturation_workers == pytest.approx(cycle * most)
 
 
 def test_what_does_not_saturate_stays_open():

@@ -16,18 +16,18 @@ LINK_EFFICIENCY = 0.95  # of a link's nominal rate, as documented
 UNFILLED = "the same bytes took much longer in most steps than in the best"
 
 
-def profile_of(rates, *, operations=True, **cluster):
-    """A step for each rate (bytes per second), that of its fetch and of its push, of half the bytes."""
+def profile_of(rates, *, operations=True, back=1.0, **cluster):
+    """A step for each rate (bytes per second), that of its fetch, and ``back`` times of its push, of half the bytes."""
     steps = []
     for rate in rates:
-        took = SIZE / rate
-        there, back = took, 1.5 * took + COMPUTE
+        there, push = SIZE / rate, SIZE / rate / 2 / back
+        end = there + COMPUTE + push
         recorded = [
             Operation("fetch", "w", 0.0, there, SIZE),
             Operation("compute", "step", there, there + COMPUTE, after=[0]),
-            Operation("push", "g", there + COMPUTE, back, SIZE // 2, after=[1]),
+            Operation("push", "g", there + COMPUTE, end, SIZE // 2, after=[1]),
         ]
-        phases = {"fetch": took, "compute": COMPUTE, "push": took / 2, "update": 0.0, "step_time": back}
+        phases = {"fetch": there, "compute": COMPUTE, "push": push, "update": 0.0, "step_time": end}
         sizes = {"fetched_bytes": SIZE, "pushed_bytes": SIZE // 2}
         steps.append(Step(**phases, **sizes, operations=recorded if operations else []))
     job = Job(name="by hand", batch_size=1, parameter_bytes=SIZE, tensors=1)
@@ -106,3 +106,5 @@ def test_links_carry_a_share_of_their_nominal_rate_and_several_servers_as_many_t
     assert 0.98 < curve.upper[0] / (LINK_EFFICIENCY * 5e6 / SIZE) < 1.08  # the model's own error besides
     two = qm.predict(profile_of(ERRATIC, bandwidth=4e6, parameter_servers=2), workers=[64], method="mva")
     assert two.steps_per_second[0] == pytest.approx(2 * 4e6 / SIZE, rel=0.01)  # as in the best step, which was faster
+    slow = profile_of(ERRATIC, back=0.25, bandwidth=0.8e6, parameter_servers=2)  # pushes: 1 MB/s in the best step
+    assert qm.predict(slow, workers=[64], method="mva").steps_per_second[0] == pytest.approx(2 * 1e6 / 5e5, rel=0.01)
