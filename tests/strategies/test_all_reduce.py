@@ -377,6 +377,13 @@ def test_where_nothing_overlaps_a_round_is_the_sum_of_its_parts():
     assert curve.think_time[0] == pytest.approx(4.0 + 0.3)
 
 
+def test_what_hides_behind_computation_is_busy_all_the_same():
+    fitted = plain(latency=0.05)
+    curve = AllReduceModel(replace(fitted, ready=fitted.ready - 0.5)).throughput([4])
+    assert curve.residence_time[0] == pytest.approx([0.0] * 3, abs=1e-9)
+    assert curve.utilization[0] * (2.0 + 0.3) == pytest.approx([0.15, 0.3, 0.0])
+
+
 @pytest.mark.parametrize(
     ("asked", "covariance"),
     [({"bandwidth": 1e6, "latency": 0.0}, [0.05**2, 0.0]), ({"bandwidth": 1e15, "latency": 0.1}, [0.0, 0.05**2])],

@@ -128,6 +128,8 @@ def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
     own = 0.5 - 0.81 * (1 - 1 / 1.25)
     assert demands(model) == pytest.approx([0.2, 0.1, 0.01, own])
     assert parameter(model, "tracing overhead").value == pytest.approx(1.25)
+    four = qm.fit(profile(throughputs=[qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)] * 4))
+    assert parameter(four, "tracing overhead").standard_error == pytest.approx(1.25 * 0.03 / 2)  # of their mean
     faster = model.what_if(accelerator_speed=2.0).throughput([1]).steps_per_second[0]
     assert 1 / faster == pytest.approx(0.81 / 1.25 - own / 2)
     shorter = qm.fit(profile(throughputs=[qm.Throughput(workers=1, steps_per_second=1 / 0.155)]))
@@ -140,6 +142,8 @@ def test_one_worker_with_other_servers_was_measured_too():
     model, plain = qm.fit(profile(), throughputs=[point]), qm.fit(profile())
     assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.5
     assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.5),)
+    faster = qm.Throughput(workers=4, steps_per_second=3.5, bandwidth=40e6)
+    assert qm.fit(profile(bandwidth=20e6), throughputs=[faster]).throughput([4]).measured == ()
 
 
 def test_the_seed_decides():
