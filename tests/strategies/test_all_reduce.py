@@ -25,7 +25,7 @@ from queuemodel.collectives import (
     ring,
 )
 from queuemodel.data import example_profile
-from queuemodel.strategies import COLLECTIVES, AllReduceModel, Fusion, Slices, fit_rounds, round_time, simulate
+from queuemodel.strategies import COLLECTIVES, AllReduceModel, Buckets, Fusion, Slices, fit_rounds, round_time, simulate
 from queuemodel.training import Bucket, Gradient, Round
 from tests.collectives.schedules import execute, routes, schedule
 
@@ -178,21 +178,29 @@ def made(rng, *, bandwidth, latency, ranks=2, rounds=12, cv=0.05, at_once=1):
 
 
 def test_a_network_is_recovered_from_its_rounds():
-    fitted = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4))
+    def late(one):
+        """Rank 1's clock is 0.2 s behind."""
+        moved = [Bucket(b.bytes, *(t - 0.2 * one.rank for t in (b.ready, b.begin, b.end))) for b in one.buckets]
+        return msgspec.structs.replace(one, buckets=moved)
+
+    profile = made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4)
+    fitted, clocks = (fit_rounds(msgspec.structs.replace(profile, rounds=[*map(own, profile.rounds)]))
+                      for own in (lambda one: one, late))  # fmt: skip
     assert fitted.bandwidth == pytest.approx(2e7, rel=0.005)
+    assert clocks.bandwidth == pytest.approx(fitted.bandwidth, rel=1e-6)
     assert fitted.computed.mean() == pytest.approx(1.0, rel=0.05)
     assert not fitted.latency_known
     assert "two nodes hardly tell" in repr(AllReduceModel(fitted))
 
 
 def test_each_recorded_number_of_ranks_tells_its_own_network():
-    """Links carry less among three than among two: three tell of more, two of two; neither tells the other."""
-    rng, networks = np.random.default_rng(3), {2: 2e7, 3: 1.2e7}
-    few, more = (made(rng, bandwidth=bandwidth, latency=1e-4, ranks=n) for n, bandwidth in networks.items())
-    both = msgspec.structs.replace(more, rounds=[*more.rounds, *few.rounds])
+    """Links carry less among more: four tell of more, three of three, two of two; none tells the others."""
+    rng, networks = np.random.default_rng(3), {2: 2e7, 3: 1.5e7, 4: 1.2e7}
+    few, three, more = (made(rng, bandwidth=bandwidth, latency=1e-4, ranks=n) for n, bandwidth in networks.items())
+    both = msgspec.structs.replace(more, rounds=[*more.rounds, *few.rounds, *three.rounds])
     fitted = fit_rounds(both)
-    assert [fitted.carried(n)[0] for n in (2, 3, 8)] == pytest.approx([2e7, 1.2e7, 1.2e7], rel=0.01)
-    truth = [true_rate(rng, n, networks[min(n, 3)], 1e-4, cv=0.05) for n in (2, 3, 8)]
+    assert [fitted.carried(n)[0] for n in (2, 3, 4, 8)] == pytest.approx([2e7, 1.5e7, 1.2e7, 1.2e7], rel=0.01)
+    truth = [true_rate(rng, n, networks[min(n, 4)], 1e-4, cv=0.05) for n in (2, 3, 8)]
     np.testing.assert_allclose(predict(both, workers=[2, 3, 8]).steps_per_second, truth, rtol=0.02)
     np.testing.assert_allclose(simulate(both, workers=2, steps=400).throughput, truth[0], rtol=0.02)
     assert predict(more, workers=[2]).at(2) < 0.95 * truth[0]
@@ -369,6 +377,13 @@ def test_where_nothing_overlaps_a_round_is_the_sum_of_its_parts():
     assert curve.think_time[0] == pytest.approx(4.0 + 0.3)
 
 
+def test_what_hides_behind_computation_is_busy_all_the_same():
+    fitted = plain(latency=0.05)
+    curve = AllReduceModel(replace(fitted, ready=fitted.ready - 0.5)).throughput([4])
+    assert curve.residence_time[0] == pytest.approx([0.0] * 3, abs=1e-9)
+    assert curve.utilization[0] * (2.0 + 0.3) == pytest.approx([0.15, 0.3, 0.0])
+
+
 @pytest.mark.parametrize(
     ("asked", "covariance"),
     [({"bandwidth": 1e6, "latency": 0.0}, [0.05**2, 0.0]), ({"bandwidth": 1e15, "latency": 0.1}, [0.0, 0.05**2])],
@@ -393,6 +408,15 @@ def test_no_round_is_shorter_than_the_last_steps_gradients_take(steps):
     curve = AllReduceModel(replace(fitted, ready=fitted.ready - 0.5)).what_if(accumulation=steps).throughput([1, 4])
     assert 4 * steps / curve.bound_upper[1] == pytest.approx(2.0 * (steps - 1) + 1.5 + 1.5)
     assert curve.steps_per_second[1] == pytest.approx(curve.bound_upper[1])
+
+
+def test_gradients_that_are_the_buckets_travel_as_these():
+    """Each as late as its rank is, with the same error."""
+    model = AllReduceModel(fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4, cv=0.3)))
+    model = model.what_if(accumulation=3, accelerator_speed=2.0, bandwidth=4e6)
+    own, same = (one.throughput([1, 2, 8]) for one in (model, model.what_if(scheme=Buckets(cap=0))))
+    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "residence_time", "utilization"):
+        np.testing.assert_allclose(getattr(same, name), getattr(own, name), rtol=1e-6, err_msg=name)
 
 
 def test_a_cap_of_slices_scales_what_is_handed_over_with_them(job):

@@ -33,26 +33,5 @@ def test_recorded_rounds_give_the_curve_that_predict_gives():
     model = qm.fit(profile, strategy="all-reduce")
     assert isinstance(model, AllReduceModel)
     assert model.throughput([1, 4]).to_dict() == predict(profile, workers=[1, 4]).to_dict()
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "match"),
-    [
-        ("alexnet-60", {"strategy": "k-sync"}, "'k-sync' needs k; give it"),
-        ("alexnet-60", {"strategy": "k-batch-async", "k": 0}, "k"),
-        ("alexnet-60", {"strategy": "sync-ps", "k": 2}, "k is a question for strategy k-sync"),
-        ("alexnet-60", {"strategy": "ring"}, "strategy must be one of async-ps"),
-        ("ddp-alexnet-40", {"strategy": "async-ps"}, "ask with strategy 'all-reduce'"),
-        ("ddp-alexnet-40", {"strategy": "k-async", "k": 2}, "ask with strategy 'all-reduce'"),
-    ],
-)
-def test_what_a_profile_does_not_tell_is_refused(name, settings, match):
-    with pytest.raises(qm.QueueModelError, match=match) as error:
-        qm.fit(example_profile(name), **settings)
-    assert "\n" not in str(error.value)
-
-
-def test_a_profile_is_fitted_as_it_was_recorded():
     for name, strategy in (("alexnet-60", "async-ps"), ("ddp-alexnet-40", "all-reduce")):
-        profile = example_profile(name)
-        assert qm.fit(profile).to_rows() == qm.fit(profile, strategy=strategy).to_rows()
+        assert qm.fit(example_profile(name)).to_rows() == qm.fit(example_profile(name), strategy=strategy).to_rows()

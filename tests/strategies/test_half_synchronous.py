@@ -93,6 +93,21 @@ def test_a_round_lasts_until_the_busiest_server_has_sent_to_all_and_heard_from_a
     assert curve.bound_upper[2] == pytest.approx(1 / (0.4 * busiest))
 
 
+@pytest.mark.parametrize("scv", [1e-13, 0.25])
+def test_bounds_of_a_round_are_those_of_its_slowest_and_of_its_busiest_server(scv):
+    """At worst everything is one after the other; at best only one step's transfers, or one station of one server."""
+    fetch, push, update, shards, workers = 0.05, 0.03, 0.02, (0.75, 0.25), np.array([1, 3, 60])
+    times = gamma(scv) if scv > 0.1 else np.ones(4)
+    model = qm.fit(profile(times, fetch=fetch, push=push, update=update), strategy="sync-ps").what_if(shards=shards)
+    slowest, curve = np.ones(3), model.throughput(workers)
+    if scv > 0.1:
+        law = stats.gamma(1 / variation(times), scale=variation(times)).isf
+        slowest = np.array([order_statistic(law, n, n) for n in workers.tolist()])
+    least = slowest + fetch + push + update
+    np.testing.assert_allclose(workers / curve.bound_lower, slowest + workers * (fetch + push + update), rtol=1e-6)
+    np.testing.assert_allclose(workers / curve.bound_upper, np.maximum(least, workers * fetch * max(shards)), rtol=1e-6)
+
+
 @settings(max_examples=10)
 @given(st.tuples(*[st.floats(0.001, 0.3)] * 3), st.floats(0.01, 1.0))
 def test_laws_of_a_barrier(demands, scv):

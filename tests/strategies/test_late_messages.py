@@ -37,8 +37,10 @@ def test_what_the_link_carries_is_found_beside_what_is_late(bandwidth, size):
     """Of messages that the buffer holds to a third, that overflow it for sure, and where it holds the whole window."""
     profile = ring_profile("tensorflow", BBR, bandwidth=bandwidth, size=size)
     assert fit_rounds(profile).bandwidth == pytest.approx(bandwidth, rel=0.02)
-    took = 2 * 7 * (size / 8 / bandwidth + late(size / 8, 8, bandwidth))
-    assert 1 / predict(profile, workers=[8]).rounds_per_second[0] == pytest.approx(0.1 + 2 * took, rel=0.03)
+    wire, waits = 2 * 14 * size / 8 / bandwidth, 2 * 14 * late(size / 8, 8, bandwidth)
+    curve = predict(profile, workers=[8])
+    assert 1 / curve.rounds_per_second[0] == pytest.approx(0.1 + wire + waits, rel=0.03)
+    assert curve.residence_time[0] == pytest.approx([wire, waits, 0.0], rel=0.03, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.strategies import fit_rounds
 from queuemodel.training import Bucket, Round
 
 COMPUTED = 0.2
@@ -82,6 +83,7 @@ def test_recorded_waits_tell_the_rounds_of_more_ranks(law, slow):
 def test_constant_loaders_are_waited_for_in_every_round_or_in_none():
     waited = trained(lambda rng, size: np.full(size, 0.5), 2, 40)
     assert 1 / qm.predict(profile(waited), workers=[8]).rounds_per_second[0] == pytest.approx(0.5, rel=0.02)
+    np.testing.assert_allclose(fit_rounds(profile(waited)).loading, 0.5)
     quick = trained(lambda rng, size: np.full(size, 0.1), 2, 40)
     plain = [msgspec.structs.replace(one, waited=0.0, round_time=COMPUTED) for one in quick]
     found, truth = (qm.predict(profile(one), workers=[2, 8]).steps_per_second for one in (quick, plain))

@@ -15,17 +15,12 @@ def profile_of(*steps: list[Operation], pause: float = 0.0, servers: int = 1) ->
     """A profile with these steps' operations; the phases, which no simulation reads, are left at 0."""
     records = [
         Step(
-            step_time=max(o.end for o in operations) + pause,
-            fetch=0.0,
-            compute=0.0,
-            push=0.0,
-            update=0.0,
+            step_time=max(o.end for o in operations) + pause, fetch=0.0, compute=0.0, push=0.0, update=0.0,
             fetched_bytes=sum(o.bytes for o in operations if o.kind == "fetch"),
-            pushed_bytes=sum(o.bytes for o in operations if o.kind == "push"),
-            operations=operations,
+            pushed_bytes=sum(o.bytes for o in operations if o.kind == "push"), operations=operations,
         )
         for operations in steps
-    ]
+    ]  # fmt: skip
     fetched = [o for o in steps[0] if o.kind == "fetch"]
     return Profile(
         source=Source(framework="by hand"),

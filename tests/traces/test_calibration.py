@@ -34,6 +34,26 @@ def test_the_network_that_made_the_throughputs_is_found(truth, trip):
     assert truth in found.note
 
 
+@pytest.mark.parametrize(("told", "trips"), [({}, (0.25, 4.0)), ({"buffer": 0.02}, (0.7, 1.4))], ids=["not", "told"])
+def test_networks_that_may_be_are_as_likely_as_is_said(told, trips):
+    """Each kind as it is assumed, or with one factor, on unfairness or on the loaded trip, 15 % each."""
+    settings = {"workers": [3], "steps": 60, "replications": 1, "links": LINKS, **told}
+    found = calibrate(profile_of(two_layers()), [of(2, 0.5)], congestion_control="unknown", **settings)
+    factors = [(1.0, 1.0), (1.0, 0.5), (1.0, 2.0), *((trip, 1.0) for trip in trips)]
+    each = [(kind, share * (0.4 if i == 0 else 0.15), *one)
+            for kind, share in enumerate((2 / 3, 1 / 3)) for i, one in enumerate(factors)]  # fmt: skip
+    assert [(v.kind, v.weight, v.trip, v.unfairness) for v in found.among] == [pytest.approx(one) for one in each]
+    np.testing.assert_allclose(found.before.models, [one[1] for one in each])
+    before = {p.name: p.note for p in found.parameters}
+    assert before["probability of bbr"] == "0.33 before"
+    trip = told.get("buffer", 0.012)
+    mean = trip * (0.7 + 0.15 * sum(trips))
+    spread = np.sqrt(0.7 * (trip - mean) ** 2 + 0.15 * sum((f * trip - mean) ** 2 for f in trips))
+    assert before["loaded trip (bbr)"] == f"+- {spread:.2g} before"
+    place = found.at_asked(1)  # nobody shares a link: what one worker's steps leave open does not grow with errors
+    assert np.ptp(found.before.covariance[:, place, place]) < 1e-12 < np.ptp(found.before.covariance[:, -1, -1])
+
+
 def test_two_recorded_workers_narrow_what_is_thought_of_more_and_move_it_to_what_was_measured():
     profile = example_profile("alexnet-60")
     told = {"workers": [1, 4, 8, 16], "steps": 600, "congestion_control": "unknown"}
@@ -112,4 +132,5 @@ def test_other_machines_are_simulated_as_what_they_were():
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
     assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
-    assert found.bend(np.array([4, 8]), 0.9).shape == (3, 2)
+    one, two, four, eight = np.log(found.bend(np.array([1, 2, 4, 8]), 0.9)).T
+    assert (two, eight) == (pytest.approx((one + four) / 2), pytest.approx(four))  # straight in the workers' logarithm

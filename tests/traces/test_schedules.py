@@ -56,6 +56,12 @@ def test_tic_and_tac_begin_with_what_unlocks_most(policy, order):
     assert "".join(sorted("abc", key=found.get)) == order
 
 
+def test_of_parameters_that_unlock_nothing_alone_those_of_the_shortest_operation_go_first():
+    """Under TAC: ab needs .3 s of transfers, all needs .6 s, and b was recorded before a."""
+    found = ends(profile_of([*branches()[:3], *branches()[5:]]), policy="tac")
+    assert "".join(sorted("abc", key=found.get)) == "bac"
+
+
 def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
     for small, step in ((0.801, 1.401), (0.001, 0.901)):
         operations = [
@@ -234,14 +240,9 @@ def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
 
 @pytest.mark.parametrize(
     ("steps", "settings"),
-    [
-        ([serial(), serial(compute=0.7)], {}),  # which recorded steps are drawn
-        ([two_layers()], {"policy": "random"}),
-        ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}),
-        ([serial()], {"unfairness": 0.4}),
-        ([serial()], {"in_phase": False}),
-    ],
-)
+    [([serial(), serial(compute=0.7)], {}), ([two_layers()], {"policy": "random"}), ([serial()], {"unfairness": 0.4}),
+     ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}), ([serial()], {"in_phase": False})],
+)  # fmt: skip
 def test_what_is_drawn_follows_the_seed_alone(steps, settings):
     def times(seed):
         run = simulate(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})

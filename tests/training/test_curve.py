@@ -1,10 +1,8 @@
 """The curve that every prediction ends in."""
 
-from statistics import NormalDist
-
 import numpy as np
 import pytest
-from jobs_by_hand import on_network, profile
+from jobs_by_hand import profile
 
 import queuemodel as qm
 from queuemodel.plotting import plot_efficiency
@@ -59,18 +57,6 @@ def test_a_job_without_transfers_never_saturates():
     np.testing.assert_allclose(curve.steps_per_second, [0.5, 25])
     np.testing.assert_allclose(curve.bound_upper, [0.5, 25])
     assert curve.saturation_workers == float("inf")
-
-
-def test_the_interval_grows_with_confidence():
-    """Steps that do not vary, on a known network, leave the model's own error alone, which is normal."""
-    model, levels = qm.fit(on_network(profile(), "cubic")), [0.5, 0.8, 0.9, 0.99]
-    curves = [model.throughput([1, 8], confidence=level) for level in levels]
-    upper = np.array([np.log(curve.upper / curve.steps_per_second) for curve in curves])
-    lower = np.array([np.log(curve.steps_per_second / curve.lower) for curve in curves])
-    z = np.array([NormalDist().inv_cdf(0.5 + level / 2) for level in levels])
-    np.testing.assert_allclose(upper / upper[:1], np.outer(z / z[0], [1, 1]), rtol=1e-6)
-    np.testing.assert_allclose(upper, lower, rtol=1e-6)
-    assert np.all((upper[2] > 0.02) & (upper[2] < 0.25))
 
 
 def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound():

@@ -145,6 +145,10 @@ def test_servers_that_saturate_are_recognised(kind, knee, servers):
         curve = model.throughput(N)
         total = curve.residence_time.sum(axis=1) + curve.think_time
         assert total == pytest.approx(N / curve.steps_per_second, rel=0.02)  # Little's law, of the mean of draws
+        cycle, most = parameter(model, "undisturbed cycle").value, servers**0.8 / demand.value
+        np.testing.assert_allclose(curve.bound_lower, N / (cycle + (N - 1) * demand.value))
+        np.testing.assert_allclose(curve.bound_upper, np.minimum(N / cycle, most))
+        assert curve.saturation_workers == pytest.approx(cycle * most)
 
 
 def test_what_does_not_saturate_stays_open():
@@ -329,7 +333,8 @@ REFUSED = [
      "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
     (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
     (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs of"),
-    (qm.predict, TWO, {"strategy": "all-reduce", "bandwidth": 1e9}, "bandwidth needs a profile"),
+    *((qm.predict, TWO, {"strategy": kind, name: value}, f"{name} needs a profile with recorded steps")
+      for kind in KINDS for name, value in (("bandwidth", 1e9), ("accelerator_speed", 2.0))),
     *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
     (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),
     (qm.fit, TWO, {"batch_size": 0}, "batch_size must be"),

@@ -34,54 +34,38 @@ def only(plan):
     return choice
 
 
-def test_deadline_takes_the_smallest_number():
-    # 10 epochs of 36,000 examples in steps of 10: 36,000 steps, 10 h with one worker
-    choice = only(qm.plan(SATURATING, epochs=10, deadline=3600 * 36_000 / 3600 / 3.0))
-    assert choice.workers == 4
-    assert choice.time == pytest.approx(36_000 / 3.6)
-    assert (choice.workers_low, choice.workers_high) == (3, 4)
-    assert choice.time_low < choice.time < choice.time_high
-    both = qm.plan(SATURATING, epochs=10, price_per_node_hour=2.0, deadline=36_000 / 3.8)
-    assert [c.workers for c in both.choices] == [5, 3, 5]
+@given(
+    rates=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), servers=st.integers(0, 3),
+    deadline=st.floats(60.0, 1e5), floor=st.floats(0.05, 1.0), added=st.floats(0.01, 1.0), speed=st.floats(1.0, 99.0),
+)  # fmt: skip
+def test_choices_are_those_of_brute_force(rates, servers, deadline, floor, added, speed):
+    """Of the curve and of both ends of its interval; 9 examples a step, 2 epochs of 16,200."""
+    whole = curve(rates, servers=servers, batch_size=9, dataset_size=None)
+    asked = {"price_per_node_hour": 5.0, "min_efficiency": floor, "min_marginal_speedup": added, "throughput": speed}
+    found = qm.plan(whole, epochs=2, dataset_size=16_200, deadline=deadline, **asked).choices
+    n = np.arange(1, len(rates) + 1)
 
+    def answers(X):
+        cost = 3600 / X / 3600 * 5.0 * (n + servers)
+        within, steps = deadline >= 3600 / X, np.diff(X / rates[0], prepend=0.0) >= added
+        efficient = (X / (n * rates[0]) >= floor) | (n == 1)
+        late = np.where(within, cost, np.inf)
+        return (
+            n[within][:1], [1 + np.argmin(cost)], [1 + np.argmin(late)] if within.any() else [], n[speed <= 9 * X][:1],
+            n[efficient][-1:], n[np.logical_and.accumulate(steps)][-1:],
+        )  # fmt: skip
 
-def test_deadline_that_only_the_optimistic_end_meets_is_open_above():
-    choice = only(qm.plan(SATURATING, epochs=10, deadline=36_000 / 4.3))
-    assert choice.workers is None
-    assert choice.workers_low == 5  # 1.1 x 4.0 = 4.4
-    assert choice.workers_high is None
-
-
-def test_cheapest_counts_the_servers_too():
-    choice = only(qm.plan(SATURATING, epochs=10, price_per_node_hour=2.0))
-    costs = [36_000 / x / 3600 * 2.0 * (n + 1) for n, x in zip(range(1, 9), SATURATING.steps_per_second, strict=True)]
-    assert choice.workers == 1 + int(np.argmin(costs))
-    assert choice.cost == pytest.approx(min(costs))
-    assert choice.cost_low < choice.cost < choice.cost_high
-
-
-@pytest.mark.parametrize(("floor", "workers"), [(1.0, 2), (0.9, 4), (0.8, 5), (0.5, 8)])
-def test_efficiency_takes_the_largest_number(floor, workers):
-    assert only(qm.plan(SATURATING, min_efficiency=floor)).workers == workers
-
-
-@pytest.mark.parametrize(("floor", "workers"), [(1.0, 2), (0.5, 4), (0.3, 5), (0.05, 6)])
-def test_marginal_speedup_stops_at_the_first_that_adds_less(floor, workers):
-    assert only(qm.plan(SATURATING, min_marginal_speedup=floor)).workers == workers
-
-
-@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.floats(60.0, 1e5))
-def test_no_smaller_number_meets_the_deadline(x, deadline):
-    choice = only(qm.plan(curve(x), epochs=1, deadline=deadline))
-    meets = [n for n, v in enumerate(x, start=1) if 3600 / v <= deadline]
-    assert choice.workers == (meets[0] if meets else None)
-
-
-@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.floats(0.01, 1.0))
-def test_marginal_speedup_of_any_curve_stops_at_the_first_that_adds_less(x, floor):
-    choice = only(qm.plan(curve(x), min_marginal_speedup=floor))
-    enough = [n for n in range(2, len(x) + 1) if (x[n - 1] - x[n - 2]) / x[0] < floor]
-    assert choice.workers == (enough[0] - 1 if enough else len(x))
+    ends = zip(*(answers(X) for X in (whole.steps_per_second, whole.lower, whole.upper)), strict=True)
+    for k, (choice, (own, slow, quick)) in enumerate(zip(found, ends, strict=True)):
+        every, least = [int(one[0]) for one in (own, slow, quick) if len(one)], k < 4
+        assert choice.workers == (int(own[0]) if len(own) else None)
+        assert choice.workers_low == (min(every) if every and (len(slow) or least) else None)
+        assert choice.workers_high == (max(every) if every and (len(slow) or not least) else None)
+        if len(own):
+            times = 3600 / (rates[choice.workers - 1] * np.array([1.0, 1.1, 0.9]))
+            assert [choice.time, choice.time_low, choice.time_high] == pytest.approx(times)
+            price = 5.0 / 3600 * (choice.workers + servers)
+            assert [choice.cost, choice.cost_low, choice.cost_high] == pytest.approx(price * times)
 
 
 def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():

@@ -16,19 +16,19 @@ LINK_EFFICIENCY = 0.95  # of a link's nominal rate, as documented
 UNFILLED = "the same bytes took much longer in most steps than in the best"
 
 
-def profile_of(rates, *, operations=True, **cluster):
-    """A step for each rate (bytes per second), that of its fetch and of its push."""
+def profile_of(rates, *, operations=True, back=1.0, **cluster):
+    """A step for each rate (bytes per second), that of its fetch, and ``back`` times of its push, of half the bytes."""
     steps = []
     for rate in rates:
-        took = SIZE / rate
-        there, back = took, 2 * took + COMPUTE
+        there, push = SIZE / rate, SIZE / rate / 2 / back
+        end = there + COMPUTE + push
         recorded = [
             Operation("fetch", "w", 0.0, there, SIZE),
             Operation("compute", "step", there, there + COMPUTE, after=[0]),
-            Operation("push", "g", there + COMPUTE, back, SIZE, after=[1]),
+            Operation("push", "g", there + COMPUTE, end, SIZE // 2, after=[1]),
         ]
-        phases = {"fetch": took, "compute": COMPUTE, "push": took, "update": 0.0, "step_time": back}
-        sizes = {"fetched_bytes": SIZE, "pushed_bytes": SIZE}
+        phases = {"fetch": there, "compute": COMPUTE, "push": push, "update": 0.0, "step_time": end}
+        sizes = {"fetched_bytes": SIZE, "pushed_bytes": SIZE // 2}
         steps.append(Step(**phases, **sizes, operations=recorded if operations else []))
     job = Job(name="by hand", batch_size=1, parameter_bytes=SIZE, tensors=1)
     return Profile(source=Source(framework="by hand"), cluster=Cluster(**cluster), job=job, steps=steps)
@@ -67,7 +67,7 @@ def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
     """Each of n workers is held to one's mean rate while they use less than the link together."""
     rates = np.array(ERRATIC)
     profile = profile_of(rates, bandwidth=1e9, congestion_control="cubic")
-    step = COMPUTE + 2 * (SIZE / rates).mean()
+    step = COMPUTE + 1.5 * (SIZE / rates).mean()
     curve = qm.predict(profile, workers=[1, 2, 4], method=method)
     assert curve.steps_per_second == pytest.approx(curve.steps_per_second[0] * np.array([1, 2, 4]), rel=0.02)
     assert curve.steps_per_second[0] == pytest.approx(1 / step, rel=0.1)
@@ -80,8 +80,8 @@ def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
 def as_in_the_best_step(bandwidth):
     """Steps per second of eight workers whose transfers nothing but full links holds up (mean-value analysis)."""
     D = SIZE / (LINK_EFFICIENCY * bandwidth)
-    links = [qm.Station(name, service_time=D) for name in ("transmit", "receive")]
-    return qm.solve(qm.Network(links, think_time=COMPUTE + 2 * (SIZE / 4e6 - D)), population=8).throughput
+    links = [qm.Station("transmit", service_time=D), qm.Station("receive", service_time=D / 2)]
+    return qm.solve(qm.Network(links, think_time=COMPUTE + 1.5 * (SIZE / 4e6 - D)), population=8).throughput
 
 
 @pytest.mark.parametrize("method", ["trace", "mva"])
@@ -92,9 +92,9 @@ def test_the_interval_spans_what_nobody_knows(method):
     )
     shared = 1 / (SIZE * np.mean(1 / np.array(ERRATIC)))  # all get together what one does
     for curve in (told, untold):
-        assert curve.lower[0] < 1.05 * shared
+        assert curve.lower[0] < (1.05 if method == "trace" else 1.15) * shared
     assert 0.95 * as_in_the_best_step(8e6) < told.upper[0] < 8e6 / SIZE * (1 + 1e-6)
-    assert untold.upper[0] > 0.9 * 8 / (COMPUTE + 2 * SIZE / 4e6)
+    assert untold.upper[0] > 0.9 * 8 / (COMPUTE + 1.5 * SIZE / 4e6)
     assert math.isfinite(untold.upper[0])
     full = qm.predict(profile_of([1e6] * 6, bandwidth=8e6, congestion_control="cubic"), workers=[8], method=method)
     assert full.upper[0] < 1.3 * full.lower[0]
@@ -105,4 +105,6 @@ def test_links_carry_a_share_of_their_nominal_rate_and_several_servers_as_many_t
     curve = qm.predict(profile_of(ERRATIC, congestion_control="cubic", bandwidth=5e6), workers=[64], method="mva")
     assert 0.98 < curve.upper[0] / (LINK_EFFICIENCY * 5e6 / SIZE) < 1.08  # the model's own error besides
     two = qm.predict(profile_of(ERRATIC, bandwidth=4e6, parameter_servers=2), workers=[64], method="mva")
-    assert two.steps_per_second[0] == pytest.approx(2 * LINK_EFFICIENCY * 4e6 / SIZE, rel=0.05)
+    assert two.steps_per_second[0] == pytest.approx(2 * 4e6 / SIZE, rel=0.01)  # as in the best step, which was faster
+    slow = profile_of(ERRATIC, back=0.25, bandwidth=0.8e6, parameter_servers=2)  # pushes: 1 MB/s in the best step
+    assert qm.predict(slow, workers=[64], method="mva").steps_per_second[0] == pytest.approx(2 * 1e6 / 5e5, rel=0.01)

@@ -151,28 +151,6 @@ def test_workers_of_one_speed_are_other_accelerators_and_of_speed_one_no_change(
             alike.throughput([9])
 
 
-def test_a_hundred_different_speeds():
-    fast, slow = (
-        qm.fit(profile()).what_if(worker_speeds=np.linspace(0.5, 1.5, 100) * factor).throughput(range(1, 101))
-        for factor in (1.0, 0.98)
-    )
-    assert np.all(fast.bound_lower <= fast.steps_per_second * (1 + 1e-12))
-    assert np.all(fast.steps_per_second <= fast.bound_upper * (1 + 1e-12))
-    total = fast.residence_time.sum(axis=1) + fast.think_time
-    np.testing.assert_allclose(total, fast.workers / fast.steps_per_second, rtol=1e-9)
-    assert fast.at(100) == pytest.approx(1 / 0.2, rel=0.01)
-    assert np.all(slow.steps_per_second[:30] < fast.steps_per_second[:30])
-
-
-@pytest.mark.parametrize(
-    "change", [{"bandwidth": 1e9}, {"accelerator_speed": 2.0}, {"batch_size": 64}, {"worker_speeds": [1.0, 0.5]}]
-)
-def test_throughputs_do_not_say_what_other_machines_buy(change):
-    for model in (qm.fit(CSV), qm.fit(profile([], throughputs=CSV))):
-        with pytest.raises(qm.ModelError, match=f"{next(iter(change))} needs a profile with recorded steps"):
-            model.what_if(**change)
-
-
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
 def test_a_changed_job_leaves_what_was_measured_behind(change):
     """Measurements, profiled range and origins are the profile's; elsewhere the model's own error counts."""
