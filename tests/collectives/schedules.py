@@ -124,6 +124,8 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
             s = algorithm.servers
             push = [Transfer(i, n + k, one(k), True) for i in range(n) for k in range(s)]
             return Schedule(n + s, n, [1 / s] * s, [push, [t.back for t in push]] if n > 1 else [], s)
+        case qc.SplitServers():
+            return split(algorithm, n, blocks)
         case qc.Hoplite():
             parents, k = algorithm.tree(n, depth), blocks
             up = [[] for _ in range(n)]
@@ -136,17 +138,67 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
             for step, tree, parent, child in algorithm.joins:
                 up[-step].append(Transfer(child, parent, one(tree), True))
             return Schedule(n, n, [1 / n] * n, up + [[t.back for t in r] for r in reversed(up)], n)
+        case qc.Hierarchical():
+            return placed(algorithm, n, blocks)
 
 
 def level(parents, node):
     return 0 if parents[node] is None else 1 + level(parents, parents[node])
 
 
-def routes(whole, *, per_rack=10**9, oversubscription=1.0):
-    """Links that each transfer crosses, of nodes and racks, and what each carries over what a node's does."""
-    found, carries = [], {"node": 1.0, "rack": per_rack / oversubscription}
+def split(algorithm, n, m):
+    """A worker exchanges with n - k others at a time (n/16 where that is more), and always with all extra servers."""
+    k, x = algorithm.extra, algorithm.extra_share(n)
+    at_once, own = (max(n - k, n // 16), n * m) if k < n else (n, 0)  # own: pieces on servers beside workers
+    turns = [range(first, min(first + at_once, n)) for first in range(1, n, at_once)]  # whose server: so far ahead
+    later, parts = len(turns), 2 * m * len(turns)
+    sizes = [(1 - x) / n / m] * own + [x / max(k, 1) / m * len(t) / (2 * (n - 1)) for t in turns] * (2 * m * k)
+    rounds = [[] for _ in range(parts + later)]
+    for part in range(parts):
+        block, turn = divmod(part, 2 * later)
+        for i in range(n):
+            to = [(n + j, own + j * parts + part) for j in range(k)]
+            if own and turn < later:
+                to += [(server := (i + ahead) % n, server * m + block) for ahead in turns[turn]]
+            rounds[part] += (pushes := [Transfer(i, server, one(piece), True) for server, piece in to])
+            rounds[part + later] += [push.back for push in pushes]
+    return Schedule(n + k, n, sizes or [1.0], [r for r in rounds if r], len(sizes) or 1, blocking=True)
+
+
+def placed(algorithm, ranks, blocks):
+    """Rings inside the nodes, whose ranks then take their share of what is between them; servers are the last nodes."""
+    g, N = min(ranks, algorithm.ranks_per_node), algorithm.machines(ranks)
+    between = schedule(algorithm.between, N, blocks=blocks)
+    R, more = between.result, len(between.sizes) - between.result
+
+    def moved(t, rank):
+        share = (rank + 1) % g
+
+        def there(pieces):
+            return [share * R + p if p < R else g * R + share * more + p - R for p in pieces]
+
+        ends = (node * g + rank if node < N else N * (g - 1) + node for node in t[:2])
+        return Transfer(*ends, there(t.pieces), t.reduce, there(t.places))
+
+    shares = [range(i * R, (i + 1) * R) for i in range(g)]
+    rings = [
+        [[t for step in steps for t in step] for steps in zip(*inside, strict=True)]
+        for inside in ([around(range(a * g, a * g + g), shares, reduce=r) for a in range(N)] for r in (True, False))
+    ]
+    middle = [[moved(t, rank) for rank in range(g) for t in r] for r in between.rounds]
+    sizes = [size / g for of in (between.sizes[:R] * g, between.sizes[R:] * g) for size in of]
+    return Schedule(N * (g - 1) + between.nodes, N * g, sizes, rings[0] + middle + rings[1], R * g, between.blocking)
+
+
+def routes(whole, *, ranks=1, inside=1e15, per_rack=10**9, oversubscription=1.0):
+    """Links that each transfer crosses, of ranks, nodes and racks, and what each carries over what a node's does."""
+
+    def node(p):
+        return p // ranks if p < whole.workers else whole.workers // ranks + p - whole.workers
+
+    found, carries = [], {"rank": inside, "node": 1.0, "rack": per_rack / oversubscription}
     for t in whole.transfers:
-        at = {"node": t[:2], "rack": [p // per_rack for p in t[:2]]}
+        at = {"rank": t[:2], "node": [node(p) for p in t[:2]], "rack": [node(p) // per_rack for p in t[:2]]}
         different = {kind: ends for kind, ends in at.items() if ends[0] != ends[1]}
         found.append([(kind, end, side) for kind, ends in different.items() for side, end in enumerate(ends)])
     return found, {link: carries[link[0]] for way in found for link in way}
