@@ -111,7 +111,7 @@ def predict(
         raise ModelError(f"predict: {name} is for the simulation only; use method 'trace'")
     model = fit(cast("Profile | Sequence[Throughput]", data), question, throughputs=measured, seed=seed)
     own: dict[str, Any] = {"seed": seed} if isinstance(model, AllReduceModel) else {}
-    return cast("ThroughputCurve", model.throughput(counts, confidence=confidence, **own))
+    return model.throughput(counts, confidence=confidence, **own)
 
 
 def _of_placements(

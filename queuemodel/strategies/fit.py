@@ -15,6 +15,7 @@ from ..training.demands import Form
 from ..training.growth import GrowthModel, fit_throughputs
 from ..training.growth import Strategy as Rounds
 from ..training.job import Job, Throughput
+from ..training.model import TrainingModel
 from ..training.profile import Profile
 from ..training.scenario import NUMBERS, Scenario, of_group
 from ..training.throughputs import as_throughputs, on_profiled_links, require_measured, warn_of_rounds
@@ -40,7 +41,7 @@ def fit(
     throughputs: Sequence[Throughput] = (),
     seed: int = 0,
     **asked: Any,
-) -> Any:
+) -> TrainingModel | AllReduceModel | GrowthModel:
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
@@ -89,11 +90,11 @@ def fit(
     require_measured(data, "fit")
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).and_also(**asked)
+    strategy = strategy_of(data, question)
+    require_answerable(data, question, strategy)
     profile = data if isinstance(data, Profile) else None
     if profile:
         profile, question = profile.told(**question.of(of_group("network"))), question.relative_to(profile)
-    strategy = strategy_of(data, question)
-    require_answerable(data, question, strategy)
     stepped = profile is not None and bool(profile.steps)
     machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
     alone = not ((profile and profile.rounds) or stepped)

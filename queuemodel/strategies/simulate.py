@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..checks import require_count
 from ..errors import ModelError
@@ -11,6 +11,7 @@ from ..traces.runs import slowdowns
 from ..traces.simulate import simulate as simulate_operations
 from ..training.profile import Profile
 from ..training.scenario import FIELDS, Scenario, of_group
+from .all_reduce import AllReduceModel
 from .fit import fit, require_answerable, strategy_of
 from .half_synchronous import HalfSynchronous
 from .simulated_rounds import SimulatedRounds, simulate_rounds
@@ -65,7 +66,7 @@ def simulate(
     if strategy == "all-reduce":
         if settings:
             raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")
-        model = fit(profile, question.and_also(strategy=strategy), seed=seed)
+        model = cast("AllReduceModel", fit(profile, question.and_also(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     question = question.relative_to(profile)
     known = (*of_group("job"), *of_group("simulation"), *of_group("network"))

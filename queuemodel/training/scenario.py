@@ -59,16 +59,20 @@ class Kind:
     def __call__(self, value: Any, what: str) -> Any:
         """The value in SI units, or a `ModelError` that names it."""
         if not self.most:
-            try:
-                return self.check(self.read(value) if isinstance(value, str) else value, what)
-            except DataError as error:
-                raise ModelError(f"{what}: {error}") from None
+            return self.one(value, what)
         if not isinstance(value, Iterable) or isinstance(value, str | bytes):
             raise ModelError(f"{what} must be a list of numbers, got {value!r}")
-        values = tuple(self.check(one, what) for one in islice(value, self.most + 1))
+        values = tuple(self.one(each, what) for each in islice(value, self.most + 1))
         if not 1 <= len(values) <= self.most:
             raise ModelError(f"{what} must be 1 to {self.most:,} numbers, got {'more' if values else 'none'}")
         return values
+
+    def one(self, value: Any, what: str) -> Any:
+        """A single value, likewise."""
+        try:
+            return self.check(self.read(value) if isinstance(value, str) else value, what)
+        except DataError as error:
+            raise ModelError(f"{what}: {error}") from None
 
 
 def number_in(text: str) -> Any:
@@ -243,6 +247,11 @@ PAIRS = (
 )
 FIELDS: dict[str, Field[Any]] = {one.name: one for one in fields(Scenario)}
 KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
+
+Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "".join(
+    f"    {name} : {one.metadata['kind'].name}\n        {one.metadata['help']}\n".replace("*", "\\*")
+    for name, one in FIELDS.items()
+)
 
 
 def of_group(group: str) -> tuple[str, ...]:

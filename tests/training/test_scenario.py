@@ -1,0 +1,50 @@
+"""The question about a job: read from text as from numbers, refused by name, and answered by the tables behind it."""
+
+import pytest
+
+import queuemodel as qm
+from queuemodel.collectives import COLLECTIVES
+from queuemodel.data import example_profile
+from queuemodel.strategies import SCHEMES
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ({"bandwidth": "10Gbit/s"}, {"bandwidth": 1.25e9}), ({"buffer": "12ms"}, {"buffer": 0.012}),
+        ({"buffer": "0"}, {"buffer": 0.0}), ({"bucket_bytes": "25MB"}, {"bucket_bytes": 25e6}), ({"k": "3"}, {"k": 3}),
+        ({"accelerator_speed": "2.5"}, {"accelerator_speed": 2.5}), ({"shards": ["3", 1]}, {"shards": [0.75, 0.25]}),
+        ({"worker_bandwidth": ["8Mbit/s", 2e6]}, {"worker_bandwidth": [1e6, 2e6]}),
+    ],
+)  # fmt: skip
+def test_text_has_units_as_on_the_command_line(text, number):
+    assert qm.Scenario(**text) == qm.Scenario(**number) != qm.Scenario()
+
+
+def test_a_scenario_asks_what_keywords_ask():
+    profile, asked = example_profile("alexnet-60"), {"bandwidth": "100Mbit/s", "parameter_servers": 2}
+    curves = [
+        qm.predict(profile, qm.Scenario(**asked), workers=[4], method="mva"),
+        qm.predict(profile, workers=[4], method="mva", **asked),
+        qm.fit(profile, **asked).throughput([4]),
+        qm.fit(profile).what_if(bandwidth=12.5e6).what_if(parameter_servers=2).throughput([4]),
+    ]
+    assert [curve.at(4) for curve in curves] == pytest.approx([curves[0].at(4)] * 4)
+    assert curves[0].at(4) > 1.02 * qm.predict(profile, workers=[4], method="mva").at(4)
+
+
+def test_every_name_of_a_scheme_and_a_collective_is_accepted_and_no_other():
+    rounds = qm.fit(example_profile("ddp-alexnet-40"))
+    for field, table, wrong in (("scheme", SCHEMES, "dpp"), ("collective", COLLECTIVES, "rings")):
+        for name, value in table.items():
+            one, other = (rounds.what_if(**{field: asked}).throughput([8]).at(8) for asked in (name, value))
+            assert one == pytest.approx(other)
+        with pytest.raises(qm.ModelError, match=f"must be one of {', '.join(table)}, got '{wrong}'; did you mean"):
+            qm.Scenario(**{field: wrong})
+
+
+def test_what_is_nothing_to_ask_for_names_what_is():
+    with pytest.raises(qm.ModelError, match="bandwith is nothing to ask for; did you mean 'bandwidth'"):
+        qm.predict(example_profile(), bandwith=1e9)
+    with pytest.raises(qm.ModelError, match="parameter_servers is a question for training on parameter servers"):
+        qm.fit(example_profile("ddp-alexnet-40"), parameter_servers=1)
