@@ -10,7 +10,7 @@ import click
 from ..checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
 from ..drawing import FORMATS
 from ..errors import DataError, QueueModelError
-from ..units import parse_bandwidth, parse_duration, parse_latency, parse_size
+from ..units import parse_bandwidth, parse_duration, parse_size
 
 #: More machines or customers than this are a typing mistake.
 LARGEST = 1_000_000
@@ -118,12 +118,9 @@ _positive = _number(float, require_number, positive=True)
 BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
 DURATION = Parsed("duration", parse_duration)
 DURATION_OR_NONE = Parsed("duration", _or_none(parse_duration))
-LATENCY = Parsed("duration", parse_latency)
-LATENCY_OR_NONE = Parsed("duration", _or_none(parse_latency))
 SIZE = Parsed("size", parse_size)
 COUNTS = Parsed("counts", _counts)
 COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
-COUNT_OR_NONE = Parsed("count", _number(int, require_count, least=0, most=LARGEST))
 DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
 SEED = Parsed("seed", _number(int, require_seed))
