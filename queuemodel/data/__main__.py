@@ -5,8 +5,9 @@ import sys
 from ..errors import QueueModelError
 from . import copy_examples
 
-try:
-    for path in copy_examples(*sys.argv[1:2]):
-        print(path)
-except QueueModelError as error:
-    sys.exit(f"queuemodel: error: {error}")
+if __name__ == "__main__":
+    try:
+        for path in copy_examples(*sys.argv[1:2]):
+            print(path)
+    except QueueModelError as error:
+        sys.exit(f"queuemodel: error: {error}")
