@@ -24,8 +24,8 @@ class CompileAhead(build_ext):
 
 setup(
     ext_modules=[
-        Extension("queuemodel.traces.kernel.ahead", sources=[], optional=True),
-        Extension("queuemodel.solvers.kernels.ahead", sources=[], optional=True),
+        Extension("queuemodel.simulator.kernel.ahead", sources=[], optional=True),
+        Extension("queuemodel.queueing.kernels.ahead", sources=[], optional=True),
     ],
     cmdclass={"build_ext": CompileAhead},
 )

@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
-from queuemodel.descent import LocalSGD, LogisticRegression, SynchronousSGD, descend
-from queuemodel.descent.problems import softmax_miss
+from queuemodel.sgd import LocalSGD, LogisticRegression, SynchronousSGD, descend
+from queuemodel.sgd.problems import softmax_miss
 
 WORKERS, SEEDS, FEATURES, CLASSES, BATCH, RATE = 16, 8, 1000, 10, 4, 0.05
 

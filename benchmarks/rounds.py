@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import simpy
 
-from queuemodel.data import example_profile
-from queuemodel.strategies import AllReduceModel, fit_rounds, round_time
-from queuemodel.strategies.round_network import ring_costs
+from queuemodel import example_profile
+from queuemodel.models import AllReduceModel, fit_rounds, round_time
+from queuemodel.models.rounds import ring_costs
 
 BUCKETS, NODES, ROUNDS = 160, 64, 200
 

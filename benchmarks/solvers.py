@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import queuemodel as qm
-from queuemodel.drawing import finish, nth_style, save_figure
+from queuemodel.base.drawing import finish, nth_style, save_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
 

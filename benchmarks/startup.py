@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from queuemodel import data
-from queuemodel.compiled import ready
+from queuemodel.base.compiled import ready
+from queuemodel.profile import examples as data
 
 PEER = ["-c", "import scipy.optimize"]
 PREDICT = ["-m", "queuemodel", "predict", str(Path(data.__file__).parent / "alexnet-60.json"), "--workers", "1:8"]
@@ -34,7 +34,7 @@ def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
 
 def main(times: int = 5) -> None:
     """Print medians, and the ratio of their processor times to the peer's."""
-    ahead = type(ready("queuemodel.traces.kernel.loop", "run")).__name__ == "builtin_function_or_method"
+    ahead = type(ready("queuemodel.simulator.kernel.loop", "run")).__name__ == "builtin_function_or_method"
     print(f"the simulation's loop was {'' if ahead else 'not '}compiled while the package was installed")
     with tempfile.TemporaryDirectory() as kept:
         later = {

@@ -12,8 +12,8 @@ import time
 import numpy as np
 import simpy
 
-from queuemodel.traces import Link, Links, simulate
-from queuemodel.training import Job, Operation, Profile, Source, Step
+from queuemodel.profile import Job, Operation, Profile, Source, Step
+from queuemodel.simulator import Link, Links, simulate
 
 RATE = 1e9
 LINKS = Links(Link(RATE), Link(RATE))

@@ -16,17 +16,16 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from PIL import Image
 
 import queuemodel as qm
-from queuemodel import plotting
-from queuemodel.comparison import compare
-from queuemodel.data import example_profile, example_throughputs
-from queuemodel.drawing import COLORS, finish
-from queuemodel.prediction import predict
-from queuemodel.strategies import AllReduceModel, simulate_rounds
+from queuemodel import curves, example_profile, example_throughputs, queueing
+from queuemodel.base import drawing
+from queuemodel.base.drawing import COLORS, finish
+from queuemodel.models import AllReduceModel, predict, simulate_rounds
+from queuemodel.sgd import compare
 
 IMAGES = Path(__file__).parent / "images"
 CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergence.json"
 
-#: Of one measured throughput, from a minute's run (queuemodel/data/README.md: 2 to 4 %).
+#: Of one measured throughput, from a minute's run (queuemodel/profile/data/README.md: 2 to 4 %).
 NOISE = 0.04
 
 
@@ -51,12 +50,12 @@ def readme() -> Axes:
 
 def step_time() -> Axes:
     """Where a step's time goes."""
-    return plotting.plot_step_time(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
+    return curves.plot_step_time(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
 
 
 def efficiency() -> Axes:
     """Efficiency against workers."""
-    return plotting.plot_efficiency(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
+    return curves.plot_efficiency(qm.fit(example_profile("alexnet-60")).throughput(range(1, 13)))
 
 
 def what_if() -> Axes:
@@ -68,7 +67,7 @@ def what_if() -> Axes:
         "accelerators twice as fast": {"accelerator_speed": 2.0},
         "100 Mbit/s": {"bandwidth": 12.5e6},
     }
-    return plotting.plot_comparison(
+    return curves.plot_comparison(
         {label: model.what_if(**change).throughput(range(1, 17)) for label, change in changes.items()}
     )
 
@@ -83,13 +82,13 @@ def throughputs_only() -> Axes:
 def network() -> Axes:
     """A network's throughput with its bounds."""
     stations = [qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)]
-    return plotting.plot_network_solution(qm.solve(qm.Network(stations, think_time=1.0), population=20))
+    return queueing.plot_network_solution(qm.solve(qm.Network(stations, think_time=1.0), population=20))
 
 
 def knee() -> Axes:
     """First-come-first-served throughput: formula, simulation and mean-value analysis."""
     D, Z, N = 0.2, 0.8, np.arange(1, 13)
-    ax = plotting.new_axes()
+    ax = drawing.new_axes()
     solution = qm.solve(qm.Network([qm.Station("server", service_time=D)], think_time=Z), population=12)
     ax.plot(N, solution.throughputs, "-", color="0.5", label="exact MVA")
     for cv, color in ((0.1, COLORS[0]), (0.3, COLORS[1]), (0.5, COLORS[2])):
@@ -107,7 +106,7 @@ def knee() -> Axes:
 
 def all_reduce() -> Axes:
     """Where the time of a data-parallel round goes."""
-    return plotting.plot_step_time(predict(example_profile("ddp-alexnet-40"), workers=range(1, 13)))
+    return curves.plot_step_time(predict(example_profile("ddp-alexnet-40"), workers=range(1, 13)))
 
 
 def convergence() -> Axes:
@@ -225,7 +224,7 @@ def main() -> None:
         if name in PAGES:
             PAGES[name](path)
         else:
-            plotting.save_figure(FIGURES[name](), path)
+            qm.save_figure(FIGURES[name](), path)
         print(name)
 
 

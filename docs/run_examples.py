@@ -52,7 +52,7 @@ class Page:
 
 def run_page(path: Path) -> Page:
     """Run all examples of one page."""
-    from queuemodel.data import copy_examples
+    from queuemodel import copy_examples
 
     page = Page(path)
     lines = path.read_text().splitlines()

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from queuemodel.drawing import finish, new_axes, nth_style
-from queuemodel.plotting import save_figure
+from queuemodel.base.drawing import finish, new_axes, nth_style, save_figure
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
@@ -40,9 +39,8 @@ from queuemodel.scheduling import (
     ShortestJobFirst,
     simulate,
 )
-from queuemodel.scheduling.figures import SIZE, plot_nodes, plot_response_times, plot_sweep
 from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import Replication, Study, run_all
+from queuemodel.scheduling.study import SIZE, Replication, Study, plot_nodes, plot_response_times, plot_sweep, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent

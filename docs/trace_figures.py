@@ -7,10 +7,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from queuemodel.data import example_profile
-from queuemodel.drawing import COLORS, band, finish
-from queuemodel.traces import simulate
-from queuemodel.traces.figures import plot_timeline
+from queuemodel import example_profile
+from queuemodel.base.drawing import COLORS, band, finish
+from queuemodel.simulator import simulate
+from queuemodel.simulator.result import plot_timeline
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, settings
 
+from queuemodel import copy_examples
 from queuemodel.cli import main
-from queuemodel.data import copy_examples
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 LOOP = """
 from loops.constants import FACTOR
-from queuemodel.compiled import compiled
+from queuemodel.base.compiled import compiled
 
 @compiled()
 def scaled(x):

@@ -14,11 +14,11 @@ import joblib
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.parallel import run_tasks
+from queuemodel import example_profile
+from queuemodel.base.parallel import run_tasks
 from queuemodel.scheduling import FIFO, Cluster, EqualShare, JobKind, Stream, sweep
 from queuemodel.scheduling.study import run_all
-from queuemodel.traces import trace_runs
+from queuemodel.simulator import trace_runs
 
 CI = os.environ.get("CI")
 

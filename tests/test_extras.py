@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from queuemodel import data
+import queuemodel
 
-ROOT, DATA = Path(__file__).parent.parent, Path(data.__file__).parent
+ROOT, DATA = Path(__file__).parent.parent, Path(queuemodel.__file__).parent / "profile" / "data"
 CONFIGURATION = configparser.ConfigParser()
 CONFIGURATION.read(ROOT / "setup.cfg")
 EXTRAS = CONFIGURATION["options.extras_require"]
@@ -35,7 +35,7 @@ def without(hidden, *arguments):
 
 
 def test_the_shipped_profile_is_predicted_without_any_extra():
-    built = list(DATA.parent.glob("traces/kernel/*.so")) + list(DATA.parent.glob("traces/kernel/*.pyd"))
+    built = list(DATA.parents[1].glob("simulator/kernel/*.so")) + list(DATA.parents[1].glob("simulator/kernel/*.pyd"))
     hidden = HIDDEN + (["numba", "llvmlite"] if built else [])
     asked = ("predict", DATA / "alexnet-60.json", "--workers", "1:8", "--format", "csv")
     bare, whole = without(hidden, *asked), without([], *asked)

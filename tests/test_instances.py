@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 
 PROFILE = example_profile("alexnet-60")
 SMALL = qm.Instance("small", price=0.2)

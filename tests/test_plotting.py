@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import queuemodel as qm
-from queuemodel import plotting
-from queuemodel.data import example_profile, example_throughputs
-from queuemodel.drawing import BOUND, finish, label_ends, new_axes
+from queuemodel import curves, example_profile, example_throughputs, queueing
+from queuemodel.base import drawing
+from queuemodel.base.drawing import BOUND, finish, label_ends, new_axes
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_logarithmic_axes_have_plain_numbers(high, written):
 
 
 def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
-    ax = plotting.plot_throughput(curve)
+    ax = curves.plot_throughput(curve)
     assert_readable(ax)
     drawn = line(ax, curve.method)
     np.testing.assert_array_equal(drawn.get_xydata(), np.transpose([curve.workers, curve.steps_per_second]))
@@ -86,7 +86,7 @@ def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
 def test_measured_points_are_black_markers_with_their_intervals():
     points = example_throughputs("alexnet-60")
     curve = qm.fit(points[:3]).throughput(range(1, 9))
-    ax = plotting.plot_throughput(curve, measured=[(8, 1.94, 1.85, 2.05)])
+    ax = curves.plot_throughput(curve, measured=[(8, 1.94, 1.85, 2.05)])
     (container,) = ax.containers
     markers, _, (bars,) = container.lines
     expected = [*((point.workers, point.steps_per_second) for point in points[:3]), (8, 1.94)]
@@ -95,10 +95,10 @@ def test_measured_points_are_black_markers_with_their_intervals():
     np.testing.assert_allclose(bars.get_segments()[-1], [(8, 1.85), (8, 2.05)])
     for point in ((8,), (8, 1.9, 1.8)):
         with pytest.raises(qm.ModelError, match="lower, upper"):
-            plotting.plot_throughput(curve, measured=[point])
+            curves.plot_throughput(curve, measured=[point])
 
 
-@pytest.mark.parametrize("plot", [plotting.plot_throughput, plotting.plot_efficiency, plotting.plot_step_time])
+@pytest.mark.parametrize("plot", [curves.plot_throughput, curves.plot_efficiency, curves.plot_step_time])
 def test_one_number_of_workers_or_many_or_a_curve_without_stations_or_bounds(model, plot):
     for workers in ([4], range(1, 101)):
         assert_readable(plot(model.throughput(workers)))
@@ -110,7 +110,7 @@ def test_one_number_of_workers_or_many_or_a_curve_without_stations_or_bounds(mod
 
 @pytest.mark.parametrize("ends", [[1.0, 9.0, 5.0], [5.0, 5.0, 5.0, 5.0], [0.0, 0.1, 9.0, 9.1, 9.2], [3.0]])
 def test_labels_stand_at_their_lines_and_never_on_each_other(ends):
-    ax = plotting.new_axes()
+    ax = drawing.new_axes()
     lines = [ax.plot([0, 1], [0, end], label=f"line {i}")[0] for i, end in enumerate(ends)]
     ax.set_ylim(0, 10)
     label_ends(ax, lines)
@@ -127,30 +127,30 @@ def test_labels_stand_at_their_lines_and_never_on_each_other(ends):
 @pytest.mark.parametrize("servers", [1, 2, 3])
 def test_step_time_adds_up_to_the_step_also_in_the_areas_of_many_workers(model, servers):
     curve = model.what_if(parameter_servers=servers).throughput(range(1, 9))
-    bars = stack(plotting.plot_step_time(curve))
+    bars = stack(curves.plot_step_time(curve))
     top = np.array([(bars[np.isclose(bars[:, 0], n), 2]).sum() for n in curve.workers])
     step = curve.workers / curve.steps_per_second
     np.testing.assert_allclose(top, step, rtol=0.004)  # layers thinner than a line are left out
     curve = model.what_if(parameter_servers=servers).throughput(range(1, 101))
-    areas = [area.get_paths()[0].vertices[:, 1] for area in plotting.plot_step_time(curve).collections]
+    areas = [area.get_paths()[0].vertices[:, 1] for area in curves.plot_step_time(curve).collections]
     step = curve.workers / curve.steps_per_second
     assert max(area.max() for area in areas) == pytest.approx(step.max(), rel=0.004)
     assert 0 <= min(area.min() for area in areas) < 0.004 * step.max()
 
 
 def test_step_time_of_one_worker_is_without_waiting_and_servers_are_added_up(curve, model):
-    ax = plotting.plot_step_time(curve)
+    ax = curves.plot_step_time(curve)
     bars = {container.get_label(): [bar.get_height() for bar in container] for container in ax.containers}
     assert {"worker", "transmit link", "transmit link, waiting", "receive link"} <= bars.keys()
     assert bars["transmit link, waiting"][0] == pytest.approx(0, abs=1e-12)
     assert bars["transmit link"] == pytest.approx([example_profile("alexnet-60").values("fetch").mean()] * 12)
-    ax = plotting.plot_step_time(model.what_if(parameter_servers=4).throughput(range(1, 5)))
+    ax = curves.plot_step_time(model.what_if(parameter_servers=4).throughput(range(1, 5)))
     assert not any(character.isdigit() for text in ax.get_legend().get_texts() for character in text.get_text())
     assert "4 parameter servers" in ax.get_xlabel()
 
 
 def test_comparison_draws_each_curve_once(model, curve):
-    ax = plotting.plot_comparison({"one": curve, "two": model.what_if(parameter_servers=2).throughput([1, 2, 4])})
+    ax = curves.plot_comparison({"one": curve, "two": model.what_if(parameter_servers=2).throughput([1, 2, 4])})
     assert_readable(ax)
     drawn = [artist for artist in ax.lines if not artist.get_label().startswith("_")]
     assert [artist.get_label() for artist in drawn] == ["one", "two"]
@@ -158,7 +158,7 @@ def test_comparison_draws_each_curve_once(model, curve):
     assert colors == {artist.get_label(): artist.get_color() for artist in drawn}
     assert len(set(colors.values())) == 2
     with pytest.raises(qm.ModelError, match="at least one curve"):
-        plotting.plot_comparison({})
+        curves.plot_comparison({})
 
 
 NETWORK = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)], think_time=1.0)
@@ -170,7 +170,7 @@ NETWORK = qm.Network([qm.Station("cpu", service_time=0.2), qm.Station("disk", se
 )
 def test_a_network_solution_or_its_only_point_lies_between_its_bounds(population, solver):
     solution = qm.solve(NETWORK, population=population, solver=solver)
-    ax = plotting.plot_network_solution(solution)
+    ax = queueing.plot_network_solution(solution)
     assert_readable(ax)
     drawn = line(ax, solution.solver)
     assert (drawn.get_xdata()[-1], drawn.get_ydata()[-1]) == (population, solution.throughput)
@@ -186,16 +186,16 @@ def test_a_network_solution_or_its_only_point_lies_between_its_bounds(population
 
 def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
     before, (left, right) = dict(matplotlib.rcParams), Figure().subplots(1, 2)
-    assert plotting.plot_throughput(curve, ax=left, color="red", label="mine") is left
+    assert curves.plot_throughput(curve, ax=left, color="red", label="mine") is left
     assert line(left, "mine").get_color() == "red"
     assert not right.lines
-    html = plotting.svg_image(curve.plot)
+    html = drawing.svg_image(curve.plot)
     data = html.removeprefix('<img alt="plot" src="data:image/svg+xml;base64,').removesuffix('"/>')
     assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
     assert html in curve._repr_html_()
     assert dict(matplotlib.rcParams) == before
     code = (
-        "import sys, queuemodel as qm; from queuemodel.data import example_profile; "
+        "import sys, queuemodel as qm; from queuemodel import example_profile; "
         "qm.fit(example_profile())._repr_html_(); qm.fit(example_profile()).throughput([1, 2])._repr_html_(); "
         "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
@@ -205,15 +205,15 @@ def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
 
 def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tmp_path):
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml"), ("plot.PDF", b"%PDF")):
-        plotting.save_figure(curve.plot(), tmp_path / name)
+        qm.save_figure(curve.plot(), tmp_path / name)
         first = (tmp_path / name).read_bytes()
         assert first.startswith(start)
-        plotting.save_figure(curve.plot(), tmp_path / name)
+        qm.save_figure(curve.plot(), tmp_path / name)
         assert (tmp_path / name).read_bytes() == first
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "plot.gif").write_text("old")
     for name in ("plot.gif", "plot", "missing/plot.png", "folder.png"):
         with pytest.raises(qm.DataError, match=rf"\A.*{name}.*\Z"):
-            plotting.save_figure(curve.plot(), tmp_path / name)
+            qm.save_figure(curve.plot(), tmp_path / name)
     assert (tmp_path / "plot.gif").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 5

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.prediction import load, measured_besides, predict
-from queuemodel.speeds import curve_of
-from queuemodel.strategies import simulate
+from queuemodel import example_profile
+from queuemodel.models import curve_of, load, measured_besides, predict, simulate
 
 
 def traced(*, bandwidth=None):

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.comparison import compare
-from queuemodel.data import example_profile
-from queuemodel.prediction import predict
-from queuemodel.strategies import fit
+from queuemodel import example_profile
+from queuemodel.models import fit, predict
+from queuemodel.sgd import compare
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 STRATEGIES = {"async-ps": {}, "sync-ps": {}, "k-batch-async": {"k": 2}}

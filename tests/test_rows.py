@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.errors import DataError
-from queuemodel.rows import read_rows
-from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size, readable_rate
+from queuemodel.base.errors import DataError
+from queuemodel.base.files import parse_bandwidth, parse_duration, parse_latency, parse_size, read_rows, readable_rate
 
 
 def rows(text, *, required=("name", "speed"), **options):

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 import queuemodel
-from queuemodel import units
-from queuemodel.compiled import ready
+from queuemodel.base import files as units
+from queuemodel.base.compiled import ready
 
 PACKAGE = Path(__file__).parent.parent / "queuemodel"
 
 #: Each layer may import itself and those before it.
 LAYERS = [
-    {"_version", "errors"}, {"checks", "compiled", "extras", "files", "parallel", "rows", "tables", "units"},
-    {"drawing"}, {"results", "reporting"}, {"convergence", "network"}, {"solvers"}, {"collectives", "descent"},
-    {"training"}, {"data"}, {"traces", "scheduling"}, {"strategies"}, {"placements"}, {"prediction"},
-    {"comparison", "instances"}, {"plotting", "public", "speeds", "adapters"}, {"cli", "__main__", "__init__"},
+    "base", "queueing", "transport", "profile", "report", "curves", "simulator", "models", "scheduling", "sgd",
+    "adapters", "cli", "__main__", "__init__",
 ]  # fmt: skip
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+LEVEL = {name: level for level, name in enumerate(LAYERS)}
 
 
 MODULES = {path: path.relative_to(PACKAGE.parent).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
@@ -97,7 +95,7 @@ def test_import_is_light():
 def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
     assert set(queuemodel.__all__) <= set(dir(queuemodel))
     assert not {"importlib", "TYPE_CHECKING"} & set(dir(queuemodel))
-    assert queuemodel.units is units
+    assert queuemodel.base.files is units
     assert queuemodel.solve is vars(queuemodel)["solve"]  # nothing is looked up twice
     with pytest.raises(AttributeError, match="module 'queuemodel' has no attribute 'slove'"):
         queuemodel.slove  # noqa: B018
@@ -105,9 +103,9 @@ def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
 
 def test_a_prediction_from_a_profile_loads_no_scipy():
     """SciPy's part that it would need takes longer to load than all else."""
-    if type(ready("queuemodel.traces.kernel.loop", "run")).__name__ != "builtin_function_or_method":
+    if type(ready("queuemodel.simulator.kernel.loop", "run")).__name__ != "builtin_function_or_method":
         pytest.skip("numba, which compiles the simulation's loop here, loads SciPy")
-    profile = str(PACKAGE / "data" / "alexnet-60.json")
+    profile = str(PACKAGE / "profile" / "data" / "alexnet-60.json")
     goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
     asked = ["--workers", "1:2"]
     commands = [["--help"], ["predict", profile, *asked], ["predict", profile, *asked, "--method", "mva"],

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.tables import text_table
+from queuemodel import example_profile
+from queuemodel.base.results import text_table
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=9)
 NAMES = st.lists(WORDS, min_size=1, max_size=4).map("_".join)

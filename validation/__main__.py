@@ -14,8 +14,8 @@ import numpy as np
 from tqdm import tqdm
 
 from queuemodel import QueueModelError
-from queuemodel.drawing import save_figure
-from queuemodel.files import write_atomically
+from queuemodel.base.drawing import save_figure
+from queuemodel.base.files import write_atomically
 
 from .blind import blind_section, in_between_folders, predicted_then
 from .convergence import convergence_section

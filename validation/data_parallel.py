@@ -10,7 +10,7 @@ import numpy as np
 
 from queuemodel import Profile
 from queuemodel.adapters import pytorch, tensorflow
-from queuemodel.prediction import predict
+from queuemodel.models import predict
 
 from .series import Comparison
 from .testbed.recordings import unpacked

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuemodel.drawing import BOUND, COLORS, MARKERS, PROFILED, finish, new_axes
-from queuemodel.errors import ModelError
+from queuemodel.base.drawing import BOUND, COLORS, MARKERS, PROFILED, finish, new_axes
+from queuemodel.base.errors import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

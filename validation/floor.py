@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import Profile
-from queuemodel.traces.contention import contentions
-from queuemodel.traces.result import SimulatedRun
-from queuemodel.traces.runs import trace_runs
-from queuemodel.traces.variants import sampled_share, sampling_error
+from queuemodel.models.simulation import sampled_share, sampling_error
+from queuemodel.simulator.contention import contentions
+from queuemodel.simulator.result import SimulatedRun
+from queuemodel.simulator.runs import trace_runs
 
 from .series import machines, read_testbed, read_windows, series_folders
 

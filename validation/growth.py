@@ -2,7 +2,7 @@
 
 python -m validation.growth [--write]
 
-prints the tables of docs/validation.md; ``--write`` learns queuemodel/training/growth.toml from all sources. A source's
+prints the tables of docs/validation.md; ``--write`` learns queuemodel/models/growth.toml from all sources. A source's
 series share hardware, software and authors: each source counts as one job, and is left out as a whole.
 """
 
@@ -20,16 +20,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-import queuemodel.training.growth
+import queuemodel.models.growth
 from queuemodel import GrowthModel, Job, Throughput
-from queuemodel.files import write_atomically
-from queuemodel.training.demands import largest_share
-from queuemodel.training.growth import NAMES, STRATEGIES, Posterior, Prior, fit_throughputs
+from queuemodel.base.files import write_atomically
+from queuemodel.models.demands import largest_share
+from queuemodel.models.growth import NAMES, STRATEGIES, Posterior, Prior, fit_throughputs
 
 from .intervals import interval_score
 from .published import Scaling, cloud, clusters, full_nodes, published, testbed
 
-FILE = Path(queuemodel.training.growth.__file__).with_suffix(".toml")
+FILE = Path(queuemodel.models.growth.__file__).with_suffix(".toml")
 SPARSE = "sparse gradients"
 NO_JOB = Job(batch_size=1, parameter_bytes=0, tensors=0)
 KINDS = (*STRATEGIES, SPARSE)
@@ -103,7 +103,7 @@ def server_rates() -> tuple[float, float]:
 def write() -> None:
     """Write the table of the prior's numbers, learnt from all sources."""
     about = f'command = "python -m validation.growth --write"\ndate = {datetime.date.today()}\n'
-    text = "# What jobs are like that are known from throughputs alone (queuemodel.training.growth).\n"
+    text = "# What jobs are like that are known from throughputs alone (queuemodel.models.growth).\n"
     for kind in KINDS:
         sources = Counter(job.source for job in series(kind) if teaches(job))
         told = ", ".join(f"{name} ({count})" for name, count in sorted(sources.items()))

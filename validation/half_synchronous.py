@@ -10,9 +10,8 @@ import numpy as np
 from tqdm import tqdm
 
 from queuemodel import Profile, ThroughputCurve
-from queuemodel.prediction import predict
-from queuemodel.strategies import HalfSynchronous
-from queuemodel.traces.rules import in_between as waiting
+from queuemodel.models import HalfSynchronous, predict
+from queuemodel.simulator.simulate import in_between as waiting
 
 from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed
 from .testbed.workload import OF_RESULTS, read_workload

@@ -2,7 +2,7 @@
 
 python -m validation.model_errors
 
-writes queuemodel/training/model_error.json from all series of the testbed. Each kind of network counts as one, however
+writes queuemodel/models/model_error.json from all series of the testbed. Each kind of network counts as one, however
 many series it has: congestion control, buffer, number of servers, and what else sets a series apart.
 """
 
@@ -18,11 +18,11 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
-import queuemodel.training.model_error
-from queuemodel.files import write_atomically
-from queuemodel.training.model_error import REGIONS, Method, model_error, profiled_error, regions, waiting_error
-from queuemodel.training.model_error import doubling as packaged_doubling
-from queuemodel.training.parameters import normal_quantile
+import queuemodel.models.ensemble
+from queuemodel.base.estimates import normal_quantile
+from queuemodel.base.files import write_atomically
+from queuemodel.models.ensemble import REGIONS, Method, model_error, profiled_error, regions, waiting_error
+from queuemodel.models.ensemble import doubling as packaged_doubling
 
 from .blind import in_between_folders
 from .half_synchronous import half_synchronous, in_between
@@ -36,7 +36,7 @@ from .series import (
     untraced_folders,
 )
 
-FILE = Path(queuemodel.training.model_error.__file__).with_name("model_error.json")
+FILE = Path(queuemodel.models.ensemble.__file__).with_name("model_error.json")
 #: The profiled number of workers, then the regions of several.
 PARTS = ("profiled", *REGIONS)
 #: Kinds of network that the mean over all regions is worth in each: what a region has not shown.
@@ -48,7 +48,7 @@ WAITING_SIZES = np.arange(0.0025, 0.3, 0.0025)
 
 ABOUT = (
     "Relative standard errors of the closed network (mva) and of the simulation (trace) "
-    "(queuemodel.training.model_error says where), their correlation for each doubling of the workers, and what "
+    "(queuemodel.models.ensemble says where), their correlation for each doubling of the workers, and what "
     "waiting adds between a barrier and none, learnt by `python -m validation.model_errors` from the testbed's series, "
     "of so many per kind of network."
 )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from queuemodel import Throughput
-from queuemodel.prediction import predict
-from queuemodel.training.growth import Strategy
+from queuemodel.models import predict
+from queuemodel.models.growth import Strategy
 
 from .pollux.placements import applications
 from .series import HERE, Comparison, read_measured, series_folders

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from queuemodel import Profile, ThroughputCurve, fit
-from queuemodel.prediction import predict
+from queuemodel.models import predict
 
 from .testbed.recordings import unpacked
 from .testbed.workload import FQ_CODEL, POLICER
@@ -176,8 +176,8 @@ def compare_testbed(folder: Path, profile: Profile, method: str) -> Comparison:
 
 
 def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
-    """What is known of a series' unequal machines or its barrier: arguments of `queuemodel.traces.trace_runs`."""
-    from queuemodel.traces import estimate_links
+    """What is known of a series' unequal machines or its barrier: arguments of `queuemodel.simulator.trace_runs`."""
+    from queuemodel.simulator import estimate_links
 
     settings, others = _unusual(folder), [1.0] * (workers - 2)  # worker 1, the second one, is the slow one
     told: dict[str, Any] = {"synchronization": settings.get("mode", "async")}
@@ -192,7 +192,7 @@ def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
 
 def compare_unusual(folder: Path, profile: Profile) -> Comparison:
     """Simulate a series from its one-worker traces, and from what is known of its unequal machines or its barrier."""
-    from queuemodel.traces import trace_throughput
+    from queuemodel.models import trace_throughput
 
     workers, measured = every_window(folder)
     counts = np.unique(workers).tolist()

@@ -29,12 +29,16 @@ import numpy as np
 from tqdm import tqdm
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.network import read_jmva, write_jmva
-from queuemodel.prediction import predict
+from queuemodel import example_profile
+from queuemodel.models import predict
+from queuemodel.models.simulation import trace_throughput
+from queuemodel.queueing import read_jmva, write_jmva
 from queuemodel.scheduling import FIFO, Goodput, simulate
-from queuemodel.scheduling.workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_workload
-from queuemodel.traces.curve import trace_throughput
+from queuemodel.scheduling.workloads.alibaba import read_alibaba
+from queuemodel.scheduling.workloads.elasticflow import read_elasticflow
+from queuemodel.scheduling.workloads.gavel import read_gavel
+from queuemodel.scheduling.workloads.philly import read_philly
+from queuemodel.scheduling.workloads.workload_csv import read_workload
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from ..training.operations import Kind, Operation
+from ..profile.records import Kind, Operation
 from .events import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, length, union
 
 # operations that wait instead of working

@@ -13,8 +13,8 @@ from statistics import median
 
 from tqdm import tqdm
 
-from ..errors import DataError
-from ..training.profile import Step
+from ..base.errors import DataError
+from ..profile.profile import Step
 from .events import RECEIVED, TracedOperation, TracedStep, Transfer, intersection, length, union
 from .graph import StepGraph, contract
 

@@ -11,9 +11,10 @@ from typing import Any, TypedDict, TypeVar
 
 from tqdm import tqdm
 
-from ..errors import DataError
-from ..training import Cluster, Job, Profile, Round, Source
-from ..training.job import CongestionControl, specified_network
+from ..base.errors import DataError
+from ..profile.job import Cluster, CongestionControl, Job, Source, specified_network
+from ..profile.profile import Profile
+from ..profile.records import Round
 from .events import Interval, intersection, length
 
 T = TypeVar("T")

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 
 import click
 
-from .. import __version__
-from ..checks import nearest
-from ..errors import QueueModelError, QueueModelWarning
+from ..base import __version__
+from ..base.checks import nearest
+from ..base.errors import QueueModelError, QueueModelWarning
 
 #: Command to the module that holds it, imported when the command is used, and to what it does: help stays instant.
 COMMANDS = {
     "compare": ("compare", "Compare ways of training by the time to a loss."),
-    "demo": ("demo", "Profile a small model on this machine, and predict."),
+    "demo": ("profile", "Profile a small model on this machine, and predict."),
+    "examples": ("profile", "List the packaged examples, or copy them into a folder."),
     "fit": ("predict", "Say what a profile tells, parameter by parameter."),
-    "import-trace": ("import_trace", "Make a profile of recorded traces."),
+    "import-trace": ("profile", "Make a profile of recorded traces."),
     "next-measurement": ("predict", "Say how many workers to measure next."),
     "plan": ("predict", "Choose numbers of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
@@ -28,7 +29,7 @@ COMMANDS = {
     "schedule": ("schedule", "Run jobs on a simulated cluster under policies."),
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
     "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
-    "simulate": ("simulate", "Simulate one cluster, with its timeline."),
+    "simulate": ("solve", "Simulate one cluster, with its timeline."),
     "solve": ("solve", "Solve a closed network written down as JSON."),
 }
 

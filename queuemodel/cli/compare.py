@@ -7,21 +7,39 @@ from typing import Any
 
 import click
 
-from ..checks import require_writable
-from ..comparison import NAMES, plan_strategies
-from ..comparison import compare as compare_strategies
-from ..comparison.result import plot_time_to_target
-from ..convergence import fit_convergence, read_convergence
-from ..descent.problems import KINDS
-from ..drawing import save_figure
-from ..errors import ModelError
-from ..prediction import load
-from ..reporting import SUFFIXES
-from ..results import Result
-from ..training import Profile
-from .options import COUNT, COUNTS, DURATION, FILE, INNER_SHARE, PICTURES, POSITIVE, SEED, format_option, one_of, option
-from .output import Table, show, watched
-from .questions import MACHINES, PROFILE, ROUNDS, asked
+from ..base.checks import require_writable
+from ..base.drawing import save_figure
+from ..base.errors import ModelError
+from ..base.results import Result
+from ..curves.convergence import fit_convergence, read_convergence
+from ..models.predict import load
+from ..profile.profile import Profile
+from ..report import SUFFIXES
+from ..sgd.compare import NAMES
+from ..sgd.compare import compare as compare_strategies
+from ..sgd.plan import plan_strategies
+from ..sgd.problems import KINDS
+from ..sgd.result import plot_time_to_target
+from .options import (
+    COUNT,
+    COUNTS,
+    DURATION,
+    FILE,
+    INNER_SHARE,
+    MACHINES,
+    PICTURES,
+    POSITIVE,
+    PROFILE,
+    ROUNDS,
+    SEED,
+    Table,
+    asked,
+    format_option,
+    one_of,
+    option,
+    show,
+    watched,
+)
 
 
 @click.command()

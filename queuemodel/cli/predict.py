@@ -6,24 +6,43 @@ from typing import Any
 
 import click
 
-from ..checks import require_writable
-from ..drawing import save_figure
-from ..errors import ModelError
-from ..instances import plan_instances, read_instances
-from ..placements import PlacedStep, fit_placements
-from ..prediction import load, measured_besides
-from ..prediction import predict as predict_curve
-from ..reporting import SUFFIXES
-from ..results import Result
-from ..strategies import fit as fit_job
-from ..strategies.half_synchronous import in_closed_network
-from ..training import Profile, Throughput
-from ..training import next_measurement as which_next
-from ..training import plan as plan_workers
-from ..training.throughputs import as_throughputs
-from .options import COUNT, COUNTS, FILE, PICTURES, POSITIVE, SEED, format_option, option
-from .output import show, watched
-from .questions import FORM, GOALS, MEASUREMENTS, PREDICTION, PROFILE, RANKS_PER_NODE, STRATEGY, TOLD, asked
+from ..base.checks import require_writable
+from ..base.drawing import save_figure
+from ..base.errors import ModelError
+from ..base.results import Result
+from ..curves.curve import next_measurement as which_next
+from ..curves.plan import plan as plan_workers
+from ..models.fit import fit as fit_job
+from ..models.half_synchronous import in_closed_network
+from ..models.instances import plan_instances, read_instances
+from ..models.placements import PlacedStep, fit_placements
+from ..models.predict import load, measured_besides
+from ..models.predict import predict as predict_curve
+from ..profile.job import Throughput
+from ..profile.profile import Profile
+from ..profile.throughputs import as_throughputs
+from ..report import SUFFIXES
+from .options import (
+    COUNT,
+    COUNTS,
+    FILE,
+    FORM,
+    GOALS,
+    MEASUREMENTS,
+    PICTURES,
+    POSITIVE,
+    PREDICTION,
+    PROFILE,
+    RANKS_PER_NODE,
+    SEED,
+    STRATEGY,
+    TOLD,
+    asked,
+    format_option,
+    option,
+    show,
+    watched,
+)
 
 
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ..checks import JSON, require_writable
-from ..drawing import save_figure
+from ..base.checks import JSON, require_writable
+from ..base.drawing import save_figure
 from .options import (
     COUNT,
     DURATION,
@@ -19,11 +19,13 @@ from .options import (
     SEED,
     SHARE,
     Decorator,
+    Table,
     format_option,
     one_of,
+    show,
     together,
+    watched,
 )
-from .output import Table, show, watched
 
 POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
 #: What says nothing without another.
@@ -83,9 +85,12 @@ def schedule(
     require_writable(plot, suffixes=PICTURES)
     from tqdm import tqdm
 
-    from ..scheduling import Cluster, Schedule, policy_named, simulate
-    from ..scheduling.workloads import read_workload
-    from ..speeds import curve_of
+    from ..models.instances import curve_of
+    from ..scheduling.cluster import Cluster
+    from ..scheduling.engine import simulate
+    from ..scheduling.policies import policy_named
+    from ..scheduling.schedule import Schedule
+    from ..scheduling.workloads.workload_csv import read_workload
 
     named = {text: policy_named(text) for text in policies}
     cluster = Cluster(nodes, **_given(machines))
@@ -103,7 +108,7 @@ def schedule(
                 jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history, progress=ended
             )
     if plot is not None:
-        from ..scheduling.figures import plot_nodes, plot_response_times
+        from ..scheduling.study import plot_nodes, plot_response_times
 
         results = list(schedules.values())
         save_figure(plot_nodes(*results) if history else plot_response_times(results, labels=list(schedules)), plot)
@@ -163,7 +168,8 @@ def schedule_study(
     """
     require_writable(plot, suffixes=PICTURES)
     require_writable(output, suffixes=JSON)
-    from ..scheduling import Cluster, policy_named
+    from ..scheduling.cluster import Cluster
+    from ..scheduling.policies import policy_named
     from ..scheduling.streams import Stream, example_kinds, measured_kinds
     from ..scheduling.study import sweep
 
@@ -186,7 +192,7 @@ def schedule_study(
     if output:
         study.to_json(output)
     if plot:
-        from ..scheduling.figures import plot_sweep
+        from ..scheduling.study import plot_sweep
 
         save_figure(plot_sweep(study), plot)
     shown = study.table("mean_response_time", "efficiency", "mean_restarts")

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import numpy as np
 
-from ..errors import ModelError
-from ..network import Network
-from ..solvers import bounds as bounds_on
-from ..solvers import saturation_population
-from ..solvers import solve as solve_network
-from .options import COUNTS, FILE, format_option, option
-from .output import Table, show
+from ..base.checks import JSON, require_writable
+from ..base.drawing import save_figure
+from ..base.errors import DataError, ModelError
+from ..models.fit import strategy_of
+from ..models.predict import load
+from ..models.simulate import simulate as simulate_training
+from ..models.simulated_rounds import SimulatedRounds
+from ..profile.profile import Profile
+from ..profile.scenario import Scenario
+from ..queueing.bounds import bounds as bounds_on
+from ..queueing.bounds import saturation_population
+from ..queueing.network import Network
+from ..queueing.solve import solve as solve_network
+from .options import (
+    COUNT,
+    COUNTS,
+    FILE,
+    INTERVALS,
+    MACHINES,
+    NETWORK,
+    PICTURES,
+    PROFILE,
+    ROUNDS,
+    SIMULATION,
+    STRATEGY,
+    Table,
+    asked,
+    format_option,
+    option,
+    show,
+    watched,
+)
 
 
 @click.command()
@@ -63,3 +89,50 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
         **{name: [row[name] for row in rows] for name in rows[0]},
     }
     show(Table(rows, document), output_format)
+
+
+#: Steps of each worker, or rounds, that a timeline shows.
+SHOWN = 3
+
+
+@click.command()
+@PROFILE
+@option("--workers", COUNT, "Workers, or ranks.", required=True)
+@STRATEGY
+@option("--steps", COUNT, "Of each worker on average, or rounds.", default=200, show_default=True)
+@MACHINES
+@ROUNDS
+@SIMULATION
+@NETWORK
+@INTERVALS
+@format_option
+@option("--chrome-trace trace", FILE, "Write the timeline, for ui.perfetto.dev (.json).")
+@option("--plot", FILE, "All-reduce: draw one rank's round (.png, .svg, .pdf).")
+def simulate(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
+    """Simulate one cluster: recorded operations event by event, or rounds of data-parallel ranks.
+
+    \b
+    Examples:
+      queuemodel simulate profile.json --workers 8 --chrome-trace timeline.json
+      queuemodel simulate profile.json --workers 8 --strategy sync-ps
+      queuemodel simulate ddp.json --workers 8 --scheme horovod --plot round.png
+    """
+    require_writable(plot, suffixes=PICTURES)
+    require_writable(trace, suffixes=JSON)
+    given = asked(options, options["workers"])
+    recorded = load(profile)
+    if not isinstance(recorded, Profile):
+        raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
+    if strategy_of(recorded, Scenario(strategy=options["strategy"])) != "all-reduce":
+        if plot:
+            raise DataError(
+                "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"
+            )
+        if trace:
+            given["trace_steps"] = min(SHOWN, options["steps"])
+    run = simulate_training(recorded, progress=watched(), **given)
+    if trace:
+        run.chrome_trace(trace)
+    if plot and isinstance(run, SimulatedRounds):
+        save_figure(run.plot(), plot)
+    show(run, output_format)

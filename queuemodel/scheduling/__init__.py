@@ -9,34 +9,24 @@ figures that follow. `study` repeats that over policies and loads; `figures` dra
 Curves are asked once per kind of job and number of nodes; nothing else here knows a performance model.
 """
 
-from .cluster import Cluster
+from .cluster import ActiveJobs, Cluster
 from .curves import PowerLawCurve, TableCurve, as_curve
+from .engine import simulate
 from .jobs import Job, Workload
 from .phases import BatchSizes, StagedCurve, statistical_efficiency
-from .policies import (
-    FIFO,
-    POLICIES,
-    SRPT,
-    Backfill,
-    EqualShare,
-    FitnessMaximization,
-    Goodput,
-    GreedyGain,
-    HeSRPT,
-    LeastAttainedService,
-    ModelBased,
-    Optimus,
-    Policy,
-    RankPriced,
-    ShortestJobFirst,
-    policy_named,
-)
+from .policies import POLICIES, policy_named
+from .policies.base import Policy
+from .policies.baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
+from .policies.model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
 from .schedule import Schedule
-from .simulate import simulate
 from .streams import JobKind, Stream, example_kinds, measured_kinds
-from .study import Study, sweep
-from .view import ActiveJobs
-from .workloads import read_alibaba, read_elasticflow, read_gavel, read_philly, read_pollux, read_workload
+from .study import Study, plot_nodes, plot_response_times, plot_sweep, sweep
+from .workloads.alibaba import read_alibaba
+from .workloads.elasticflow import read_elasticflow
+from .workloads.gavel import read_gavel
+from .workloads.philly import read_philly
+from .workloads.pollux import read_pollux
+from .workloads.workload_csv import read_workload
 
 __all__ = [
     "FIFO",
@@ -69,6 +59,9 @@ __all__ = [
     "as_curve",
     "example_kinds",
     "measured_kinds",
+    "plot_nodes",
+    "plot_response_times",
+    "plot_sweep",
     "policy_named",
     "read_alibaba",
     "read_elasticflow",

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..checks import require_number
-from ..errors import ModelError
+from ..base.checks import require_number
+from ..base.errors import ModelError
 
 #: Steps per second on a number of nodes (fractions of a node only where nodes are divisible).
 Curve: TypeAlias = Callable[[float], float]

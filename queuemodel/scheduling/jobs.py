@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import (
+from ..base.checks import (
     MOST_EXAMPLES,
     require_choice,
     require_count,
@@ -19,7 +19,7 @@ from ..checks import (
     require_seed,
     require_share,
 )
-from ..errors import ModelError, QueueModelError
+from ..base.errors import ModelError, QueueModelError
 from .curves import Curve, as_curve, distorted
 from .phases import BatchSizes
 

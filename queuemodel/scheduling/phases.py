@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..checks import require_count, require_number
-from ..convergence import NoiseScale
-from ..errors import ModelError
+from ..base.checks import require_count, require_number
+from ..base.errors import ModelError
+from ..curves.convergence import NoiseScale
 from .curves import Curve, TableCurve, as_curve, speed_table
 
 

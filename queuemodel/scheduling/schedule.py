@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results import Result, rows_of
+from ..base.results import Result, rows_of
 from .cluster import Cluster
 from .policies.base import Policy
 

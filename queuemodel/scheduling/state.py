@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..compiled import compiled
-from ..errors import ModelError
+from ..base.compiled import compiled
+from ..base.errors import ModelError
 from .cluster import Cluster
 from .jobs import Job
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require_choice, require_count, require_name, require_number, require_seed
-from ..data import example_profile, example_throughputs
-from ..errors import ModelError
-from ..network import Network, Station
-from ..solvers import solve
-from ..training import Job as TrainingJob
-from ..training import fit_network, fit_throughputs
+from ..base.checks import require_choice, require_count, require_name, require_number, require_seed
+from ..base.errors import ModelError
+from ..models.calibration import fit_network
+from ..models.growth import fit_throughputs
+from ..profile.examples import example_profile, example_throughputs
+from ..profile.job import Job as TrainingJob
+from ..queueing.network import Network
+from ..queueing.solve import solve
+from ..queueing.stations import Station
 from .curves import TableCurve, as_curve, speed_at
 from .jobs import Job, Workload, training_steps
 

@@ -16,7 +16,7 @@ PS, RANKS, TORCH = tensorflow.ParameterServer, tensorflow.Mirrored, pytorch.Data
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch):
-    monkeypatch.setattr("queuemodel.adapters.live.runner.Child", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr("queuemodel.adapters.live.child.Child", lambda *_, **__: pytest.fail("a process was started"))
     monkeypatch.delenv("TF_CONFIG", raising=False)
 
 

@@ -13,8 +13,7 @@ import recording
 
 import queuemodel as qm
 from queuemodel.adapters.tensorflow import Mirrored, read_mirrored
-from queuemodel.prediction import predict
-from queuemodel.strategies import fit_rounds
+from queuemodel.models import fit_rounds, predict
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)

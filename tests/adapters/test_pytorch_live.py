@@ -10,7 +10,7 @@ from recording import recorded, refused
 
 from queuemodel import Profile, ProfilingError
 from queuemodel.adapters.pytorch import DataParallel, read_traces
-from queuemodel.prediction import predict
+from queuemodel.models import predict
 
 MLP = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
 

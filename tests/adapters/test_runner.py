@@ -81,7 +81,7 @@ def ranks(*acts, **settings):
 @pytest.fixture(autouse=True)
 def _as_in_a_terminal(family, monkeypatch):
     """Nobody is patient with what hangs; and whoever runs the tests may ignore signals, as nohup does."""
-    monkeypatch.setattr("queuemodel.adapters.live.runner.GRACE", 0.2)
+    monkeypatch.setattr("queuemodel.adapters.live.child.GRACE", 0.2)
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
@@ -130,7 +130,7 @@ def test_a_signal_lets_the_step_in_progress_end_and_saves_what_is_recorded(tmp_p
 
 @pytest.mark.parametrize(("signals", "waits"), [(1, True), (2, False)])
 def test_only_a_second_signal_ends_the_step_in_progress(monkeypatch, signals, waits):
-    monkeypatch.setattr("queuemodel.adapters.live.runner.GRACE", 4.0)
+    monkeypatch.setattr("queuemodel.adapters.live.child.GRACE", 4.0)
     asked = []
 
     def ask():

@@ -10,11 +10,11 @@ import pytest
 from refusals import refused
 
 import queuemodel as qm
-from queuemodel.comparison import compare, plan_strategies
-from queuemodel.convergence import fit_convergence
-from queuemodel.data import example_profile
-from queuemodel.strategies import simulate
-from queuemodel.traces import simulate as simulate_operations
+from queuemodel import example_profile
+from queuemodel.curves import fit_convergence
+from queuemodel.models import simulate
+from queuemodel.sgd import compare, plan_strategies
+from queuemodel.simulator import simulate as simulate_operations
 
 pytestmark = pytest.mark.usefixtures("examples")
 STEP = qm.Step(step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6,

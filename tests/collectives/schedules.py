@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from queuemodel import collectives as qc
+from queuemodel import transport as qc
 
 
 class Transfer(NamedTuple):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedules import direct, execute, max_min_rates, routes, schedule
 
 import queuemodel as qm
-from queuemodel import collectives as qc
+from queuemodel import transport as qc
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]

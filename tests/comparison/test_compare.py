@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel import ModelError
-from queuemodel import descent as qd
-from queuemodel.collectives import Link, ParameterServers, Ring
-from queuemodel.comparison import NAMES, Candidate, Compared, Comparison, compare
-from queuemodel.convergence import fit_convergence
-from queuemodel.data import example_profile
-from queuemodel.prediction import predict
-from queuemodel.training import Operation
+from queuemodel import ModelError, example_profile
+from queuemodel import sgd as qd
+from queuemodel.curves import fit_convergence
+from queuemodel.models import predict
+from queuemodel.profile import Operation
+from queuemodel.sgd import NAMES, Candidate, Compared, Comparison, compare
+from queuemodel.transport import Link, ParameterServers, Ring
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 #: Steps told by their phases alone.

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from queuemodel import ModelError
-from queuemodel.comparison import Compared, Comparison, compare, job_of
-from queuemodel.data import example_profile
-from queuemodel.descent import Descent, make_problem
+from queuemodel import ModelError, example_profile
 from queuemodel.scheduling import FIFO, Workload, simulate
+from queuemodel.sgd import Compared, Comparison, Descent, compare, job_of, make_problem
 
 RANKS = example_profile("ddp-alexnet-40")
 PROBLEM = make_problem("least-squares", examples=200, features=10)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from queuemodel import ModelError
-from queuemodel.comparison import Compared, Comparison, plan_strategies
+from queuemodel.sgd import Compared, Comparison, plan_strategies
 
 
 def compared(workers, seconds, spread=0.0, **rest):

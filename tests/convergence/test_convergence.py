@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.convergence import relative_convergence
+from queuemodel.curves import relative_convergence
 from validation.convergence import benchmarks, judge, straight_line
 
 SIZES = np.array([256, 512, 1024, 4096, 16384])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import ModelError
-from queuemodel.descent import KINDS, LeastSquares, LogisticRegression, make_problem, split
+from queuemodel.sgd import KINDS, LeastSquares, LogisticRegression, make_problem, split
 
 
 @pytest.mark.parametrize("kind", KINDS)

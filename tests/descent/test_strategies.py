@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import ModelError
-from queuemodel import descent as qd
+from queuemodel import sgd as qd
 
 SQUARES = qd.make_problem("least-squares", examples=200, features=10)
 STRATEGIES = [

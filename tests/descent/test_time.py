@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from queuemodel import descent as qd
+from queuemodel import sgd as qd
 
 PROBLEM = qd.make_problem("least-squares", examples=50, features=3)
 EXPONENTIAL = qd.Clock(1.0, 1.0)

@@ -16,8 +16,7 @@ from typing import Any
 
 from questions import Question, questions
 
-from queuemodel import QueueModelError, simulate
-from queuemodel.data import copy_examples, example_profile
+from queuemodel import QueueModelError, copy_examples, example_profile, simulate
 
 ANSWERS = Path(__file__).parent / "answers.json"
 #: Relative difference of what is not simulated, on a processor with the same last bits and on others; absolute one.

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 import queuemodel as qm
-from queuemodel import collectives
+from queuemodel import example_profile, example_throughputs
+from queuemodel import transport as collectives
 from queuemodel.cli import main
-from queuemodel.comparison import compare
-from queuemodel.data import example_profile, example_throughputs
 from queuemodel.scheduling import Stream, example_kinds, policy_named
 from queuemodel.scheduling import simulate as schedule
+from queuemodel.sgd import compare
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it

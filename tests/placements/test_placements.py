@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel.prediction import predict
+from queuemodel.models import predict
 from validation.pollux.placements import asked, covered, left_out, predicted
 
 #: Forward share a third, no straggling, 0.4 s between two nodes, 0.05 s in one, shared link, growth.

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from queuemodel.comparison import compare
-from queuemodel.convergence import fit_convergence
-from queuemodel.data import example_profile
+from queuemodel import example_profile
+from queuemodel.curves import fit_convergence
+from queuemodel.sgd import compare
 
 
 @pytest.fixture(scope="module")

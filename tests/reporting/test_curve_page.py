@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import queuemodel as qm
-from queuemodel.data import example_profile, example_throughputs
+from queuemodel import example_profile, example_throughputs
 
 MEASURES = ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "utilization", "residence_time",
             "think_time")  # fmt: skip

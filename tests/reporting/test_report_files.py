@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 
 POINTS = [qm.Throughput(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
 

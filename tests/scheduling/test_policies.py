@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from queuemodel import scheduling as qs
-from queuemodel.errors import ModelError
+from queuemodel.base.errors import ModelError
 
 ALL = [
     qs.FIFO(), qs.FIFO(fixed=3), qs.ShortestJobFirst(), qs.Backfill(), qs.LeastAttainedService((10.0, 100.0)),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from queuemodel.errors import DataError, ModelError
+from queuemodel.base.errors import DataError, ModelError
 from queuemodel.scheduling import FIFO, Cluster, EqualShare, Goodput, GreedyGain, RankPriced, read_pollux, simulate
 from validation.pollux import application_batch_sizes, read_application, read_jobs, replay, state
 from validation.pollux.__main__ import pollux as reproduce

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from queuemodel import scheduling as qs
-from queuemodel.errors import ModelError
+from queuemodel.base.errors import ModelError
 
 LINEAR = qs.PowerLawCurve(1.0)
 

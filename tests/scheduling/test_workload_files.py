@@ -5,12 +5,10 @@ import json
 import pytest
 from refusals import refused
 
-from queuemodel import plotting
+from queuemodel import copy_examples, example_profile
 from queuemodel import scheduling as qs
-from queuemodel.data import copy_examples, example_profile
-from queuemodel.errors import DataError, ModelError
-from queuemodel.prediction import predict
-from queuemodel.speeds import curve_of
+from queuemodel.base.errors import DataError, ModelError
+from queuemodel.models import curve_of, predict
 
 HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
 GOOD = HEADER + "a,0,100,1:2.0 2:3.7 4:6.0,1,4,2,image,\nb,5,50,power 0.8 2.5,,,3,text,0.25\n"
@@ -232,6 +230,6 @@ def test_command_line(run, written, tmp_path):
     found = json.loads(run("schedule", *asked, "--format", "json")[1])["policies"]
     assert found["goodput"]["mean_response_time"] < found["rank-priced"]["mean_response_time"]
     with pytest.raises(ModelError, match="history=True"):
-        plotting.plot_nodes(expected)
+        qs.plot_nodes(expected)
     with pytest.raises(ModelError, match="not policy and 'load'"):
-        plotting.plot_sweep(qs.Study(({"a": 1},), ("a",)))
+        qs.plot_sweep(qs.Study(({"a": 1},), ("a",)))

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel import predict
+from queuemodel import example_profile, predict
 from queuemodel.adapters import pytorch
-from queuemodel.collectives import (
+from queuemodel.models import AllReduceModel, Buckets, Fusion, Slices, fit_rounds, round_time, simulate
+from queuemodel.profile import Bucket, Gradient, Round
+from queuemodel.transport import (
+    COLLECTIVES,
     DoubleBinaryTree,
     HalvingDoubling,
     Hierarchical,
@@ -24,9 +27,6 @@ from queuemodel.collectives import (
     SplitServers,
     ring,
 )
-from queuemodel.data import example_profile
-from queuemodel.strategies import COLLECTIVES, AllReduceModel, Buckets, Fusion, Slices, fit_rounds, round_time, simulate
-from queuemodel.training import Bucket, Gradient, Round
 from tests.collectives.schedules import execute, routes, schedule
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel import predict
-from queuemodel.data import example_profile
-from queuemodel.strategies import AllReduceModel
+from queuemodel import example_profile, predict
+from queuemodel.models import AllReduceModel
 
 NUMBERS = {"async-ps": {}, "sync-ps": {}, "k-batch-async": {"k": 4}}
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel import predict
-from queuemodel.data import example_profile
+from queuemodel import example_profile, predict
 
 MEASURED = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40" / "measured.json"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.strategies import order_statistic, staleness
+from queuemodel import example_profile
+from queuemodel.models import order_statistic, staleness
 
 SPREAD = 0.2  # of the logarithms of fetches' shares, as documented
 JOB = qm.Job(name="job", batch_size=1, parameter_bytes=1000, tensors=1)

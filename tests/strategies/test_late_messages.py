@@ -3,9 +3,9 @@
 import pytest
 
 from queuemodel import ModelError, predict
-from queuemodel.comparison import compare
-from queuemodel.strategies import fit_rounds, simulate
-from queuemodel.training import Bucket, Cluster, Job, Profile, Round, Source
+from queuemodel.models import fit_rounds, simulate
+from queuemodel.profile import Bucket, Cluster, Job, Profile, Round, Source
+from queuemodel.sgd import compare
 
 
 def late(size, ranks, bandwidth, buffer=0.012):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.strategies import fit_rounds
-from queuemodel.training import Bucket, Round
+from queuemodel.models import fit_rounds
+from queuemodel.profile import Bucket, Round
 
 COMPUTED = 0.2
 AHEAD = 2  # batches that a loader may have ready, as documented

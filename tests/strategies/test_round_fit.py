@@ -7,8 +7,8 @@ from scipy.stats import norm
 
 import queuemodel as qm
 from queuemodel import predict
-from queuemodel.strategies import fit_rounds, order_statistic
-from queuemodel.training import Bucket, Round
+from queuemodel.models import fit_rounds, order_statistic
+from queuemodel.profile import Bucket, Round
 
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 

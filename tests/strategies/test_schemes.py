@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.strategies import SCHEMES, Buckets, Fusion, Slices, round_time
+from queuemodel.models import SCHEMES, Buckets, Fusion, Slices, round_time
 
 seconds = st.floats(0.0, 3.0)
 buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)

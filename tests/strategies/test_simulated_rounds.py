@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.plotting import plot_round
-from queuemodel.strategies import AllReduceModel, fit_rounds, simulate, simulate_rounds
-from queuemodel.training import Round
+from queuemodel import example_profile
+from queuemodel.models import AllReduceModel, fit_rounds, plot_round, simulate, simulate_rounds
+from queuemodel.profile import Round
 
 
 @pytest.fixture(scope="module")

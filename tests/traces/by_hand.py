@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from queuemodel.traces import Link, Links
-from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
+from queuemodel.profile import Cluster, Job, Operation, Profile, Source, Step
+from queuemodel.simulator import Link, Links
 
 RATE = 1e6  # bytes per second of every link
 LINKS = Links(Link(RATE), Link(RATE))

@@ -21,8 +21,8 @@ SETTINGS = [
     {"worker_bandwidth": [1_000_000] * 3, "in_phase": True, "window_kept": 0},
 ]
 SCRIPT = f"""
-from queuemodel.data import example_profile
-from queuemodel.traces import simulate
+from queuemodel import example_profile
+from queuemodel.simulator import simulate
 for settings in {SETTINGS!r}:
     for seed in (5, 6):
         print(simulate(example_profile(), workers=3, steps=50, seed=seed, **settings).times.tolist())

@@ -4,8 +4,9 @@ import pytest
 from by_hand import IDEAL, LINKS, profile_of, serial
 
 import queuemodel as qm
-from queuemodel.traces import simulate, trace_curve
-from queuemodel.training import Operation
+from queuemodel.models import trace_curve
+from queuemodel.profile import Operation
+from queuemodel.simulator import simulate
 
 NAN, INF = float("nan"), float("inf")
 WRONG = {

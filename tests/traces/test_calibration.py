@@ -6,9 +6,10 @@ import pytest
 from by_hand import LINKS, profile_of, two_layers
 
 import queuemodel as qm
-from queuemodel.data import example_profile, example_throughputs
-from queuemodel.traces import calibrate, simulate, trace_curve
-from queuemodel.training import Throughput
+from queuemodel import example_profile, example_throughputs
+from queuemodel.models import calibrate, trace_curve
+from queuemodel.profile import Throughput
+from queuemodel.simulator import simulate
 
 FAST = {"steps": 600, "links": LINKS}
 

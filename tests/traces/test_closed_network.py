@@ -6,8 +6,8 @@ import pytest
 from by_hand import IDEAL, RATE, profile_of, serial
 
 import queuemodel as qm
-from queuemodel.traces import simulate
-from queuemodel.training import Operation
+from queuemodel.profile import Operation
+from queuemodel.simulator import simulate
 
 HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, computing and pushing
 

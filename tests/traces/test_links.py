@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.traces import estimate_links, simulate
-from queuemodel.training import Operation
+from queuemodel.profile import Operation
+from queuemodel.simulator import estimate_links, simulate
 
 EFFICIENCY = 0.95  # of a nominal bandwidth carries tensors
 FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}

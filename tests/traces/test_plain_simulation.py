@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from plain_simulation import WINDOW, Cluster
 
-from queuemodel.traces import Link, Links, simulate
-from queuemodel.training import Operation
+from queuemodel.profile import Operation
+from queuemodel.simulator import Link, Links, simulate
 
 RATES = (1.0e6, 0.7e6)  # both directions, which differ
 LINKS = Links(*map(Link, RATES))

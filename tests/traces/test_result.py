@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.plotting import plot_timeline
-from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs, trace_throughput
-from queuemodel.training import Operation
+from queuemodel import example_profile
+from queuemodel.models import trace_curve, trace_throughput
+from queuemodel.profile import Operation
+from queuemodel.simulator import Link, Links, plot_timeline, simulate, trace_runs
 
 PAUSED = profile_of(serial(update=0.1), pause=0.4)
 

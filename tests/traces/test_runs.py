@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuemodel import predict
-from queuemodel.data import example_profile
-from queuemodel.traces import trace_curve, trace_runs
+from queuemodel import example_profile, predict
+from queuemodel.models import trace_curve
+from queuemodel.simulator import trace_runs
 
 FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
 

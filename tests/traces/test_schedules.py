@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 
 import queuemodel as qm
-from queuemodel.traces import Link, Links, simulate
-from queuemodel.training import Operation
+from queuemodel.profile import Operation
+from queuemodel.simulator import Link, Links, simulate
 
 
 def rate(profile, workers=1, **settings):

@@ -11,8 +11,9 @@ import pytest
 from by_hand import LINKS, RATE, profile_of, serial, two_layers
 
 import queuemodel as qm
-from queuemodel.traces import Link, Links, simulate, trace_curve, trace_runs, trace_throughput
-from queuemodel.training import Operation
+from queuemodel.models import trace_curve, trace_throughput
+from queuemodel.profile import Operation
+from queuemodel.simulator import Link, Links, simulate, trace_runs
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
 TOGETHER, TAKEOVER = (

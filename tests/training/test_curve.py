@@ -5,7 +5,7 @@ import pytest
 from jobs_by_hand import profile
 
 import queuemodel as qm
-from queuemodel.plotting import plot_efficiency
+from queuemodel.curves import plot_efficiency
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile, example_throughputs
+from queuemodel import example_profile, example_throughputs
 
 pytest.importorskip("ipywidgets")
 
@@ -64,7 +64,7 @@ def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):
 def test_a_notebook_and_its_export_keep_the_last_state():
     nbformat, nbclient, nbconvert = map(pytest.importorskip, ("nbformat", "nbclient", "nbconvert"))
     cells = [
-        "import queuemodel as qm\nfrom queuemodel.data import example_profile\n"
+        "import queuemodel as qm\nfrom queuemodel import example_profile\n"
         "explorer = qm.fit(example_profile('alexnet-60')).explore(workers=8)\nexplorer",
         "explorer.controls['parameter_servers'].value = 2",
     ]

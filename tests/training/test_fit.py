@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobs_by_hand import noisy, parameter, profile, step
 
 import queuemodel as qm
-from queuemodel.data import example_profile, example_throughputs
+from queuemodel import example_profile, example_throughputs
 
 POSITIVE = st.floats(0.01, 5.0)
 

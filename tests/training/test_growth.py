@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from jobs_by_hand import parameter
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.solvers import knee_throughput
+from queuemodel import example_profile
+from queuemodel.queueing import knee_throughput
 
 #: Some jobs here gain nothing from a second node.
 pytestmark = pytest.mark.filterwarnings("ignore:.*call the column rounds_per_second:queuemodel.QueueModelWarning")
 
-TOLD = tomllib.loads((resources.files("queuemodel.training") / "growth.toml").read_text())
+TOLD = tomllib.loads((resources.files("queuemodel.models") / "growth.toml").read_text())
 KINDS = ("async-ps", "sync-ps", "all-reduce")
 ROUNDS = KINDS[1:]
 #: The laws, as textbooks have them: what a round of r times the smallest group takes longer, up to a factor.

@@ -73,7 +73,7 @@ def test_one_step_is_taken_to_vary():
     assert np.all(share(*counted(steps=1, shape=100)) >= 0.87)
 
 
-TOLD = json.loads((resources.files("queuemodel.training") / "model_error.json").read_text())["mva"]
+TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["mva"]
 SEEN = np.array([TOLD[name] for name in ("below", "at", "beyond", "far")])
 
 

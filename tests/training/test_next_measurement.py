@@ -5,7 +5,7 @@ import math
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 
 PROFILE = example_profile("alexnet-60")
 POINTS = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]

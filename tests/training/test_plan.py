@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 
 
 def curve(x, *, spread=0.1, servers=1, batch_size=10, dataset_size=36_000):

@@ -7,8 +7,8 @@ import math
 import pytest
 
 import queuemodel as qm
-from queuemodel.data import example_profile
-from queuemodel.units import parse_bandwidth, parse_duration, parse_latency, parse_size
+from queuemodel import example_profile
+from queuemodel.base.files import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 STEP = {
     "step_time": 0.8, "fetch": 0.2, "compute": 0.5, "push": 0.1, "update": 0.01,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs_by_hand import on_network, profile, step
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 from validation.testbed.recordings import unpacked
 
 SERIES = Path(__file__).parents[2] / "validation" / "testbed" / "series"

@@ -3,9 +3,9 @@
 import pytest
 
 import queuemodel as qm
-from queuemodel.collectives import COLLECTIVES
-from queuemodel.data import example_profile
-from queuemodel.strategies import SCHEMES
+from queuemodel import example_profile
+from queuemodel.models import SCHEMES
+from queuemodel.transport import COLLECTIVES
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel.training import Cluster, Job, Operation, Profile, Source, Step
+from queuemodel.profile import Cluster, Job, Operation, Profile, Source, Step
 
 SIZE, COMPUTE = 1_000_000, 0.5
 LINK_EFFICIENCY = 0.95  # of a link's nominal rate, as documented

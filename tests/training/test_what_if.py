@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs_by_hand import profile, step
 
 import queuemodel as qm
-from queuemodel.data import example_profile
+from queuemodel import example_profile
 
 CSV = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
 LOOPBACK = {"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"}

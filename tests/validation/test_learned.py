@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from queuemodel.comparison import Candidate, compare
-from queuemodel.descent import descend, make_problem
+from queuemodel.sgd import Candidate, compare, descend, make_problem
 from validation.data_parallel import read_ranks
 from validation.learned import SERIES, recorded
 from validation.testbed.recordings import unpacked

@@ -11,7 +11,7 @@ from validation.growth import KINDS, by_form, coverage, fit_of, judge, learn, le
 from validation.published import cloud, clusters, full_nodes, published
 from validation.published import testbed as our_testbed
 
-TOLD = tomllib.loads((resources.files("queuemodel.training") / "growth.toml").read_text())
+TOLD = tomllib.loads((resources.files("queuemodel.models") / "growth.toml").read_text())
 
 
 def error(found):

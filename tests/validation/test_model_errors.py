@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from queuemodel import ThroughputCurve, predict
-from queuemodel.data import example_profile
+from queuemodel import ThroughputCurve, example_profile, predict
 from validation.intervals import interval_score, intervals_section
 from validation.model_errors import (
     LEAST,

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
 from queuemodel.adapters.tensorflow import read_traces
-from queuemodel.traces import estimate_links, simulate, trace_throughput
+from queuemodel.models import trace_throughput
+from queuemodel.simulator import estimate_links, simulate
 from validation.__main__ import DOCS, table
 from validation.blind import predicted_now, predicted_then
 from validation.data_parallel import compare_data_parallel

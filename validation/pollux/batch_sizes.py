@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from queuemodel.errors import DataError
+from queuemodel.base.errors import DataError
 from queuemodel.scheduling import BatchSizes, TableCurve
 from queuemodel.scheduling.workloads.pollux import Application
 

@@ -3,14 +3,14 @@
 Conventions (A. Qiao et al., OSDI 2021, artifact): time advances in steps of 60 s and jobs are looked at only then; a
 new allocation, the first one included, costs 30 s without progress; GPUs are placed on the emptiest machine first, in
 the order in which the policy names the jobs, and a job whose number does not change stays where it is; the end of each
-epoch is rounded to a second. Nothing else in the package works like this: `queuemodel.scheduling.simulate` is exact.
+epoch is rounded to a second. Nothing else in the package works like this: `queuemodel.scheduling.engine` is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from queuemodel.errors import ModelError
+from queuemodel.base.errors import ModelError
 from queuemodel.scheduling.workloads.pollux import GPUS_PER_MACHINE
 
 from .rule import Rule

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import PlacedStep, PlacementModel, fit_placements, read_placements
-from queuemodel.placements.model import ACROSS
+from queuemodel.models.placements import ACROSS
 
 #: Where validation/data/README.md says from.
 DATA = Path(__file__).parent.parent / "data" / "pollux"

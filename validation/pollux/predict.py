@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from queuemodel.errors import DataError
+from queuemodel.base.errors import DataError
 from queuemodel.scheduling import TableCurve
 from queuemodel.scheduling.workloads.pollux import GPUS_PER_MACHINE, MOST_GPUS, Application
 

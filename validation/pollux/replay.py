@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from queuemodel.checks import require_choice
-from queuemodel.errors import DataError, ModelError
-from queuemodel.results import Result
+from queuemodel.base.checks import require_choice
+from queuemodel.base.errors import DataError, ModelError
+from queuemodel.base.results import Result
 from queuemodel.scheduling import Policy, policy_named
 from queuemodel.scheduling.workloads.pollux import Application, read_submissions
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cache
 
-from queuemodel.errors import DataError
+from queuemodel.base.errors import DataError
 from queuemodel.scheduling.workloads.pollux import Application
 
 #: Seconds of a step of the artifact's simulator, and of a restart (also charged for the first start).

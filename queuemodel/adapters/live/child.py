@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from ...checks import nearest
-from ...errors import DataError, ProfilingError, QueueModelError
+from ...base.checks import nearest
+from ...base.errors import DataError, ProfilingError, QueueModelError
 
 #: Names, in the environment, the folder that ends with the run.
 SCRATCH = "QUEUEMODEL_SCRATCH"

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
-from ...training.job import CONGESTION_CONTROLS, LONGEST_BUFFER
+from ...base.errors import DataError
+from ...profile.job import CONGESTION_CONTROLS, LONGEST_BUFFER
 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")

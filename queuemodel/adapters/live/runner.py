@@ -23,11 +23,11 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 from tqdm import tqdm
 
-from ...checks import JSON, require_count, require_number, require_writable
-from ...errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
-from ...training.gradient_norms import GradientNorms
-from ...training.job import Throughput
-from ...training.profile import Profile
+from ...base.checks import JSON, require_count, require_number, require_writable
+from ...base.errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
+from ...profile.job import Throughput
+from ...profile.profile import Profile
+from ...profile.records import GradientNorms
 from .child import GRACE, Child, function_name, signals_noted
 from .machine import recorded_network
 

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from ...errors import DataError
-from ...files import read_bytes
-from ...training import Bucket, Gradient, Round
+from ...base.errors import DataError
+from ...base.files import read_bytes
+from ...profile.records import Bucket, Gradient, Round
 from ..events import intersection, union
 from ..runs import RankTrace, StepClock, by_step
 

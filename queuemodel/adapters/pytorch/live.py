@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...checks import require_count
-from ...errors import DataError
-from ...training.profile import Profile
-from ..live import RanksBackend, Run
+from ...base.checks import require_count
+from ...base.errors import DataError
+from ...profile.profile import Profile
 from ..live.machine import interface_to, own_addresses, split_address
+from ..live.runner import RanksBackend, Run
 from .traces import read_traces
 
 

@@ -15,7 +15,7 @@ from torch import distributed
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from ...errors import ProfilingError
+from ...base.errors import ProfilingError
 from ..live.child import blaming, imported
 from ..live.machine import split_address
 

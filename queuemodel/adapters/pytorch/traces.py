@@ -12,8 +12,10 @@ from typing import Unpack
 
 from msgspec import structs
 
-from ...errors import DataError
-from ...training import Profile, Round, Source
+from ...base.errors import DataError
+from ...profile.job import Source
+from ...profile.profile import Profile
+from ...profile.records import Round
 from ..runs import RankTrace, Told, profile_of_rounds, ranks_of, read_files, whole_run
 from .chrome import read_rank
 

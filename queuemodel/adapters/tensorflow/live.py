@@ -12,11 +12,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ...checks import require_choice
-from ...errors import DataError, ProfilingError
-from ...training.profile import Profile
-from ..live import Backend, RanksBackend, Run
+from ...base.checks import require_choice
+from ...base.errors import DataError, ProfilingError
+from ...profile.profile import Profile
 from ..live.machine import own_addresses, split_address
+from ..live.runner import Backend, RanksBackend, Run
 from .mirrored import read_mirrored
 from .traces import read_traces
 

@@ -25,10 +25,11 @@ from typing import Annotated, NamedTuple, Unpack
 
 import msgspec
 
-from ...errors import DataError
-from ...files import read_bytes
-from ...training import Bucket, Gradient, Profile, Round, Source
-from ...training.operations import MOST_BYTES
+from ...base.errors import DataError
+from ...base.files import read_bytes
+from ...profile.job import Source
+from ...profile.profile import Profile
+from ...profile.records import MOST_BYTES, Bucket, Gradient, Round
 from ..events import Interval, intersection, length, union
 from ..phases import LONGEST_PAUSE
 from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, read_files, whole_run

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import DataError
-from ...extras import extra
-from ...files import read_bytes
+from ...base.checks import extra
+from ...base.errors import DataError
+from ...base.files import read_bytes
 
 PROCESS = "ExecutorState::Process"
 START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"

@@ -9,8 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...errors import DataError
-from ...training.operations import MOST_BYTES
+from ...base.errors import DataError
+from ...profile.records import MOST_BYTES
 from ..events import TracedOperation, TracedStep, Transfer
 from .protos import decode
 

@@ -7,10 +7,11 @@ import warnings
 from pathlib import Path
 from typing import Unpack
 
-from ...checks import require_count
-from ...errors import DataError, QueueModelWarning
-from ...training import Profile, Source
-from ...training.operations import MOST_BYTES
+from ...base.checks import require_count
+from ...base.errors import DataError, QueueModelWarning
+from ...profile.job import Source
+from ...profile.profile import Profile
+from ...profile.records import MOST_BYTES
 from ..phases import derive
 from ..runs import Told, described
 from .run_metadata import read_run_metadata

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ...errors import DataError
+from ...base.errors import DataError
 from ..events import TracedOperation, TracedStep, Transfer
 from .protos import ALLOCATION, DONE, PROCESS, START, Event, read_events
 from .run_metadata import task_of

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...checks import nearest, require_choice
-from ...errors import ModelError
+from ...base.checks import nearest, require_choice
+from ...base.errors import ModelError
 from .base import Policy
 from .baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
 from .model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..cluster import ActiveJobs
 from ..jobs import Job
-from ..view import ActiveJobs
 
 
 class Policy(abc.ABC):

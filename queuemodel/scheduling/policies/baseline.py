@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...checks import require_choice, require_count, require_number, require_share
-from ...errors import ModelError
-from ..view import ActiveJobs
+from ...base.checks import require_choice, require_count, require_number, require_share
+from ...base.errors import ModelError
+from ..cluster import ActiveJobs
 from .base import Policy, in_turn
 from .model_based import ModelBased
 

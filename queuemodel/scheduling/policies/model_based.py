@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...checks import require_choice, require_number, require_share
-from ...errors import ModelError
-from ..view import ActiveJobs
+from ...base.checks import require_choice, require_number, require_share
+from ...base.errors import ModelError
+from ..cluster import ActiveJobs
 from .base import Policy, in_turn
 
 #: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.

@@ -1,7 +1,7 @@
 """Job streams in files: one module per format, each with one verb that gives a `Workload`.
 
-Every reader goes the same way: `queuemodel.rows` reads and checks the table row by row, the format's module makes a
-job of each row (`assembling`), and `Workload` checks them together. Times count from the first arrival, steps and
+Every reader goes the same way: `queuemodel.base.files` reads and checks the table row by row, the format's module makes
+a job of each row (`assembling`), and `Workload` checks them together. Times count from the first arrival, steps and
 curves come from measurements beside the table where the format has them, else from a power law that the caller chooses.
 A new format is one more module here, named after it.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from ...rows import read_rows
+from ...base.files import read_rows
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble, logged
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from ...errors import DataError, ModelError
-from ...rows import Row
+from ...base.errors import DataError, ModelError
+from ...base.files import Row
 from ..curves import PowerLawCurve
 from ..jobs import Job, Workload
 

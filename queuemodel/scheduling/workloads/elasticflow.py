@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...errors import DataError, ModelError
-from ...rows import Row, read_rows
+from ...base.errors import DataError, ModelError
+from ...base.files import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble

@@ -6,9 +6,8 @@ import json
 import os
 import re
 
-from ...errors import DataError, ModelError
-from ...files import read_bytes
-from ...rows import read_rows
+from ...base.errors import DataError, ModelError
+from ...base.files import read_bytes, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble

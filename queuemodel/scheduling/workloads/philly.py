@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 
-from ...errors import DataError
-from ...rows import read_rows
+from ...base.errors import DataError
+from ...base.files import read_rows
 from ..jobs import Workload
 from .assembling import Arrival, assemble, logged
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import require_choice
-from ...errors import DataError
-from ...rows import Row, read_rows
+from ...base.checks import require_choice
+from ...base.errors import DataError
+from ...base.files import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
 from .assembling import LATEST, Arrival, assemble

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from ...checks import MOST_EXAMPLES
-from ...errors import DataError, ModelError, QueueModelError
-from ...rows import Row, read_rows
-from ...training.curve import ThroughputCurve
+from ...base.checks import MOST_EXAMPLES
+from ...base.errors import DataError, ModelError, QueueModelError
+from ...base.files import Row, read_rows
+from ...curves.curve import ThroughputCurve
 from ..curves import Curve, PowerLawCurve, TableCurve, as_curve
 from ..jobs import Job, Workload, training_steps
 from ..phases import BatchSizes, statistical_efficiency
@@ -33,7 +33,7 @@ def read_workload(
     ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
     ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
     (nodes to steps per second, linear in between), ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``), or
-    ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.speeds.curve_of`) makes of a profile beside the
+    ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.models.curve_of`) makes of a profile beside the
     workload. Without ``most_nodes`` a table's largest node count is the most. A job that may choose its batch size has
     such ``speeds`` for each, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with ``noise_scales`` and its user's ``batch_size``.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from queuemodel.descent import (
+from queuemodel.sgd import (
     AdaComm,
     BlockSign,
     DoubleCompression,
@@ -20,13 +20,13 @@ from queuemodel.descent import (
 
 from ..workload import Workload
 
-#: Of batches and of the start, as `queuemodel.descent.descend` draws them.
+#: Of batches and of the start, as `queuemodel.sgd.descend` draws them.
 SEED = 0
 
 #: Looks at the loss, the first and the last included.
 LOOKS = 41
 
-#: How unlike the ranks' examples are (`queuemodel.descent.split`), and how wide the classes.
+#: How unlike the ranks' examples are (`queuemodel.sgd.split`), and how wide the classes.
 CONCENTRATION, NOISE = 0.3, 2.0
 
 STRATEGIES: dict[str, Strategy] = {

@@ -11,8 +11,8 @@ import torch
 from torch import distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from queuemodel.descent import AdaComm, BlockSign, DoubleCompression, LocalSGD, SynchronousSGD
-from queuemodel.descent.compression import kept
+from queuemodel.sgd import AdaComm, BlockSign, DoubleCompression, LocalSGD, SynchronousSGD
+from queuemodel.sgd.compression import kept
 
 from .lesson import SEED
 

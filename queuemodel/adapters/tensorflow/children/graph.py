@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ....errors import ProfilingError
+from ....base.errors import ProfilingError
 from ...live.child import cannot_write, stopping
 from .models import TrainingTask, load
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from ....errors import ProfilingError
+from ....base.errors import ProfilingError
 from ...live.child import blaming, imported
 
 Built = tuple[keras.Model, tf.data.Dataset]

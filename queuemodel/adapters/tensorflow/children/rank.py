@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ....errors import ProfilingError
+from ....base.errors import ProfilingError
 from ...live.child import cannot_write, stopping
 from ..mirrored import beside
 from .models import TrainingTask, load

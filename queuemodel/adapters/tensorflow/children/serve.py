@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from ....errors import ProfilingError, QueueModelError
-from ....extras import extra
+from ....base.checks import extra
+from ....base.errors import ProfilingError, QueueModelError
 from ...live.machine import split_address
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ....errors import ProfilingError
+from ....base.errors import ProfilingError
 from ...live.child import cannot_write, stopping
 from .models import load
 

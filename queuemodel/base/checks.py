@@ -1,0 +1,226 @@
+"""Checks at the boundary: what people and files hand in, each refused in one line that says where, what, got and do.
+
+Everything that takes a number, a count, a seed, a share, a name or an output from outside asks here, once, and then
+trusts it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import numbers
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import DataError, MissingDependencyError, ModelError, QueueModelError
+
+#: Times and ratios above this are taken for mistakes of units; below it no product overflows.
+LARGEST = 1e9
+
+#: Examples of an epoch, of a batch, or until a target: tokens are examples, too.
+MOST_EXAMPLES = 10**15
+
+#: Links from 8 kbit/s to 8 Pbit/s (bytes per second); what lies outside was given in another unit.
+SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
+
+#: What must be above 0 must be above it by more than rounding.
+SMALLEST_POSITIVE = 1e-15
+
+#: Seeds fit 64 bits, as NumPy's bit generators take them.
+LARGEST_SEED = 2**64 - 1
+
+#: What the name of a JSON file may end in; in "": in nothing, as /dev/stdout does.
+JSON = (".json", ".json.gz", "")
+
+T = TypeVar("T")
+
+
+def require_number(
+    value: Any,
+    what: str,
+    *,
+    unit: str = "",
+    positive: bool = False,
+    largest: float = LARGEST,
+    error: type[QueueModelError] = ModelError,
+) -> float:
+    """Give ``value`` back as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it.
+
+    Examples
+    --------
+    >>> require_number("1", "server: service_time", unit="seconds")
+    Traceback (most recent call last):
+    ...
+    queuemodel.base.errors.ModelError: server: service_time must be finite and >= 0 seconds, got '1'
+    """
+    if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
+        return value
+    number = _float(value)
+    unit = f" {unit}" if unit else ""
+    if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, got {_shown(value)}")
+    if positive and number < SMALLEST_POSITIVE:
+        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, got {_shown(value)}")
+    if number > largest:
+        raise error(f"{what} must be at most {largest:g}{unit}, got {_shown(value)}")
+    return number
+
+
+def _float(value: Any) -> float:
+    """NaN where it is no number."""
+    try:
+        return math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def require_count(
+    value: Any, what: str, *, least: int = 1, most: int = 1_000_000, error: type[QueueModelError] = ModelError
+) -> int:
+    """Give ``value`` back as an int between ``least`` and ``most``, or raise an ``error`` that names it.
+
+    Whole floats such as 2.0 are refused too: where a number of things is meant, they are a sign of a mistake.
+    """
+    if type(value) is int and least <= value <= most:  # the usual case, kept fast
+        return value
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise error(f"{what} must be a whole number of at least {least:,}, got {_shown(value)}")
+    if value > most:
+        raise error(f"{what} must be at most {most:,}, got {_shown(value)}")
+    return int(value)
+
+
+def require_seed(value: Any, what: str = "seed") -> int:
+    """Give a seed back as an int of 0 to 2**64 - 1, or raise a `ModelError`."""
+    return require_count(value, what, least=0, most=LARGEST_SEED)
+
+
+def require_share(
+    value: Any, what: str, *, open_ended: bool = False, error: type[QueueModelError] = ModelError
+) -> float:
+    """Give a probability or share back as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
+    number = _float(value)
+    if not (0 < number < 1 if open_ended else 0 <= number <= 1):
+        raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
+    return number
+
+
+def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[QueueModelError] = ModelError) -> T:
+    """Give ``value`` back when it is one of ``choices``, or raise an ``error`` that lists them."""
+    known = list(choices)
+    if not any(type(value) is type(one) and value == one for one in known):
+        listed = ", ".join(map(str, known))
+        raise error(f"{what} must be one of {listed}, got {_shown(value)}{nearest(value, known)}")
+    return value
+
+
+def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
+    """The end of a refusal that suggests what was meant, or nothing; ``called``: other words for what is known.
+
+    What begins with the value comes first, then what has all of its words, then what is spelt almost like it.
+
+    Examples
+    --------
+    >>> nearest("async", ["sync", "async-ps"])
+    "; did you mean 'async-ps'?"
+    """
+    words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
+    spelt = {"".join(parts): meant for parts, meant in words.items()}
+    typed = "".join(_words(value))
+    begun = [one for one in spelt if len(typed) > 1 and one.startswith(typed)]
+    among = ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
+    alike = difflib.get_close_matches(typed, begun or among or spelt, 1, 0.0 if begun or among else 0.6)
+    return f"; did you mean {spelt[alike[0]]!r}?" if alike else ""
+
+
+def _words(text: Any) -> tuple[str, ...]:
+    return tuple(re.findall("[a-z0-9]+", str(text).lower()))
+
+
+def require_name(name: Any, what: str) -> str:
+    """Refuse names that are not a text, are empty, or could not be shown in one line, by a `ModelError`."""
+    if not isinstance(name, str) or not name:
+        raise ModelError(f"{what}: name must be a text that is not empty, got {_shown(name)}")
+    if not name.isprintable() or len(name) > 200:
+        raise ModelError(f"{what}: name must be at most 200 printable characters, got {name[:200]!r}")
+    return name
+
+
+def require_file_name(path: str | os.PathLike[str]) -> None:
+    """Refuse the empty name, which Python takes for the folder that one is in, by a `DataError`."""
+    if not os.fspath(path):
+        raise DataError("'': a file's name must not be empty")
+
+
+def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
+    """Fail before long work, not after it, by a `DataError` when an output cannot be written or is named otherwise."""
+    if path is None:
+        return
+    require_file_name(path)
+    target = Path(path)
+    folder = target.parent
+    named = tuple(filter(None, suffixes))
+    if named and not target.name.lower().endswith(named) and (target.suffix or "" not in suffixes):
+        raise DataError(f"{path}: the file name must end in one of {', '.join(named)}")
+    if target.is_dir():
+        raise DataError(f"{path}: cannot be written: is a folder")
+    if not folder.is_dir():
+        raise DataError(f"{path}: cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        raise DataError(f"{path}: cannot be written: permission denied")
+    try:
+        if target.is_file() or not target.exists():
+            with tempfile.TemporaryFile(dir=folder):  # what access does not tell: a full disk, /proc, ...
+                pass
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _shown(value: Any) -> str:
+    """``repr`` on one line of bearable length, also of numbers with more digits than Python prints."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a whole number of thousands of digits"
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def require_distinct_keys(text: str | bytes) -> None:
+    """Refuse JSON in which an object has a key twice (raises DataError): readers would silently take the last one."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise DataError(f"key {_shown(twice)} stands twice in an object; leave one")
+
+    json.loads(text, object_pairs_hook=distinct, parse_int=len)
+
+
+def one_line(text: object) -> str:
+    """A message of another library on one line of bearable length."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= 300 else f"{line[:297]}..."
+
+
+def extra(module: str, name: str, *, what: str) -> Any:
+    """A module of a package that is installed with the extra ``name`` (setup.cfg); ``what`` needs it.
+
+    Examples
+    --------
+    >>> extra("no_such_module", "all", what="this example")
+    Traceback (most recent call last):
+    queuemodel.base.errors.MissingDependencyError: this example needs no_such_module: pip install 'queuemodel[all]'
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        package = {"google": "protobuf"}.get(module.partition(".")[0], module.partition(".")[0])
+        raise MissingDependencyError(f"{what} needs {package}: pip install 'queuemodel[{name}]'") from None

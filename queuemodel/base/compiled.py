@@ -1,0 +1,109 @@
+"""The one way to compile a loop: while the package is installed, or with numba when it is first called.
+
+What numba compiles is cached where a cache can be written, and right wherever it cannot. Modules with compiled loops
+are imported only inside functions: numba takes half a second to load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+#: How the extension module is called that holds a folder's loops, compiled while the package is installed.
+AHEAD = "ahead"
+
+
+def compiled(**options: Any) -> Callable[[Loop], Loop]:
+    """Decorate a function to be compiled when it is first called; ``options`` are those of `numba.njit`.
+
+    The machine code is kept beside the sources or in numba's own folder; where neither can be written, or the disk is
+    full, each process compiles it anew. It is outdated as soon as any source file of the function's folder changes:
+    constants and callees live in its neighbours.
+    """
+    from numba import njit
+
+    def compile_later(function: Loop) -> Loop:
+        dispatcher = njit(**options)(function)
+        try:
+            dispatcher.enable_caching()
+            kept = dispatcher._cache
+            kept._cache_file._source_stamp = _digest(Path(function.__code__.co_filename).parent)
+        except (AttributeError, OSError, RuntimeError):  # nowhere to write, or a numba that keeps its cache differently
+            return njit(**options)(function)
+        kept.load_overload = _or_none(kept.load_overload)
+        kept.save_overload = _or_none(kept.save_overload)
+        return dispatcher
+
+    return compile_later
+
+
+def ready(module: str, name: str) -> Callable[..., Any]:
+    """A loop as it was compiled while the package was installed (`queuemodel.simulator.ahead`).
+
+    Without that, or when a source file of its folder has changed since, the one of ``module``, which numba compiles.
+    """
+    folder, _, _ = module.rpartition(".")
+    sources = Path(__file__).parents[2].joinpath(*folder.split("."))
+    try:
+        ahead = import_module(f"{folder}.{AHEAD}")
+    except ImportError:
+        ahead = None
+    if ahead is None or ahead.sources() != stamp(sources):
+        return getattr(import_module(module), name)
+    return getattr(ahead, name)
+
+
+def compile_ahead(source: ModuleType, name: str, signature: Any, path: Path) -> None:
+    """Compile a module's loop into an extension module (numba's `pycc`), which needs no numba when it is used.
+
+    Whoever installs the package then waits for numba, and nobody who uses it.
+    """
+    from numba.core.compiler import Flags
+    from numba.core.errors import NumbaPendingDeprecationWarning
+
+    warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
+    from numba.pycc import CC, compiler
+
+    def flags() -> Any:  # stands for ``nogil=True``, which `pycc` cannot be told: threads run loops at the same time
+        own: Any = Flags()
+        own.release_gil = True
+        return own
+
+    compiler.Flags = flags  # type: ignore[assignment, misc]
+    sources = stamp(Path(str(source.__file__)).parent)
+    module = CC(AHEAD, source_module=source)
+    module.output_dir, module.output_file = str(path.parent), path.name
+    module.export(name, signature)(getattr(source, name).py_func)
+    module.export("sources", "i8()")(lambda: sources)
+    module.compile()
+
+
+def stamp(folder: Path) -> int:
+    """A number that changes when any source file of the folder does."""
+    return int(_digest(folder)[:15], 16)
+
+
+@cache
+def _digest(folder: Path) -> str:
+    sources = (path.name.encode() + path.read_bytes() for path in sorted(folder.glob("*.py")))
+    return hashlib.sha256(b"".join(sources)).hexdigest()
+
+
+def _or_none(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A damaged or unwritable cache is no cache; it never stops the work."""
+
+    def attempt(*arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except Exception:
+            return None
+
+    return attempt

@@ -1,0 +1,200 @@
+"""The one look of every figure, and what becomes of it: axes, colours by meaning, labels at the lines, files.
+
+Each figure stands in ``figures.py`` beside the result that it draws: measured values are black markers with intervals,
+models solid lines with their band, bounds grey dashes; the profiled range is shaded, so that everything right of it
+reads as extrapolation. Nothing is shown and no global setting is changed; matplotlib is imported inside functions.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .checks import extra
+from .errors import DataError
+from .files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+FORMATS = (".png", ".svg", ".pdf")
+
+MODEL, MEASURED, BOUND, KNEE, PROFILED, OTHERS = "#0072b2", "black", "0.55", "#d55e00", "0.92", "0.8"
+
+#: Colours that people with any colour vision tell apart (after Okabe and Ito, 2008), for what has no colour of its own.
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f5539", "#999999")
+
+#: Colours of what every figure of a step shows.
+PLACES = {
+    "worker": "#999999",
+    "transmit link": "#0072b2",
+    "receive link": "#e69f00",
+    "server update": "#009e73",
+    "parameter server": "#0072b2",
+    "network": "#0072b2",
+    "latency": "#cc79a7",
+    "stragglers": "#e69f00",
+}
+
+LINES = ("-", "--", ":", "-.")
+MARKERS = "osD^vPhXp<>*"
+
+
+def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:
+    """Axes of a new figure of the usual size (inches), outside pyplot's list of figures."""
+    Figure = extra("matplotlib.figure", "plots", what="a figure").Figure
+    return Figure(figsize=size, layout="constrained").subplots()
+
+
+def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
+    """Write the figure of ``axes`` as .png, .svg or .pdf, all of it or nothing: what was there stays."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise DataError(f"{path}: a picture's file name must end in one of {', '.join(FORMATS)}, got {suffix!r}")
+    write_atomically(path, _render(axes, suffix))
+
+
+def svg_image(draw: Callable[[], Axes]) -> str:
+    """An HTML image of what ``draw`` draws on a new figure: what Jupyter shows below a result's table.
+
+    Examples
+    --------
+    >>> svg_image(new_axes)[:36]
+    '<img alt="plot" src="data:image/svg+'
+    """
+    data = base64.b64encode(_render(draw(), ".svg")).decode()
+    return f'<img alt="plot" src="data:image/svg+xml;base64,{data}"/>'
+
+
+def _render(axes: Axes, suffix: str) -> bytes:
+    from matplotlib import rc_context
+
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(suffix)
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "queuemodel"}):  # the same figure gives the same file; no argument for it
+        _figure(axes).savefig(buffer, format=suffix[1:], dpi=150, metadata={dated: None} if dated else None)
+    return buffer.getvalue()
+
+
+def _figure(axes: Axes) -> Figure:
+    figure: Any = axes.figure
+    while not hasattr(figure, "savefig"):  # a subfigure
+        figure = figure.figure
+    return figure
+
+
+def nth_style(index: int) -> dict[str, Any]:
+    """Colour of the ``index``-th of several lines; the kind of line changes where colours repeat."""
+    return {"color": COLORS[index % len(COLORS)], "linestyle": LINES[index // len(COLORS) % len(LINES)]}
+
+
+def dots(count: int) -> dict[str, Any]:
+    """Dots mark whole numbers of machines, as long as they can be told apart."""
+    return {"linewidth": 1.8, "marker": "." if count <= 40 else ""}
+
+
+def band(ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, color: Any, label: str = "") -> None:
+    """An interval around a line: light inside and edged, so that bands are told apart where they overlap."""
+    if len(x) == 1:  # no area: a bar
+        ax.vlines(x, lower, upper, color=color, alpha=0.3, linewidth=6, label=label or "_band")
+        return
+    ax.fill_between(x, lower, upper, color=color, alpha=0.15, linewidth=0, label=label or "_band")
+    for edge in (lower, upper):
+        ax.plot(x, edge, color=color, alpha=0.35, linewidth=0.8, label="_edge", zorder=1.5)
+
+
+def measured_points(ax: Axes, points: Sequence[Sequence[float]]) -> None:
+    """Black markers at (x, y), with bars where points are (x, y, lower, upper)."""
+    if not points:
+        return
+    bars = [(max(y - ends[0], 0.0), max(ends[1] - y, 0.0)) if ends else (0.0, 0.0) for _, y, *ends in points]
+    style: dict[str, Any] = {"color": MEASURED, "fmt": "o", "markersize": 5, "linewidth": 1.2}
+    style |= {"capsize": 3 if np.any(bars) else 0, "label": "measured", "zorder": 4}
+    ax.errorbar([point[0] for point in points], [point[1] for point in points], np.transpose(bars), **style)
+
+
+def mark_knee(ax: Axes, knee: float, text: str) -> None:
+    """A dotted line at ``knee`` with its text above the axes, when it lies on them."""
+    if not math.isfinite(knee) or knee > ax.get_xlim()[1]:
+        return
+    ax.axvline(knee, color=KNEE, linewidth=1.0, linestyle=":", zorder=1)
+    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+    ax.annotate(text, (knee, 1.0), color=KNEE, fontsize="small", **where)
+
+
+def label_ends(ax: Axes, lines: Iterable[Line2D]) -> None:
+    """Write each line's label at its right end, pushed apart where they would overlap; call it last.
+
+    Several lines are told apart faster there than in a legend.
+    """
+    drawn = sorted(lines, key=lambda line: float(np.asarray(line.get_ydata())[-1]))
+    box = ax.get_window_extent().height * 72 / _figure(ax).dpi  # points
+    gap = 12.0 / box
+    ends = [float(ax.transAxes.inverted().transform(line.get_transform().transform(_end(line)))[1]) for line in drawn]
+    for line, height in zip(drawn, _apart(ends, gap), strict=True):
+        ax.annotate(
+            str(line.get_label()),
+            (1.0, height),
+            xycoords="axes fraction",
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=line.get_color(),
+            fontsize="small",
+        )
+
+
+def _end(line: Line2D) -> tuple[float, float]:
+    return float(np.asarray(line.get_xdata())[-1]), float(np.asarray(line.get_ydata())[-1])
+
+
+def _apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Increasing heights moved as little as possible (least squares) so that neighbours are ``gap`` apart."""
+    blocks: list[list[float]] = []  # isotonic regression of heights less their gaps: pool what violates the order
+    for index, height in enumerate(heights):
+        blocks.append([height - gap * index])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            last = blocks.pop()
+            blocks[-1] += last
+    level = [float(np.mean(block)) for block in blocks for _ in block]
+    return [one + gap * index for index, one in enumerate(level)]
+
+
+def finish(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
+    """No frame but two axes, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
+    ax.spines[["top", "right"]].set_visible(False)
+    for axis in (ax.xaxis, ax.yaxis):
+        if getattr(axis.get_transform(), "base", None) == 10:  # logarithmic
+            _plain_numbers(axis)
+    if legend == "right":
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False, reverse=reverse)
+    elif legend is not None:
+        ax.legend(loc=legend, fontsize="small", framealpha=0.85, edgecolor="none", reverse=reverse)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """0.3 on a logarithmic axis, not 3 × 10⁻¹; between powers of ten as many as there is room for."""
+
+    def between(x: float, _: float) -> str:
+        low, high = axis.get_view_interval()
+        return f"{x:g}" if f"{x:e}"[0] in ("2346" if high < 20 * low else "3" if high < 200 * low else "") else ""
+
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(between)
+
+
+def whole_numbers(ax: Axes) -> None:
+    """Machines and customers come whole."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))

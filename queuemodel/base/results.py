@@ -1,0 +1,201 @@
+"""Rows as text: aligned columns under their names, as wide as they are or as a terminal is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .checks import extra
+from .errors import MissingDependencyError
+from .files import write_json
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Columns of text are not made narrower than their longest word, nor because of longer ones than this.
+LONGEST_WORD = 24
+
+Rows = Sequence[dict[str, Any]]
+
+
+def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
+    """Rows in a format of the tabulate library, as wide as they are; what is not known (None, NaN) is a dash.
+
+    Numbers have so many significant digits; from a million on they are written with an exponent.
+    """
+    import tabulate as library  # a quarter of the package's import time, and only needed to print
+
+    def shown(value: Any) -> Any:
+        return None if value != value else float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+    readable = [{_readable(name): shown(value) for name, value in row.items()} for row in rows]
+    return library.tabulate(readable, headers="keys", floatfmt=".6g", missingval="-", tablefmt=form)
+
+
+def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
+    """Aligned columns under their names.
+
+    With a ``width`` in characters no line is longer: names take several lines, then long texts do, and columns that
+    still do not fit stand in further tables, which repeat the first column, or the first two where the second is text.
+    """
+    plain = tabulate(rows, digits=digits)
+    if width is None or _widest(plain) <= width:
+        return plain
+    whole = {name: _column(name, [row.get(name) for row in rows], digits) for name in rows[0]}
+    texts = [name for name in whole if any(isinstance(row.get(name), str) for row in rows)]
+    columns = dict(whole)
+    while _together(columns) > width:
+        long = max((name for name in texts if _width(columns[name]) > _least(columns[name])),
+                   key=lambda name: _width(columns[name]), default=None)  # fmt: skip
+        if long is None:
+            break
+        narrower = _width(columns[long]) - 1
+        columns[long] = [textwrap.fill(cell, narrower, break_on_hyphens=False) for cell in whole[long]]
+    first, *others = columns
+    repeated = [first, others.pop(0)] if first not in texts and others and others[0] in texts else [first]
+    blocks = [{name: columns[name] for name in repeated}]
+    for name in others:
+        if len(blocks[-1]) > len(repeated) and _together(blocks[-1] | {name: columns[name]}) > width:
+            blocks.append({name: columns[name] for name in repeated})
+        blocks[-1][name] = columns[name]
+    return "\n\n".join(_side_by_side(block, texts) for block in blocks)
+
+
+def _column(name: str, values: list[Any], digits: int) -> list[str]:
+    """A column's name, as narrow as its words and its values allow, and its cells."""
+    cells = [
+        cell.rstrip() for cell in tabulate([{"": value} for value in values], digits=digits, form="tsv").split("\n")
+    ]
+    words = _readable(name).replace("[", " [").split()
+    return [textwrap.fill(" ".join(words), max(map(len, [*cells[1:], *words]))), *cells[1:]]
+
+
+def _side_by_side(columns: dict[str, list[str]], texts: list[str]) -> str:
+    """Columns as a table: texts at the left, numbers at the right, names down to the rule."""
+    lines = []
+    for number, cells in enumerate(zip(*columns.values(), strict=True)):
+        high = 1 + max(cell.count("\n") for cell in cells)
+        filled = []
+        for cell, (name, column) in zip(cells, columns.items(), strict=True):
+            blank = "\n" * (high - 1 - cell.count("\n"))
+            put = str.ljust if name in texts else str.rjust
+            filled.append(
+                [put(line, _width(column)) for line in (cell + blank if number else blank + cell).split("\n")]
+            )
+        lines += ["  ".join(line).rstrip() for line in zip(*filled, strict=True)]
+        if number == 0:
+            lines.append("  ".join("-" * _width(column) for column in columns.values()))
+    return "\n".join(lines)
+
+
+def _together(columns: dict[str, list[str]]) -> int:
+    return sum(map(_width, columns.values())) + 2 * (len(columns) - 1)
+
+
+def _width(column: list[str]) -> int:
+    return max(map(_widest, column))
+
+
+def _least(column: list[str]) -> int:
+    """The width of the longest word."""
+    return min(max(len(word) for cell in column for word in cell.split()), LONGEST_WORD)
+
+
+def _widest(text: str) -> int:
+    return max(map(len, text.splitlines()), default=0)
+
+
+def _readable(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Columns of one length, by name, as rows of plain numbers."""
+    lists = [np.ravel(column).tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def finite(value: Any) -> Any:
+    """The value; None for a number that is not known or without end, which no JSON and no table has."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Result:
+    """What every result of the package can do, from the rows and the caption that it has of its own.
+
+    A subclass gives `to_rows` and `caption`; `shown_rows` where print shows less than there is, `tables` where it shows
+    several tables, `to_dict` where JSON holds more than the rows, and `draw` where a picture belongs below the table in
+    Jupyter. Dataclasses say ``repr=False``, or theirs would replace this one.
+    """
+
+    __slots__ = ()
+
+    #: Significant digits of printed numbers.
+    digits = 4
+
+    def __post_init__(self) -> None:
+        """Make the arrays of a dataclass read-only."""
+        for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            if isinstance(value := getattr(self, name), np.ndarray):
+                value.flags.writeable = False
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The result as rows with the same keys."""
+        raise NotImplementedError
+
+    def caption(self) -> str:
+        """What the rows are of, in a line; empty for nothing."""
+        return ""
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The rows that print shows."""
+        return self.to_rows()
+
+    def tables(self) -> list[list[dict[str, Any]]]:
+        """The tables that print shows, one after the other."""
+        return [self.shown_rows()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"rows": self.to_rows()}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """JSON of `to_dict`; also written to ``path``, whole or not at all, when one is given."""
+        text = json.dumps(self.to_dict(), indent=1)
+        write_json(path, text)
+        return text
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The rows as a DataFrame."""
+        return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
+
+    def to_text(self, width: int | None = None) -> str:
+        """Caption and tables, with a ``width`` in characters in lines no longer than that."""
+        caption = self.caption() if width is None else textwrap.fill(self.caption(), width, break_on_hyphens=False)
+        tables = [text_table(rows, digits=self.digits, width=width) for rows in self.tables()]
+        return "\n".join(filter(None, [caption, *tables]))
+
+    def __repr__(self) -> str:
+        """As wide as it is, or as the terminal that it is printed to."""
+        return self.to_text(shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None)
+
+    def _repr_html_(self) -> str:
+        tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]
+        draw = getattr(self, "plot", None)
+        picture = ""
+        if draw is not None:
+            from .drawing import svg_image
+
+            with suppress(MissingDependencyError):  # without matplotlib the tables say it
+                picture = svg_image(draw)
+        return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"

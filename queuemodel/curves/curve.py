@@ -1,0 +1,384 @@
+"""Throughput against node count: the value that every prediction ends in, and that plans and schedules start from."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.checks import require_count, require_number
+from ..base.errors import ModelError
+from ..base.results import Result, finite
+from ..report import report_page
+from .figures import plot_throughput
+from .page import curve_data
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..profile.profile import Profile
+
+MOST_WORKERS = 10_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ThroughputCurve(Result):
+    """Throughput of one job on different numbers of workers (all arrays have shape (n,), unless said otherwise).
+
+    Attributes
+    ----------
+    workers : ndarray of int
+        Increasing.
+    steps_per_second : ndarray
+        Steps of all workers together.
+    lower, upper : ndarray
+        Interval around `steps_per_second` with probability `confidence`.
+    single : float
+        Steps per second of one worker, the base of speedup and efficiency.
+    batch_size : int
+        Examples per step.
+    parameter_servers : int
+    workers_per_node : int
+        Workers that share a machine.
+    dataset_size : int or None
+        Examples per epoch, when known.
+    stations : tuple of str
+        Stations of the network, K names; empty when the method has none.
+    utilization, residence_time : ndarray, shape (n, K)
+        Busy share of each station, and seconds of a step spent there.
+    think_time : ndarray
+        Seconds of a step in which the worker computes without waiting for any station.
+    bound_lower, bound_upper : ndarray
+        Asymptotic bounds on throughput; NaN when the method has none.
+    saturation_workers : float
+        Where the asymptotes cross; more workers than this mostly wait.
+    bottleneck : str
+        The station that saturates first; empty for none.
+    profiled_workers : int
+        Largest number of workers that was measured on such machines; beyond it the curve extrapolates, all of it
+        where this is 0.
+    measured : tuple of (workers, steps per second)
+        What was measured, for plots and tables.
+    method, assumption, note : str
+        How it was predicted, what nobody told of how the job trains, and what to know before trusting it.
+    synchronous : bool
+        Whether all workers make their steps together, in rounds.
+    steps_per_round : ndarray
+        Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
+        count. Empty otherwise.
+    model : TrainingModel, AllReduceModel, GrowthModel or None
+        What was fitted: its parameters, for reports.
+    beyond_model : str
+        What the curve has that its model knows nothing of; empty for nothing.
+    """
+
+    workers: np.ndarray
+    steps_per_second: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    _: KW_ONLY
+    single: float
+    batch_size: int = 1
+    parameter_servers: int = 1
+    workers_per_node: int = 1
+    dataset_size: int | None = None
+    confidence: float = 0.9
+    stations: tuple[str, ...] = ()
+    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
+    saturation_workers: float = float("inf")
+    bottleneck: str = ""
+    profiled_workers: int = 1
+    measured: tuple[tuple[int, float], ...] = ()
+    method: str = ""
+    assumption: str = ""
+    note: str = ""
+    synchronous: bool = False
+    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
+    model: Any = None
+    beyond_model: str = ""
+    digits = 3
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """Machines: those of the workers, and the parameter servers."""
+        return -(-self.workers // self.workers_per_node) + self.parameter_servers
+
+    @property
+    def examples_per_second(self) -> np.ndarray:
+        """Steps per second times the mini-batch size."""
+        return self.steps_per_second * self.batch_size
+
+    @property
+    def rounds_per_second(self) -> np.ndarray:
+        """Synchronous steps of the whole group, or updates of several steps; NaN for workers on their own."""
+        if len(self.steps_per_round):
+            return self.steps_per_second / self.steps_per_round
+        return self.steps_per_second / self.workers if self.synchronous else np.full(len(self.workers), np.nan)
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether `rounds_per_second` means anything."""
+        return self.synchronous or len(self.steps_per_round) > 0
+
+    @property
+    def speedup(self) -> np.ndarray:
+        """X(N) / X(1)."""
+        return self.steps_per_second / self.single
+
+    @property
+    def efficiency(self) -> np.ndarray:
+        """X(N) / (N X(1)): the share of the workers' time that is not lost to waiting."""
+        return self.efficiency_of(self.steps_per_second)
+
+    def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
+        """Efficiency of other throughputs (n,), as the interval's: 1 of one worker, and at most the upper bound's."""
+        most = np.fmax(self.bound_upper, self.steps_per_second) if self.bound_upper.size else np.inf
+        share = np.minimum(steps_per_second, most) / (self.workers * self.single)
+        return np.where(self.workers == 1, 1.0, share)
+
+    @property
+    def marginal_speedup(self) -> np.ndarray:
+        """Speedup that each worker adds over the next smaller number in `workers` (over none, for the first)."""
+        return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
+
+    def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
+        """Seconds per epoch of ``dataset_size`` examples (the profile's own, unless given)."""
+        size = self.dataset_size if dataset_size is None else dataset_size
+        if size is None:
+            raise ModelError("epoch_time: dataset_size is not in the profile; give it, in examples per epoch")
+        require_count(size, "epoch_time: dataset_size", most=2**62)
+        return size / self.examples_per_second
+
+    def at(self, workers: int) -> float:
+        """Steps per second at one of `workers`."""
+        (index,) = np.nonzero(self.workers == workers)
+        if len(index) == 0:
+            raise ModelError(f"curve: workers must be one of {_compact(self.workers)}, got {workers!r}")
+        return float(self.steps_per_second[index[0]])
+
+    def faster(self, factor: float) -> ThroughputCurve:
+        """The same curve when everything, computation and communication, takes ``1 / factor`` of its time."""
+        require_number(factor, "faster: factor", positive=True)
+        return replace(
+            self,
+            steps_per_second=self.steps_per_second * factor,
+            lower=self.lower * factor,
+            upper=self.upper * factor,
+            single=self.single * factor,
+            residence_time=self.residence_time / factor,
+            think_time=self.think_time / factor,
+            bound_lower=self.bound_lower * factor,
+            bound_upper=self.bound_upper * factor,
+            model=None,
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per number of workers."""
+        measured = dict(self.measured)
+        rows = []
+        for i, n in enumerate(self.workers.tolist()):
+            row = {
+                "workers": n,
+                "steps_per_second": float(self.steps_per_second[i]),
+                **({"rounds_per_second": float(self.rounds_per_second[i])} if self.in_rounds else {}),
+                "lower": float(self.lower[i]),
+                "upper": float(self.upper[i]),
+                "examples_per_second": float(self.examples_per_second[i]),
+                "speedup": float(self.speedup[i]),
+                "efficiency": float(self.efficiency[i]),
+            }
+            if measured:
+                row["measured"] = measured.get(n)
+            for k, name in enumerate(self.stations):
+                row[f"utilization_{name}"] = float(self.utilization[i, k])
+            rows.append(row)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: lists over `workers`, and what belongs to the whole curve."""
+        return {
+            "method": self.method,
+            "workers": self.workers.tolist(),
+            "steps_per_second": self.steps_per_second.tolist(),
+            **({"rounds_per_second": self.rounds_per_second.tolist()} if self.in_rounds else {}),
+            "lower": self.lower.tolist(),
+            "upper": self.upper.tolist(),
+            "confidence": self.confidence,
+            "examples_per_second": self.examples_per_second.tolist(),
+            "speedup": self.speedup.tolist(),
+            "efficiency": self.efficiency.tolist(),
+            "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
+            "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
+            "bottleneck": self.bottleneck or None,
+            "saturation_workers": finite(self.saturation_workers),
+            "parameter_servers": self.parameter_servers,
+            "nodes": self.nodes.tolist(),
+            "batch_size": self.batch_size,
+            "profiled_workers": self.profiled_workers,
+            "note": "; ".join(filter(None, [self.assumption, self.note])),
+        }
+
+    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw throughput against workers (`plot_throughput`)."""
+        return plot_throughput(self, ax=ax, **kwargs)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        **questions: float | None,
+    ) -> str:
+        """One HTML file that shows the curve and answers what-ifs, and needs nothing else (docs/how-to/report).
+
+        Where the curve's model is a closed network of recorded steps, the page recomputes curve, plan and cost as one
+        moves a slider, with the numbers of Python; else the plan and the cost only.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it too (.html), whole or not at all.
+        profile : Profile, optional
+            Whose first step with operations is drawn.
+        **questions
+            What the page asks to begin with: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s),
+            ``price_per_node_hour`` and ``min_efficiency``.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        ModelError
+            For a question that is out of range, or a curve too long for a page.
+        DataError
+            When it cannot be written.
+        """
+        data = curve_data(self, profile=profile, questions=questions)
+        return report_page("curve", data, path=path)
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """`to_rows`, with the bottleneck's utilization only: what fits a page."""
+        others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
+        rows = [{name: value for name, value in row.items() if name not in others} for row in self.to_rows()]
+        return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
+
+    def caption(self) -> str:
+        """How it was predicted, how far to trust it, and what to measure next."""
+        following = next_measurement(self) if of_asynchronous_workers(self) else None
+        return "; ".join([self.basis, *([following.caption()] if following and following.workers else [])])
+
+    @property
+    def basis(self) -> str:
+        """How it was predicted, and how far to trust it."""
+        knee = f", saturation at {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
+        most = self.profiled_workers
+        profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
+        servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
+        how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
+        said = [self.assumption, how, f"intervals of {self.confidence:.0%}", profiled, self.note]
+        return "; ".join(filter(None, said))
+
+
+def require_workers(workers: int | Iterable[int]) -> np.ndarray:
+    """Increasing numbers of workers as an array, or a `ModelError`."""
+    given = itertools.islice(workers, MOST_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
+    counts = [require_count(n, "workers", most=MOST_WORKERS) for n in given]
+    if not counts:
+        raise ModelError("workers must be one number or more, got none")
+    if any(a >= b for a, b in itertools.pairwise(counts)):
+        raise ModelError(f"workers must increase, got {workers!r}")
+    return np.array(counts, dtype=int)
+
+
+def _compact(workers: np.ndarray) -> str:
+    return f"{workers[0]}..{workers[-1]}" if len(workers) > 4 else ", ".join(map(str, workers))
+
+
+#: The phases of two workers drift too slowly for a minute's window: repeated, it differs by 8 %.
+FEWEST = 3
+
+
+@dataclass(frozen=True, repr=False)
+class NextMeasurement(Result):
+    """Which number of workers to measure next, and why.
+
+    Attributes
+    ----------
+    workers : int or None
+        None where no cheap run would tell more than what was measured.
+    reason : str
+    """
+
+    workers: int | None
+    reason: str
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [{"workers": self.workers, "reason": self.reason}]
+
+    def caption(self) -> str:
+        """The answer in a sentence."""
+        what = "nothing" if self.workers is None else f"{self.workers} workers for a minute"
+        return f"measure next: {what} ({self.reason})"
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Nothing beside the sentence."""
+        return []
+
+
+def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
+    """
+    Say which number of workers to measure next for a minute, on the profiled machines.
+
+    Networks and contention differ most at about twice the saturation; more than half of the largest number asked about
+    is no cheap run. On 46 of 48 recorded series a preposterior analysis of all cheap runs chose this one.
+
+    Parameters
+    ----------
+    curve : ThroughputCurve
+        Of asynchronous workers on parameter servers.
+
+    Raises
+    ------
+    ModelError
+        For another way of training: of data-parallel rounds the curve's note says whether to record more ranks.
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> points = [qm.Throughput(workers=1, steps_per_second=2.0), qm.Throughput(workers=2, steps_per_second=3.9)]
+    >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
+    measure next: 8 workers for a minute (half of the largest number asked about)
+    """
+    if not of_asynchronous_workers(curve):
+        raise ModelError("next_measurement: curve must be of asynchronous workers on parameter servers")
+    few, many = math.ceil(curve.workers[-1] / 2), 2 * curve.saturation_workers
+    if curve.profiled_workers == 0:
+        return NextMeasurement(None, "nothing was profiled on such machines")
+    workers, reason = (few, "half of the largest number asked about")
+    if many < few:
+        workers, reason = math.ceil(many), "about twice as many as saturate the servers"
+    if workers < FEWEST:
+        workers, reason = FEWEST, "fewer workers hardly share the servers"
+    if workers > curve.workers[-1]:
+        return NextMeasurement(None, f"{curve.workers[-1]} workers are cheap themselves")
+    if curve.profiled_workers >= workers:
+        return NextMeasurement(None, f"{curve.profiled_workers} workers were measured")
+    return NextMeasurement(workers, reason)
+
+
+def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
+    """Whether a curve is of workers on parameter servers who wait for nobody, as measurements beside a profile are."""
+    return bool(curve.stations) and not curve.in_rounds and "synchronization" not in curve.beyond_model

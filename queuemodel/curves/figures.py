@@ -1,0 +1,224 @@
+"""Figures of throughput curves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.drawing import (
+    BOUND,
+    COLORS,
+    MODEL,
+    PLACES,
+    PROFILED,
+    band,
+    dots,
+    finish,
+    label_ends,
+    mark_knee,
+    measured_points,
+    new_axes,
+    nth_style,
+    whole_numbers,
+)
+from ..base.errors import ModelError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Curves, which draw themselves with these functions and so are imported after them.
+ThroughputCurve = Any
+
+#: More bars than this melt into each other: an area is drawn instead.
+MOST_BARS = 64
+
+
+def plot_throughput(
+    curve: ThroughputCurve,
+    *,
+    ax: Axes | None = None,
+    measured: Sequence[Sequence[float]] = (),
+    label: str = "",
+    **style: Any,
+) -> Axes:
+    """Draw throughput against the number of workers.
+
+    Parameters
+    ----------
+    curve : ThroughputCurve
+    ax : Axes, optional
+        Where to draw; a new figure unless given.
+    measured : sequence of (workers, steps per second) or (workers, steps per second, lower, upper)
+        Measurements besides those that the curve was fitted to.
+    label : str
+        Of the model's line; its method unless given.
+    **style
+        Passed to `Axes.plot` for the model's line.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> model = qm.fit([qm.Throughput(workers=n, steps_per_second=x) for n, x in [(1, 2.0), (2, 3.9), (4, 6.8)]])
+    >>> ax = plot_throughput(model.throughput(range(1, 17)))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('workers', 'throughput (steps/s)')
+    """
+    ax = ax or new_axes()
+    points = [tuple(map(float, point)) for point in (*curve.measured, *measured)]
+    for point in points:
+        if len(point) not in (2, 4):
+            raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
+    _draw(ax, curve, 1.0, label, style)
+    measured_points(ax, points)
+    ax.set_ylabel("throughput (steps/s)")
+    ax.set_ylim(0, 1.1 * max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0))
+    _finish(ax, curve)
+    if curve.batch_size > 1:
+        right = ax.secondary_yaxis(
+            "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
+        )
+        right.set_ylabel("throughput (examples/s)")
+    return ax
+
+
+def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw several curves of one job, such as what-ifs, each with its band; the keys are their labels.
+
+    Raises
+    ------
+    ModelError
+        When there is no curve.
+    """
+    if not curves:
+        raise ModelError("plot_comparison: at least one curve is needed, got none")
+    ax = ax or new_axes((7.6, 4.2))
+    lines = []
+    for index, (name, curve) in enumerate(curves.items()):
+        style = nth_style(index)
+        band(ax, curve.workers, curve.lower, curve.upper, style["color"])
+        lines += ax.plot(curve.workers, curve.steps_per_second, label=name, **style, **dots(len(curve.workers)))
+    last = max(int(curve.workers[-1]) for curve in curves.values())
+    ax.set_xlim(0, last + max(0.5, 0.02 * last))
+    ax.set_ylim(0, None)
+    ax.set_xlabel("workers")
+    ax.set_ylabel("throughput (steps/s)")
+    whole_numbers(ax)
+    finish(ax, legend=None)
+    label_ends(ax, lines)
+    return ax
+
+
+def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
+    """Draw where the time of one step goes as workers are added: the worker itself, then each station.
+
+    The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
+    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
+    several servers are added up, what is thinner than a line is left out. Of synchronous rounds it is the computation
+    of a mean rank and what network and stragglers add to it. A curve whose method has no stations is drawn
+    as the step time alone.
+    """
+    ax = ax or new_axes()
+    N = curve.workers
+    for name, seconds, bottom, color, alpha in _layers(curve):
+        if len(N) <= MOST_BARS:
+            width = 0.8 * float(np.diff(N).min() if len(N) > 1 else 1)
+            ax.bar(N, seconds, width, bottom, color=color, alpha=alpha, label=name, linewidth=0)
+        else:
+            ax.fill_between(N, bottom, bottom + seconds, color=color, alpha=alpha, label=name, linewidth=0)
+    ax.set_ylabel("time of one step (s)")
+    ax.set_ylim(0, None)
+    _finish(ax, curve, reverse=True)
+    return ax
+
+
+def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
+    """Draw efficiency, X(N) / (N X(1)), against the number of workers, with the curve's interval as a band.
+
+    ``label`` and ``style`` are those of `plot_throughput`.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    ax = ax or new_axes()
+    unit = curve.workers * curve.single
+    lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
+    _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
+    measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    ax.set_ylabel("efficiency, X(N) / (N X(1))")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylim(0, 1.1)
+    _finish(ax, curve)
+    return ax
+
+
+def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
+    """The profiled range, the bounds, the model's band and line, all divided by ``unit``."""
+    _shade_profiled(ax, curve)
+    N = curve.workers
+    if curve.bound_upper.size:
+        ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
+        ax.plot(N, curve.bound_lower / unit, "--", color=BOUND, linewidth=1.2)
+    style = {"color": MODEL, **dots(len(N)), **style}
+    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{curve.confidence:.0%} interval")
+    ax.plot(N, curve.steps_per_second / unit, label=label or curve.method or "model", **style)
+
+
+def _shade_profiled(ax: Axes, curve: ThroughputCurve) -> None:
+    most = curve.profiled_workers
+    if most < 1:
+        return
+    ax.axvspan(
+        0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=f"profiled, to {most} worker{'s'[: most > 1]}"
+    )
+    if curve.workers[-1] > 1.25 * (most + 0.5):
+        ax.annotate(
+            "extrapolated →",
+            (most + 0.5, 0.015),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="bottom",
+            color="0.4",
+            fontsize="small",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # a knee's line may pass behind it
+        )
+
+
+def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
+    """Label, seconds, bottom, color and opacity of each layer, from the axis up."""
+    step = curve.workers / curve.steps_per_second
+    bottom = np.zeros(len(step))
+    if not curve.stations or not curve.residence_time.size:
+        return [("step", step, bottom, PLACES["worker"], 1.0)]
+    kinds: dict[str, list[int]] = {}
+    for k, name in enumerate(curve.stations):
+        kinds.setdefault(re.sub(r" \d+$", "", name), []).append(k)
+    layers = [("worker", np.asarray(curve.think_time), bottom, PLACES["worker"], 1.0)]
+    bottom = bottom + curve.think_time
+    for index, (name, columns) in enumerate(kinds.items()):
+        color = PLACES.get(name, COLORS[index % len(COLORS)])
+        residence = curve.residence_time[:, columns].sum(axis=1)
+        busy = (curve.utilization[:, columns] / curve.steps_per_second[:, None]).sum(axis=1)
+        service = residence if curve.synchronous else np.minimum(busy, residence)
+        layers.append((name, service, bottom, color, 1.0))
+        layers.append((f"{name}, waiting", residence - service, bottom + service, color, 0.4))
+        bottom = bottom + residence
+    return [layer for layer in layers if layer[1].max() > 0.002 * step.max()]  # thinner than a line
+
+
+def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
+    last = max(int(curve.workers[-1]), curve.profiled_workers)
+    ax.set_xlim(0, last + max(0.5, 0.02 * last))
+    servers = curve.parameter_servers
+    ax.set_xlabel("workers" if servers < 2 else f"workers (with {servers} parameter servers)")
+    station = f", {curve.bottleneck}" if curve.bottleneck else ""
+    mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
+    whole_numbers(ax)
+    finish(ax, reverse=reverse)

@@ -1,0 +1,173 @@
+"""What the report of a throughput curve shows (`queuemodel.report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
+
+if TYPE_CHECKING:
+    from ..profile.profile import Profile, Step
+    from ..profile.records import Operation, Round
+
+#: A curve, which writes its page with these functions and so is imported after them.
+ThroughputCurve = Any
+
+#: Numbers of workers that a page may ask for.
+MOST_WORKERS = 256
+
+#: More spans would make a page too large: the longest are kept.
+MOST_SPANS = 1000
+
+#: Kind of operation and what does it, named as the fitted network's stations.
+LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
+
+
+def timeline(profile: Profile) -> dict[str, Any] | None:
+    """The first recorded step with operations, or round with buckets of the most ranks; None without either.
+
+    A span is its lane's index, its name, when it was asked for, began and ended (seconds), and its bytes. A transfer's
+    record starts when it is asked for: it begins here when the one before it on its link had arrived.
+    """
+    step = next((one for one in profile.steps if one.operations), None)
+    if step is not None:
+        return _of_step(step)
+    rounds = [one for one in profile.rounds if one.buckets]
+    return _of_round(max(rounds, key=lambda one: one.ranks)) if rounds else None
+
+
+def _of_step(step: Step) -> dict[str, Any]:
+    longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_SPANS]
+    spans = [span for lane, kind in enumerate(LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])]
+    return {
+        "what": "step",
+        "seconds": step.step_time,
+        "lanes": list(LANES.values()),
+        "places": list(LANES.values()),
+        "spans": spans,
+        "note": "A transfer is dark from the arrival before it on its link, light since it was asked for."
+        + (
+            f" The {MOST_SPANS} longest of {len(step.operations)} operations."
+            if len(spans) < len(step.operations)
+            else ""
+        ),
+    }
+
+
+def _lane(lane: int, operations: Sequence[Operation]) -> list[list[Any]]:
+    arrived: dict[int, float] = {}  # on each server's link
+    spans = []
+    for one in sorted(operations, key=lambda one: (one.end, one.start)):
+        begun = max(one.start, arrived.get(one.server, 0.0)) if one.kind in ("fetch", "push") else one.start
+        arrived[one.server] = one.end
+        spans.append([lane, one.name, one.start, begun, one.end, one.bytes])
+    return spans
+
+
+def _of_round(one: Round) -> dict[str, Any]:
+    computed = [[0, "forward and backward pass", 0.0, 0.0, one.computed, 0]]
+    reduced = [
+        [1, f"bucket {number}", bucket.ready, max(bucket.begin, bucket.ready), bucket.end, bucket.bytes]
+        for number, bucket in enumerate(one.buckets[:MOST_SPANS])
+    ]
+    return {
+        "what": f"round of {one.ranks} ranks",
+        "seconds": one.round_time,
+        "lanes": ["computation", "all-reduce"],
+        "places": ["worker", "network"],
+        "spans": computed + reduced,
+        "note": f"As rank {one.rank} saw it: buckets are light since they were handed over, dark since they began.",
+    }
+
+
+#: Questions that a page may begin with.
+QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
+
+#: What every page of a curve has.
+FIELDS = (
+    "workers", "steps_per_second", "lower", "upper", "single", "batch_size", "parameter_servers", "nodes",
+    "confidence", "bound_lower", "bound_upper", "saturation_workers", "bottleneck", "profiled_workers", "measured",
+    "method", "synchronous", "stations", "utilization", "residence_time", "think_time",
+)  # fmt: skip
+
+
+def curve_data(
+    curve: ThroughputCurve,
+    *,
+    profile: Profile | None,
+    questions: Mapping[str, float | None],
+) -> dict[str, Any]:
+    """Plain values of everything that the page of a curve shows.
+
+    Raises
+    ------
+    ModelError
+        For a question that is out of range or unknown.
+    """
+    model = curve.model
+    obstacle = model.obstacle() if model else "the curve has no model"
+    if curve.beyond_model:
+        obstacle = f"the closed network does not know: {curve.beyond_model}"
+    elif not obstacle and curve.workers[-1] > MOST_WORKERS:
+        obstacle = f"more than {MOST_WORKERS} workers keep a reader waiting"
+    network, shown = None, curve.method
+    if model and not obstacle:
+        network = model.recipe(workers=int(curve.workers[-1]), confidence=curve.confidence)
+        shown = network["servers"][curve.parameter_servers]["method"]
+    fields = FIELDS if network is None or curve.method != shown else ("workers",)  # the page has the rest
+    job = profile.job if profile is not None else getattr(model, "job", None)
+    name = (job.name if job else "") or "Training job"
+    return {
+        "title": f"{name}: throughput against workers",
+        "job": name,
+        "curve": {field: getattr(curve, field) for field in fields},
+        "network": network,
+        "obstacle": obstacle,
+        "questions": _checked(questions) | {"dataset_size": questions.get("dataset_size") or curve.dataset_size},
+        "caption": curve.caption(),
+        "parameters": model.to_rows() if model is not None else [],
+        "about": _about(curve, profile),
+        "timeline": timeline(profile) if profile is not None else None,
+    }
+
+
+def _checked(questions: Mapping[str, float | None]) -> dict[str, float | None]:
+    for name, value in questions.items():
+        require_choice(name, "report: question", QUESTIONS)
+        if value is None:
+            continue
+        if name in ("workers", "dataset_size"):
+            require_count(value, f"report: {name}", most=MOST_EXAMPLES)
+        elif name == "min_efficiency":
+            require_share(value, f"report: {name}")
+        else:
+            require_number(value, f"report: {name}", positive=True, largest=LARGEST)
+    return {name: questions.get(name) for name in QUESTIONS}
+
+
+def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
+    """How the prediction was made, and what it cannot know."""
+    most = curve.profiled_workers
+    said = [f"Method: {curve.method}." if curve.method else "", f"{curve.note[:1].upper()}{curve.note[1:]}."]
+    if profile is not None:
+        source = profile.source
+        with_what = " ".join(filter(None, (source.framework, source.framework_version)))
+        how = ", ".join(filter(None, (source.method, source.style, source.taken_at)))
+        said.append(f"Recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}.")
+        network = profile.cluster.congestion_control
+        said.append(
+            "Congestion control of the hosts: not known; it decides how connections share a link."
+            if network == "unknown"
+            else f"Congestion control of the hosts: {network}."
+        )
+    said.append(
+        f"Measured up to {most} worker(s): everything beyond is extrapolated."
+        if most
+        else "Nothing was measured on such machines: all of it is extrapolated."
+    )
+    said.append(
+        f"The interval has a probability of {curve.confidence:.0%}. It covers the sampling of what was recorded, the "
+        "fit, and the error of such models against recorded measurements; not machines unlike all of these."
+    )
+    return [one for one in said if one.strip(".")]

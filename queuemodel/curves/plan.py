@@ -1,0 +1,211 @@
+"""How many workers to pay for: deadlines, prices, efficiency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import LARGEST, MOST_EXAMPLES, require_count, require_number
+from ..base.errors import ModelError
+from ..base.results import Result, finite
+from .curve import ThroughputCurve
+
+#: From numbers of steps per second to the index of the answer.
+Rule = Callable[[np.ndarray], int | None]
+Measure = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The answer to one question of capacity."""
+
+    goal: str  # The question, in words
+    workers: int | None  # None when no number of workers on the curve meets the goal
+    #: workers_low, workers_high: Least and largest of the answers on the curve and on both ends of its interval. None
+    #: where that side is open, because the slower end has no answer: a deadline then needs more workers than the
+    #: curve has, if any number will do; an efficiency is then met by fewer than the curve begins with
+    workers_low: int | None
+    workers_high: int | None
+    time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without epochs
+    time_low: float
+    time_high: float
+    cost: float  # cost, cost_low, cost_high: Price of all nodes for that time, and its interval; NaN without a price
+    cost_low: float
+    cost_high: float
+
+    @property
+    def workers_interval(self) -> str:
+        """The interval in words; ``?`` where it is open."""
+        low, high = ("?" if end is None else end for end in (self.workers_low, self.workers_high))
+        return f"{low} to {high}"
+
+    def figures(self) -> dict[str, float | None]:
+        """Hours and costs with their intervals, as columns of a table; None where there are none."""
+        hours = {"hours": self.time / 3600, "hours_low": self.time_low / 3600, "hours_high": self.time_high / 3600}
+        costs = {"cost": self.cost, "cost_low": self.cost_low, "cost_high": self.cost_high}
+        return {name: finite(value) for name, value in (hours | costs).items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
+    """Choices of node counts, one per question asked."""
+
+    choices: tuple[Choice, ...]
+    curve: ThroughputCurve
+    digits = 3
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per choice (times in hours)."""
+        return [
+            {"goal": c.goal, "workers": c.workers, "workers_interval": c.workers_interval, **c.figures()}
+            for c in self.choices
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choices, times in seconds."""
+        rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
+        return {"confidence": self.curve.confidence, "choices": rows}
+
+    def caption(self) -> str:
+        """The curve's."""
+        return self.curve.basis
+
+
+def plan(
+    curve: ThroughputCurve,
+    *,
+    epochs: float | None = None,
+    dataset_size: int | None = None,
+    deadline: float | None = None,
+    price_per_node_hour: float | None = None,
+    min_efficiency: float | None = None,
+    min_marginal_speedup: float | None = None,
+    throughput: float | None = None,
+) -> Plan:
+    """Choose numbers of workers from a throughput curve.
+
+    Each question that is asked gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose
+    nodes are its workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
+    least ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. A deadline and a price
+    together also give the cheapest that meets the deadline. Only the curve's own numbers of workers are considered.
+
+    Parameters
+    ----------
+    curve : ThroughputCurve
+    epochs : float
+        How often training passes over the data set; needed for times and costs.
+    dataset_size : int
+        Examples per epoch, unless the curve knows it.
+    deadline : float
+        Seconds.
+    price_per_node_hour : float
+        Of a worker or a server.
+    min_efficiency : float
+        X(N) / (N X(1)), 0 to 1.
+    min_marginal_speedup : float
+        Speedup per added worker, 0 to 1.
+    throughput : float
+        Examples per second.
+
+    Raises
+    ------
+    ModelError
+        When a value is out of range, nothing is asked, a question lacks ``epochs`` or the data set's size, or the curve
+        is something else, such as the profile to predict it from.
+    """
+    if not isinstance(curve, ThroughputCurve):
+        raise ModelError(
+            f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
+        )
+    for name, value, largest in (
+        ("epochs", epochs, LARGEST),
+        ("deadline", deadline, LARGEST),
+        ("price_per_node_hour", price_per_node_hour, LARGEST),
+        ("min_efficiency", min_efficiency, 1.0),
+        ("min_marginal_speedup", min_marginal_speedup, 1.0),
+        ("throughput", throughput, MOST_EXAMPLES),
+    ):
+        if value is not None:
+            require_number(value, f"plan: {name}", positive=True, largest=largest)
+    size = dataset_size if dataset_size is not None else curve.dataset_size
+    if size is not None:
+        require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
+    if (deadline is not None or price_per_node_hour is not None) and (epochs is None or size is None):
+        missing = [name for name, value in (("epochs", epochs), ("dataset_size", size)) if value is None]
+        raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline or a price")
+    examples = math.nan if epochs is None or size is None else epochs * size
+    price = math.nan if price_per_node_hour is None else price_per_node_hour
+
+    def time(x: np.ndarray) -> np.ndarray:
+        return examples / (x * curve.batch_size)
+
+    def cost(x: np.ndarray) -> np.ndarray:
+        return time(x) / 3600 * price * curve.nodes
+
+    def marginal(x: np.ndarray) -> np.ndarray:
+        return np.diff(x / curve.single, prepend=0.0) / np.diff(curve.workers, prepend=0)
+
+    most: list[tuple[str, Rule]] = []  # the largest number that is still good enough: the slower, the fewer
+    least: list[tuple[str, Rule]] = []  # the smallest number that is good enough: the slower, the more
+    if deadline is not None:
+        within = f"within {deadline / 3600:.4g} h"
+        least.append((f"smallest {within}", lambda x: _first(time(x) <= deadline)))
+    if price_per_node_hour is not None:
+        least.append(("cheapest", lambda x: _least(cost(x))))
+    if deadline is not None and price_per_node_hour is not None:
+        least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
+    if throughput is not None:
+        least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
+    if min_efficiency is not None:
+        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
+    if min_marginal_speedup is not None:
+        most.append(
+            (f"marginal speedup >= {min_marginal_speedup:g}", lambda x: _run(marginal(x) >= min_marginal_speedup))
+        )
+    if not least and not most:
+        raise ModelError(
+            "plan: ask for at least one of deadline, price_per_node_hour, throughput, min_efficiency, "
+            "min_marginal_speedup"
+        )
+    choices = [
+        _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
+        for goals, open_below in ((least, False), (most, True))
+        for goal, rule in goals
+    ]
+    return Plan(tuple(choices), curve)
+
+
+def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:
+    X, low, high = curve.steps_per_second, curve.lower, curve.upper
+    found, slow = rule(X), rule(low)
+    known = sorted(int(curve.workers[i]) for i in (found, slow, rule(high)) if i is not None)
+    workers_low, workers_high = (known[0], known[-1]) if known else (None, None)
+    if slow is None and open_below:
+        workers_low = None
+    elif slow is None:
+        workers_high = None
+    if found is None:
+        return Choice(goal, None, workers_low, workers_high, *[math.nan] * 6)
+    at = [float(f(x)[found]) for f in (time, cost) for x in (X, high, low)]
+    return Choice(goal, int(curve.workers[found]), workers_low, workers_high, *at)
+
+
+def _first(good: np.ndarray) -> int | None:
+    return int(np.argmax(good)) if good.any() else None
+
+
+def _last(good: np.ndarray) -> int | None:
+    return int(len(good) - 1 - np.argmax(good[::-1])) if good.any() else None
+
+
+def _run(good: np.ndarray) -> int | None:
+    """Index of the last of the leading True values."""
+    return _last(np.logical_and.accumulate(good))
+
+
+def _least(cost: np.ndarray) -> int | None:
+    return int(np.argmin(cost)) if np.isfinite(cost).any() else None

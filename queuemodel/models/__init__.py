@@ -1,0 +1,64 @@
+"""From measurements to a prediction: a model for each kind of data, asked through `fit`, `predict` and `simulate`.
+
+closed_network  steps on parameter servers, solved (demands, step_fit, rules; calibration by measured throughputs)
+simulation      steps on parameter servers, simulated operation by operation
+all_reduce      recorded rounds of data-parallel training (round_fit, rounds, schemes, loading, group)
+growth          throughputs alone
+placements      step times by nodes and GPUs
+"""
+
+from .all_reduce import AllReduceModel
+from .calibration import fit_network
+from .closed_network import TrainingModel
+from .fit import fit
+from .growth import GrowthModel, fit_throughputs
+from .half_synchronous import HalfSynchronous, staleness
+from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
+from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
+from .predict import load, measured_besides, predict
+from .round_fit import FittedRounds, fit_rounds
+from .rounds import round_time
+from .rules import order_statistic
+from .schemes import SCHEMES, Buckets, Fusion, Slices
+from .simulate import simulate
+from .simulated_rounds import SimulatedRounds, plot_round, simulate_rounds
+from .simulation import Calibration, calibrate, trace_curve, trace_throughput
+
+__all__ = [
+    "SCHEMES",
+    "AllReduceModel",
+    "Buckets",
+    "Calibration",
+    "FittedRounds",
+    "Fusion",
+    "GrowthModel",
+    "HalfSynchronous",
+    "Instance",
+    "InstancePlan",
+    "PlacedStep",
+    "PlacementModel",
+    "SimulatedRounds",
+    "Slices",
+    "TrainingModel",
+    "calibrate",
+    "curve_of",
+    "fit",
+    "fit_network",
+    "fit_placements",
+    "fit_rounds",
+    "fit_throughputs",
+    "load",
+    "measured_besides",
+    "order_statistic",
+    "plan_instances",
+    "plot_round",
+    "predict",
+    "read_instances",
+    "read_placements",
+    "round_time",
+    "simulate",
+    "simulate_rounds",
+    "staleness",
+    "trace_curve",
+    "trace_throughput",
+]

@@ -1,0 +1,465 @@
+"""Data-parallel training: every round ends in an all-reduce of all gradients, bucket by bucket."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..base.checks import require_share
+from ..base.errors import ModelError
+from ..base.estimates import Parameter, normal_quantile
+from ..base.results import Result
+from ..curves.curve import ThroughputCurve, require_workers
+from ..profile.bandwidth import contradiction, transfer_time
+from ..profile.job import Job
+from ..profile.scenario import Scenario, of_group, require_answered
+from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
+from ..transport.trees import COLLECTIVES
+from .explorer import Explorer
+from .group import (
+    AHEAD_ERROR,
+    IN_TURN_FROM_THREE,
+    MODEL_ERROR,
+    TRACING_ERROR,
+    Group,
+    NodeLink,
+    Parts,
+    computation_error,
+    in_turn_error,
+)
+from .loading import waits
+from .round_fit import FittedRounds
+from .rounds import slowest_of
+from .schemes import SCHEMES, Buckets, Scheme, Slices
+
+#: Fewer recorded computations than this leave their spread open by a quarter.
+FEW_ROUNDS = 9
+
+#: How many times as long one rank alone may take for what ranks compute among others before they are called unlike.
+UNLIKE = 1.5
+
+#: Groups drawn for a prediction.
+SAMPLES = 200
+
+#: Numbers of ranks, of many, for which is computed what is smooth between them.
+SMOOTH = 40
+
+#: Rounds drawn where several steps make one.
+ACCUMULATED = 240
+
+#: Successive rounds in which ranks wait for their input.
+SUCCESSIVE = 600
+
+#: Where a round's time goes beside the computation of a mean rank.
+PLACES = ("network", "latency", "stragglers")
+
+#: What it can be asked.
+CHANGES = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllReduceModel(Result):
+    """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
+
+    Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`.
+    """
+
+    fitted: FittedRounds
+    #: What differs from the profiled machines, as given to `what_if`
+    scenario: Scenario = field(default_factory=Scenario)
+
+    @property
+    def job(self) -> Job:
+        """The job, with the batch size that it has here."""
+        job = self.fitted.job
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @cached_property
+    def network(self) -> NodeLink:
+        """What a node's link carries among the most recorded ranks, and more."""
+        return self.among(self.fitted.ranks)
+
+    def among(self, ranks: int) -> NodeLink:
+        """What a node's link carries among so many ranks."""
+        carried, latency = self.fitted.carried(ranks)
+        bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
+        if bandwidth not in (None, nominal):
+            seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
+            carried = 1.0 / float(seconds)
+        alone = self._in_turn and isinstance(self.collective, Ring)
+        asked = self.scenario.latency
+        return NodeLink(carried, latency if asked is None else asked, self.fitted.buffer if alone else 0.0)
+
+    @property
+    def other_machines(self) -> bool:
+        """Whether anything differs from what was profiled: naming its own machines asks for no others."""
+        fitted = self.fitted
+        own = {
+            "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
+            "accelerator_speed": 1.0, "collective": Ring(), "accumulation": 1, "ranks_per_node": 1,
+            "inside_bandwidth": self.scenario.inside_bandwidth,
+        }  # fmt: skip
+        asked = self.scenario.asked | ({"collective": self._combined} if self.scenario.collective else {})
+        return any(value != own.get(name) for name, value in asked.items())
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        """How gradients are put together and sent: as recorded, unless something else is asked for.
+
+        Raises
+        ------
+        ModelError
+            When that needs gradients, which the profile has not.
+        """
+        asked, cap = self.scenario.scheme, self.scenario.bucket_bytes
+        if not self._in_gradients:
+            return Buckets(cap=0, at_once=self.fitted.at_once)
+        if not self.fitted.gradients[0].size:
+            name = "bucket_bytes" if asked is None else "scheme"
+            raise ModelError(
+                f"{name} needs recorded gradients; record PyTorch with record_shapes=True, TensorFlow with "
+                "'queuemodel profile'"
+            )
+        scheme: Any = SCHEMES[asked] if isinstance(asked, str) else asked or Buckets()
+        if cap is not None:
+            credit = {"credit": scheme.credit / scheme.cap * cap} if isinstance(scheme, Slices) else {}
+            scheme = replace(scheme, cap=cap, **credit)
+        if isinstance(scheme, Buckets) and scheme.at_once is None:
+            scheme = replace(scheme, at_once=self.fitted.at_once)
+        return scheme
+
+    @property
+    def _in_gradients(self) -> bool:
+        return self.scenario.scheme is not None or self.scenario.bucket_bytes is not None
+
+    @property
+    def _sent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of what the scheme is given, (p,), and when one rank had it, (m, p): buckets, or gradients."""
+        if not self._in_gradients:
+            return self.fitted.bucket_bytes, self.fitted.ready
+        sizes, moments = self.fitted.gradients
+        return sizes, moments * (self.fitted.computed / self.fitted.computed.mean())[:, None]
+
+    @property
+    def _combined(self) -> Algorithm:
+        asked: Any = self.scenario.collective
+        return COLLECTIVES[asked] if isinstance(asked, str) else asked or Ring()
+
+    @cached_property
+    def collective(self) -> Algorithm:
+        """How ranks combine them, where they stand."""
+        algorithm, asked = self._combined, self.scenario
+        if (asked.ranks_per_node or 1) > 1 and asked.inside_bandwidth is None:
+            raise ModelError(
+                "ranks_per_node needs inside_bandwidth, bytes per second between two ranks of a node: ranks on nodes "
+                "of their own do not show it"
+            )
+        if asked.ranks_per_node is not None and asked.inside_bandwidth is not None:
+            algorithm = Hierarchical(asked.ranks_per_node, Link(asked.inside_bandwidth), algorithm)
+        if asked.nodes_per_rack is not None:
+            algorithm = InRacks(algorithm, asked.nodes_per_rack, asked.oversubscription or 1.0)
+        return algorithm
+
+    @property
+    def slowness(self) -> float:
+        """How much longer computation takes than when profiled."""
+        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
+
+    @property
+    def beyond(self) -> float:
+        """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
+        seconds = self.fitted.alone - float(self.fitted.computed.mean())
+        return seconds if seconds > 0 else seconds * self.slowness * self.steps_per_round
+
+    @property
+    def steps_per_round(self) -> int:
+        """Of each rank, between two reductions."""
+        return self.scenario.accumulation or 1
+
+    @property
+    def loading(self) -> list[np.ndarray]:
+        """Seconds that batches take to load, by recorded rank."""
+        return [times * (self.job.batch_size / self.fitted.job.batch_size) for times in self.fitted.loading]
+
+    @property
+    def input(self) -> float:
+        """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
+        return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
+
+    def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
+        sizes, ready = self._sent
+        rows = np.column_stack([ready, self.fitted.computed])
+        return sizes, _accumulated(rows, self.steps_per_round, seed) * self.slowness
+
+    def group(self, ranks: int, sizes: np.ndarray, slowest: np.ndarray) -> Group:
+        """Rounds whose slowest rank had each of these pieces, and had computed, at such seconds (samples, p + 1)."""
+        scheme, tail = self.scheme, self.fitted.tail
+        return Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], self.collective, scheme, tail)
+
+    def throughput(
+        self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0
+    ) -> ThroughputCurve:
+        """Predict throughput against the number of ranks.
+
+        Groups are drawn from the recorded ranks and their rounds timed by `round_time`; the same draws serve every
+        number of ranks. The interval covers the sampling of rounds, the fit of bandwidth and latency and, beyond the
+        recorded ranks, the model's own error.
+
+        Parameters
+        ----------
+        workers : iterable of int
+            Increasing numbers of ranks, one on each node.
+        confidence : float
+        seed : int
+
+        Raises
+        ------
+        ModelError
+            When workers are not whole, increasing and at least 1.
+        """
+        counts = require_workers(workers)
+        require_share(confidence, "confidence", open_ended=True)
+        every = np.union1d(counts, 1)
+        at, z, k = np.searchsorted(every, counts), normal_quantile(confidence), self.steps_per_round
+        fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)
+        parts, low, high = self._rounds(every, compute, seed)
+        waited, longer, shorter = self._waited(every, parts[0], seed)
+        low, high = np.hypot(low, longer), np.hypot(high, shorter)
+        T, network, latency, stragglers, wire, messages = parts
+        T = T + waited
+        beyond = (every > fitted.ranks) | self.other_machines
+        error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
+        error = np.where((every > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
+        X = k * every / T
+        added = np.stack([network, latency, stragglers], axis=-1)
+        busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
+        first = self._first(compute)
+        least = np.where(every > 1, np.maximum(first + wire, compute), T)
+        most = T[0] + wire + messages + stragglers
+        behind = self.input > T[-1] - waited[-1]
+        shares = dict(zip(PLACES, added[-1], strict=True), compute=compute, input=math.inf if behind else waited[-1])
+        return ThroughputCurve(
+            workers=counts,
+            steps_per_second=X[at],
+            lower=(X * np.exp(-z * np.hypot(low, error)))[at],
+            upper=(X * np.exp(z * np.hypot(high, error)))[at],
+            single=float(X[0]),
+            batch_size=self.job.batch_size,
+            parameter_servers=getattr(self.collective, "servers", 0),
+            workers_per_node=getattr(self.collective, "ranks_per_node", 1),
+            dataset_size=self.job.dataset_size,
+            confidence=confidence,
+            stations=PLACES,
+            utilization=np.minimum(busy / T[:, None], 1.0)[at],
+            residence_time=added[at] / k,
+            think_time=(T - added.sum(axis=-1))[at] / k,
+            bound_lower=np.minimum(k * every / most, X)[at],
+            bound_upper=np.maximum(k * every / least, X)[at],
+            saturation_workers=math.inf,
+            bottleneck=max(shares, key=shares.__getitem__),
+            profiled_workers=0 if self.other_machines else fitted.ranks,
+            method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
+            note=self.note,
+            model=self,
+            synchronous=True,
+            steps_per_round=k * counts if k > 1 else np.empty(0),
+        )
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether one message is under way at a time."""
+        return isinstance(self.scheme, Buckets) and (self.scheme.at_once or 1) == 1
+
+    @property
+    def _in_turn_error(self) -> float:
+        return in_turn_error(self.fitted, late=self.network.buffer > 0)
+
+    @property
+    def _algorithm(self) -> str:
+        own = type(self._combined)
+        return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)
+
+    def _first(self, compute: float) -> float:
+        """Seconds of a round before the network can have anything to do."""
+        ready = self._sent[1]
+        if self.scheme.crosses or not ready.size:
+            return 0.0
+        return float(ready[:, 0].mean()) * self.slowness + compute * (1 - 1 / self.steps_per_round)
+
+    def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
+        fitted, covariance = self.fitted, self.fitted.covariance
+        if self.scenario.latency is not None:  # a specified one has no error
+            covariance = covariance * np.diag([1.0, 0.0])
+        sizes, rows = self.pieces(seed)
+        sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
+        found, errors = [], []
+        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
+        for slowest, n in zip(drawn, ranks.tolist(), strict=True):
+            group, link = self.group(n, sizes, slowest), self.among(n)
+            alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
+            found.append(alone if n == 1 else group.parts(link, compute))
+            if n in sure:
+                sampling = computation_error(fitted, found[-1].stragglers / compute)
+                errors.append(group.log_errors(link, covariance, sampling))
+        low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
+        return np.transpose(found), low, high
+
+    def _waited(self, ranks: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
+        """Mean seconds for which rounds of such times wait for input, and what they add to the errors up and down."""
+        if not self.loading:
+            return np.zeros((3, len(ranks)))
+        recorded = np.concatenate(self.loading)
+        variation = float(recorded.std() / recorded.mean())
+        sampling = math.exp(variation / len(recorded) ** 0.5)
+        some = np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)
+        found = []
+        for n, time in zip(ranks[some].tolist(), times[some], strict=True):
+            mean, more = (
+                float(waits(loading, np.full(SUCCESSIVE, time), ranks=n, steps=self.steps_per_round, seed=seed).mean())
+                for loading in (self.loading, [sampling * own for own in self.loading])
+            )
+            longer = math.log((time + more) / (time + mean))
+            found.append((mean, longer, math.hypot(longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean))))
+        return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
+
+    def what_if(self, **changes: Any) -> AllReduceModel:
+        """The model of the same job on other machines, or that sends in another way; told against the profile.
+
+        One that is asked for again replaces the earlier one; accelerator speeds multiply.
+
+        Parameters
+        ----------
+        bandwidth : float
+            Bytes per second of each node's link, nominal.
+        latency : float
+            Seconds per message.
+        batch_size : int
+            Examples per step and rank; computation is taken as proportional to it.
+        accelerator_speed : float
+            2 halves the computation's time.
+        accumulation : int
+            Steps of each rank between two reductions (`no_sync`); computation of the first ones is that of the last.
+        scheme : {"ddp", "horovod", "tf-ring", "p3", "bytescheduler"} or Scheme
+            How gradients are put together, cut and ordered (`queuemodel.models.SCHEMES`).
+        bucket_bytes : float
+            The scheme's cap of a bucket, fused message or slice; ``"ddp"`` unless another scheme is asked for.
+        collective : str or Algorithm
+            Instead of the ring; a name of `COLLECTIVES`, or a value of `queuemodel.transport.trees`.
+        ranks_per_node : int
+            Ranks on each node, which share its link; the curve goes on counting ranks.
+        inside_bandwidth : float
+            Bytes per second between two ranks of a node, with ``ranks_per_node``.
+        nodes_per_rack : int
+        oversubscription : float
+            Bandwidth of a rack's nodes over that of its link up, with ``nodes_per_rack``.
+
+        Raises
+        ------
+        ModelError
+            For a change that is not among these, a value that makes no sense, or what the profile does not tell.
+        """
+        require_answered(changes, CHANGES, "of all-reduce")
+        changed = replace(self, scenario=self.scenario.and_also(**changes))
+        _ = changed.scheme, changed.collective  # refuse what the profile does not tell, and what does not fit together
+        return changed
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve."""
+        return "synchronous rounds are no closed network"
+
+    def explore(self, *, workers: int = 32) -> Explorer:
+        """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
+        bandwidth = self.scenario.bandwidth or self.fitted.nominal
+        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
+
+    @property
+    def note(self) -> str:
+        """What the profile cannot know."""
+        notes = []
+        if not self.fitted.latency_known and self.scenario.latency is None:
+            notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
+        if len(self.fitted.computed) < FEW_ROUNDS:
+            notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
+        if self._in_turn:
+            notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
+            if self.network.buffer:
+                notes[-1] = "single messages under BBR are taken to lose packets in such buffers as plain sockets' do"
+            elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
+                network = "tell TCP's control and the buffers (--congestion-control, --buffer), or "
+                notes[-1] += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
+        computed = float(self.fitted.computed.mean())
+        if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
+            notes.append(
+                f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
+                f"{self.fitted.ranks}: other batches, or ranks that share a processor"
+            )
+        if self.loading:
+            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
+        if self.fitted.paces:
+            slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
+            notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")
+        if wrong := contradiction(self.fitted.bandwidth, self.fitted.nominal):
+            notes.append(wrong)
+        if self.fitted.ranks == 0:
+            notes.append("no round was recorded: computation and links are those of steps on parameter servers")
+        elif self.scenario.oversubscription is None:
+            notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
+        return "; ".join(notes)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
+        spread = np.sqrt(np.diag(fitted.covariance))
+        computed = fitted.computed * slower
+        few = len(computed) < 2
+        return (
+            Parameter(
+                "computation", float(computed.mean()), "s",
+                standard_error=math.nan if few else float(computed.std(ddof=1) / len(computed) ** 0.5),
+            ),
+            Parameter(
+                "straggler spread", 0.0 if few else float(computed.std(ddof=1) / computed.mean()), "-",
+                identified=not few, note="standard deviation of a rank's computation over its mean",
+            ),
+            Parameter("effective bandwidth", bandwidth, "B/s", standard_error=bandwidth * float(spread[0])),
+            Parameter(
+                "latency", latency, "s/message", standard_error=latency * float(spread[1]),
+                origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
+                note="" if fitted.latency_known else "two nodes hardly tell it from bandwidth",
+            ),
+            Parameter(
+                "oversubscription", self.scenario.oversubscription or 1.0, "-", origin="assumed", identified=False,
+                note="needs several racks",
+            ),
+        )  # fmt: skip
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """Job, buckets, and what the fit cannot know."""
+        sizes = self.scheme.units(self._sent[0])
+        at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
+        return (
+            f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s){at_once}; "
+            f"{self.note}"
+        )
+
+
+def _accumulated(rows: np.ndarray, steps: int, seed: int) -> np.ndarray:
+    """Rows (m, p + 1) of when a rank had each piece, and had computed, after ``steps`` - 1 steps of its own."""
+    if steps == 1:
+        return rows
+    rng = np.random.default_rng(seed)
+    before = rows[rng.integers(len(rows), size=(ACCUMULATED, steps - 1)), -1].sum(axis=1)
+    return rows[np.arange(ACCUMULATED) % len(rows)] + before[:, None]

@@ -1,0 +1,441 @@
+"""The fitted model of a training job: what was found out on the profiled machines, what changed, and what follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from ..base.checks import require_share
+from ..base.errors import ModelError
+from ..base.estimates import Origin, Parameter, normal_quantile
+from ..base.results import Result
+from ..curves.curve import ThroughputCurve, require_workers
+from ..profile.bandwidth import transfer_time
+from ..profile.job import Job
+from ..profile.scenario import Scenario, require_answered
+from ..queueing.network import Network
+from ..queueing.stations import JobClass, Station
+from . import recipe
+from .demands import Demands, Servers
+from .ensemble import model_error, profiled_error, worst_error
+from .explorer import Explorer
+from .rules import Barrier, Pace, Rule, rule_for
+from .step_fit import Fitted, Recorded, step_parameters
+
+#: What to say where nobody told how connections share links.
+UNTOLD = (
+    "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
+    "(--congestion-control) to narrow them"
+)
+#: What it can be asked.
+CHANGES = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingModel(Result):
+    """Asynchronous SGD on parameter servers as a closed network with one customer per worker.
+
+    Made by `fit`; changed by `what_if`; asked by `throughput`. Everything else follows from what was fitted and what
+    changed since.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    scenario : Scenario
+        What differs from the machines of the profile.
+    barrier : float, optional
+        Synchronous training: the squared coefficient of variation of a worker's own time.
+    steps_per_round : int
+        Results of whatever workers that the server applies at once, 0: each on its own.
+    """
+
+    fitted: Fitted
+    scenario: Scenario = field(default_factory=Scenario)
+    barrier: float | None = None
+    steps_per_round: int = 0
+
+    @cached_property
+    def demands(self) -> Demands:
+        """Seconds per step, each of shape ()."""
+        return self.changed(self.fitted.demands)
+
+    @cached_property
+    def draws(self) -> Demands:
+        """The same, resampled, each of shape (B,)."""
+        return self.changed(self.fitted.draws)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        origin: Origin = "derived" if self.other_machines else "measured"
+        rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
+        return (*rows, *self.fitted.others)
+
+    @property
+    def note(self) -> str:
+        """What this fit cannot know, and what contradicts it."""
+        return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
+
+    @property
+    def job(self) -> Job:
+        """The job, with the batch size that it has here."""
+        job = self.fitted.job
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @cached_property
+    def servers(self) -> Servers:
+        """The servers' stations."""
+        return self.fitted.servers.asked(self.scenario, self.fitted.recorded.tensor_bytes)
+
+    @property
+    def parameter_servers(self) -> int:
+        """How many servers share the parameters."""
+        return self.servers.count
+
+    @property
+    def shards(self) -> tuple[float, ...]:
+        """Share of the parameters on each server."""
+        return self.servers.shards
+
+    @property
+    def service_demand(self) -> np.ndarray:
+        """Seconds per step at each station, shape (K,)."""
+        return self.servers.service_demand(self.demands)
+
+    @property
+    def measured(self) -> tuple[tuple[int, float], ...]:
+        """Workers and steps per second, as measured on such machines."""
+        if self.in_rounds or self.other_machines:
+            return ()
+        return tuple(
+            (p.workers, p.steps_per_second)
+            for p in self.fitted.measured
+            if p.parameter_servers == self.servers.count and p.bandwidth is None
+        )
+
+    @property
+    def profiled_workers(self) -> int:
+        """The most workers for which something was measured on such machines; 0 for nothing."""
+        as_profiled = not self.other_machines and self.servers == self.fitted.servers
+        traced = self.fitted.recorded.workers if as_profiled else 0
+        if self.in_rounds and traced > 1:  # who did not wait for each other
+            traced = 0
+        return max([traced, *(workers for workers, _ in self.measured)])
+
+    @property
+    def other_machines(self) -> list[str]:
+        """What differs from the profile but the number of servers; empty for nothing."""
+        asked, own = self.scenario, self.fitted
+        different = {
+            "bandwidth": self._bandwidth is not None,
+            "batch_size": asked.batch_size not in (None, own.job.batch_size),
+            "accelerator_speed": asked.accelerator_speed not in (None, 1.0),
+            "worker_speeds": any(speed != 1.0 for speed in asked.worker_speeds or ()),
+            "shards": asked.shards not in (None, own.servers.shards),
+        }
+        return [name for name, differs in different.items() if differs]
+
+    @property
+    def unequal(self) -> bool:
+        """Whether workers differ."""
+        return len(set(self.scenario.worker_speeds or ())) > 1
+
+    @property
+    def compute_factor(self) -> float:
+        """How much longer computation takes than with the profile's batch size and accelerator."""
+        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
+
+    @property
+    def _bandwidth(self) -> float | None:
+        """Bytes per second of each host's link, where they are not the profile's."""
+        return None if self.scenario.bandwidth == self.fitted.recorded.bandwidth else self.scenario.bandwidth
+
+    def changed(self, demands: Demands, *, together: int = 1) -> Demands:
+        """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
+        recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
+        if self._bandwidth is not None:
+            demands = with_bandwidth(demands, self._bandwidth, recorded, together=together)
+        worker = demands.worker[..., None] if self.unequal else demands.worker
+        speed = np.array(speeds) if self.unequal else (*(speeds or ()), 1.0)[0]
+        return demands.with_worker(worker + recorded.compute * (self.compute_factor / speed - 1.0))
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether the server applies several steps at once."""
+        return self.barrier is not None or self.steps_per_round > 0
+
+    @property
+    def _under_bbr(self) -> TrainingModel:
+        return replace(self, fitted=replace(self.fitted, flights=self.fitted.doubted, doubted=None))
+
+    @property
+    def rule(self) -> Rule:
+        """How these workers and servers wait for each other."""
+        unequal, servers = self.unequal, self.servers.count
+        if unequal and self.barrier is not None:
+            raise ModelError(
+                "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
+            )
+        rule = rule_for(servers=servers, unequal=unequal, settled=self.fitted.settled, flights=self.fitted.flights)
+        return rule if self.barrier is None else Barrier(rule, servers, self.barrier)
+
+    def network(self) -> Network:
+        """The closed network; its population is the number of workers, of a class for each speed where they differ.
+
+        In it workers meet by chance, and servers are visited one after the other: `throughput` is that of this network
+        where its method is exact.
+        """
+        named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
+        queues = [Station(name, service_time=demand) for name, demand in named]
+        if not self.unequal:
+            worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
+            return Network((*queues, worker), name=self.job.name)
+        speeds = self.scenario.worker_speeds or ()
+        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
+        classes = [
+            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time.items()
+        ]
+        return Network(queues, classes=classes, name=self.job.name)
+
+    def pace(self, populations: np.ndarray) -> Pace:
+        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
+        pace = self._solved(self.rule, self.fitted.demands, populations)
+        X = np.minimum(pace.X, self._computed(populations))
+        return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
+
+    def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
+        """Paces of demands of the fit, or of draws of them."""
+        found = [
+            rule.solve(self.servers.service_demand(changed), changed.worker, block)
+            for block, changed in self._demands(demands, populations)
+        ]
+        return Pace(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _demands(self, demands: Demands, populations: np.ndarray) -> Iterator[tuple[np.ndarray, Demands]]:
+        """Populations (n,) in blocks, with demands of the fit as their workers have them.
+
+        At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
+        """
+        apart = self.barrier is None or self.scenario.bandwidth is None
+        for block in [populations] if apart else np.split(populations, len(populations)):
+            yield block, self.changed(demands, together=1 if apart else int(block[0]))
+
+    def _computed(self, populations: np.ndarray) -> np.ndarray:
+        """Most steps per second (n,) at a barrier: as many as if workers only computed.
+
+        The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
+        """
+        rule = self.rule
+        if not isinstance(rule, Barrier):
+            return np.full(len(populations), math.inf)
+        compute = self.fitted.recorded.compute * self.compute_factor
+        compute /= (*(self.scenario.worker_speeds or ()), 1.0)[0]
+        return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
+
+    def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
+        """Predict throughput against the number of workers.
+
+        By the rule of such a cluster (`queuemodel.models.rules`): mean-value analysis, exact for one server whose
+        stations share their time, also with unequal workers; approximate where computation overlaps transfers, so that
+        workers settle in phases, for several servers, and for links shared under BBR (`ParallelServers`).
+
+        Parameters
+        ----------
+        workers : iterable of int
+            Increasing numbers of workers.
+        confidence : float
+            Probability of the interval, which covers the sampling of steps, the fit's uncertainty and, beyond what was
+            profiled, the model's own error as measured in docs/validation; where nobody told TCP's congestion control,
+            links shared under BBR as well.
+
+        Raises
+        ------
+        ModelError
+            When workers are not whole, increasing and at least 1, or more than the given worker speeds.
+        """
+        counts = require_workers(workers)
+        require_share(confidence, "confidence", open_ended=True)
+        speeds = self.scenario.worker_speeds
+        if speeds and counts[-1] > len(speeds):
+            raise ModelError(
+                f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
+            )
+        populations = np.union1d(counts, 1)
+        X, R, Z = self.pace(populations)
+        drawn = self.drawn(populations)
+        tail = (1 - confidence) / 2
+        low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
+        D = self.service_demand
+        bound_lower, bound_upper, saturation = self._asymptotes(counts)
+        error = normal_quantile(confidence) * self.own_error(populations, saturation)
+        most = self._most(populations, tail) * np.exp(error[0])  # as far as one worker's step is known
+        at = np.searchsorted(populations, counts)
+        lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
+        upper = np.maximum(np.minimum(upper, most), X)
+        notes = [self.note]
+        if self.fitted.doubted:
+            under_bbr = self._under_bbr.throughput(counts, confidence=confidence).lower
+            notes += [UNTOLD] * bool((under_bbr < 0.999 * lower[at]).any())
+            lower[at] = np.minimum(lower[at], under_bbr)
+        bend = self.bend(populations, confidence)
+        if bend is not None:
+            X, lower, upper = X * bend
+            R, Z = R / bend[0][:, None], Z / bend[0]
+            bound_lower, bound_upper = bound_lower * bend[0][at], bound_upper * bend[0][at]
+        return ThroughputCurve(
+            workers=counts,
+            steps_per_second=X[at],
+            lower=lower[at],
+            upper=upper[at],
+            single=float(X[0]),
+            batch_size=self.job.batch_size,
+            parameter_servers=self.servers.count,
+            dataset_size=self.job.dataset_size,
+            confidence=confidence,
+            stations=self.servers.stations,
+            utilization=np.minimum(X[at, None] * D, 1.0),
+            residence_time=R[at],
+            think_time=Z[at],
+            bound_lower=bound_lower,
+            bound_upper=bound_upper,
+            saturation_workers=saturation,
+            bottleneck=self.servers.stations[int(D.argmax())] if D.any() else "",
+            profiled_workers=self.profiled_workers,
+            measured=self.measured,
+            method=self.rule.method,
+            note="; ".join(filter(None, notes)),
+            synchronous=self.barrier is not None,
+            steps_per_round=np.full(len(counts) if self.steps_per_round else 0, self.steps_per_round),
+            model=self,
+        )
+
+    def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
+        D, Z = self.service_demand, self.demands.worker
+        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.unequal else np.full(counts[-1], Z)))
+        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
+        if self.barrier is not None:
+            lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._computed(counts))
+            return lower, upper, saturation
+        lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
+        return lower, upper, saturation
+
+    def _limits(self, demands: Demands, populations: np.ndarray) -> np.ndarray:
+        """Bounds on throughput at a barrier, (2, n, ...), for demands of the fit or draws of them."""
+        rule = cast(Barrier, self.rule)
+        each = [
+            rule.bounds(self.servers.service_demand(changed), changed.worker, block)
+            for block, changed in self._demands(demands, populations)
+        ]
+        return np.concatenate(each, axis=1)
+
+    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
+        """What the upper bounds at a barrier exceed with probability ``tail``, by the draws, (n,)."""
+        if self.barrier is None:
+            return np.full(len(populations), math.inf)
+        return np.asarray(np.quantile(self._limits(self.fitted.draws, populations)[1], 1 - tail, axis=-1))
+
+    def what_if(self, **changes: Any) -> TrainingModel:
+        """The model of the same job on other machines.
+
+        All changes are computed from the profile, whatever their order. One that is asked for again replaces the
+        earlier one; accelerator speeds multiply.
+
+        Parameters
+        ----------
+        bandwidth : float
+            Bytes per second of each host's link, nominal; 95 % of it is assumed to carry tensors. The part of the
+            profiled transfer time that the profiled link explains is replaced, the rest (serialization) is kept.
+        parameter_servers : int
+            Servers that the tensors are dealt to round robin, as TensorFlow does (as the profile has them, when the
+            number is the profile's); where tensor sizes are not known, the largest share is taken as P**-0.8.
+        shards : iterable of float
+            Sizes (bytes or any weight) of the servers' shares, when they are uneven.
+        batch_size : int
+            Examples per step; computation is taken as proportional to it.
+        accelerator_speed : float
+            2 halves the computation's time.
+        worker_speeds : iterable of float
+            One per worker, relative to the profiled one.
+
+        Raises
+        ------
+        ModelError
+            For another change, a value that makes no sense, or a cluster that no rule covers.
+        """
+        require_answered(changes, CHANGES, "of the closed network")
+        changed = replace(self, scenario=self.scenario.and_also(**changes))
+        if not any(self.fitted.recorded.transferred) and "bandwidth" in changed.other_machines:
+            raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
+        _ = changed.rule  # refuses what it does not cover
+        return changed
+
+    def drawn(self, populations: np.ndarray) -> np.ndarray:
+        """Throughput (n, B) of the draws."""
+        X = self._solved(self.rule, self.fitted.draws, populations).X
+        return np.minimum(X, self._computed(populations)[:, None])
+
+    def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
+        """Relative standard error of the model itself at the populations (n,)."""
+        if not self.profiled_workers:  # other machines: the regions were not judged there
+            return np.full(len(populations), worst_error("mva"))
+        traced = self.fitted.recorded.workers
+        profiled = 0.0 if traced in dict(self.measured) else profiled_error("mva")  # the draws have it
+        return np.where(populations == traced, profiled, model_error("mva", populations / saturation))
+
+    def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
+        """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
+        elsewhere = self.in_rounds or self.other_machines or self.servers != self.fitted.servers
+        return None if elsewhere or self.fitted.bend is None else self.fitted.bend.factors(populations, confidence)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def explore(self, *, workers: int = 32) -> Explorer:
+        """What-ifs as sliders in a notebook, the curve for 1 to ``workers`` workers redrawn as one drags.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without ipywidgets (``pip install 'queuemodel[notebook]'``).
+        """
+        bandwidth = self.scenario.bandwidth or self.fitted.recorded.bandwidth
+        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the curve of this model; empty when it can."""
+        return recipe.obstacle(self)
+
+    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
+        """What a page needs for that (`queuemodel.models.recipe`)."""
+        return recipe.recipe(self, workers=workers, confidence=confidence)
+
+    def caption(self) -> str:
+        """Which job, on how many servers, and what the fit cannot know."""
+        what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}"
+        return "; ".join(filter(None, [what, self.note]))
+
+
+def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, together: int = 1) -> Demands:
+    """Demands when each host's link has another nominal bandwidth, in bytes per second.
+
+    Transfers change as `transfer_time` says. Each second of transfer hides as much computation as before: a faster link
+    hides less, unless several workers who transfer ``together`` share it: then at most as much as before.
+    """
+    fetch, push = (
+        transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
+        for seconds, size in zip((demands.fetch, demands.push), recorded.transferred, strict=True)
+    )
+    before, after = demands.fetch + demands.push, fetch + push
+    longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
+    longer = np.maximum(longer, np.minimum(together * longer, 1.0))
+    hidden = np.maximum(recorded.compute - demands.worker, 0.0)
+    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))

@@ -1,0 +1,155 @@
+"""A group of ranks: what its rounds take, where the time goes, and how far predictions of that err."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..base.checks import FASTEST_LINK
+from ..transport.collectives import Algorithm, Link
+from .round_fit import FittedRounds
+from .rounds import late_rounds
+from .schemes import Cost, Scheme
+
+#: Bytes per second, and seconds: what is hardly known stays within what a link may have.
+LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
+
+
+class NodeLink(NamedTuple):
+    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`late`)."""
+
+    bandwidth: float
+    latency: float
+    buffer: float = 0.0
+
+
+class Parts(NamedTuple):
+    """Mean seconds of a round, and of what makes it up (see `Group.parts`)."""
+
+    time: float
+    network: float
+    latency: float
+    stragglers: float
+    wire: float
+    messages: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Drawn rounds of n ranks."""
+
+    ranks: int
+    sizes: np.ndarray  # (p,): Bytes of the pieces that the scheme is given: buckets as recorded, or gradients
+    #: ready, computed: (samples, p) and (samples,): When the slowest rank had each piece, and had computed (s)
+    ready: np.ndarray
+    computed: np.ndarray
+    collective: Algorithm
+    scheme: Scheme
+    tail: float  # Seconds after the last of it
+
+    def cost(self, link: NodeLink) -> Cost:
+        """Seconds of messages that need bandwidth, and that do not."""
+        wire, slow = Link(link.bandwidth), Link(link.bandwidth, latency=link.latency)
+
+        def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            work = self.collective.time(sizes, self.ranks, wire)
+            late = late_rounds(sizes, self.ranks, bandwidth=link.bandwidth, buffer=link.buffer)
+            return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0) + late
+
+        return seconds
+
+    def mean_time(self, link: NodeLink, *, slower: float = 1.0) -> float:
+        """Mean seconds of a round when computation takes ``slower`` times as long."""
+        return float(self.times(link, slower=slower).mean())
+
+    def times(self, link: NodeLink, *, slower: float = 1.0) -> np.ndarray:
+        """Seconds of each round, likewise."""
+        ready, computed = self.ready, self.computed
+        if slower != 1.0:
+            ready, computed = slower * ready, slower * computed
+        ends = self.scheme.time(self.sizes, ready, computed, self.cost(link))
+        return np.asarray(ends + self.tail)
+
+    def parts(self, link: NodeLink, compute: float) -> Parts:
+        """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.
+
+        ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
+        """
+        time = self.mean_time(link)
+        at_best = self.mean_time(link._replace(latency=0.0, buffer=0.0))
+        slowest = float(self.computed.mean())
+        work, wait = self.cost(link)(self.scheme.units(self.sizes))
+        return Parts(
+            time,
+            max(at_best - slowest - self.tail, 0.0),
+            max(time - at_best, 0.0),
+            max(slowest - compute, 0.0),
+            float(work.sum()),
+            float(wait.sum()),
+        )
+
+    def log_errors(self, link: NodeLink, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
+        """Log of how much longer, and shorter, rounds may be at one standard error of everything fitted.
+
+        ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the error of computation's logarithm.
+        """
+
+        def moved(step: np.ndarray) -> NodeLink:
+            bandwidth, latency = np.clip(np.array([link.bandwidth, link.latency]) * np.exp(step), LEAST, MOST)
+            return link._replace(bandwidth=bandwidth, latency=latency)
+
+        values, vectors = np.linalg.eigh(covariance)
+        times = [tuple(self.mean_time(link, slower=np.exp(sign * sampling)) for sign in (1, -1))]
+        for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
+            ends = [moved(sign * step) for sign in (1, -1)]
+            times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
+        logs = np.log(np.array(times) / self.mean_time(link))
+        longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)
+        return float(np.linalg.norm(longer)), float(np.linalg.norm(shorter))
+
+
+#: Relative error beyond the recorded ranks: 1.1 % root mean square over docs/validation's series, taken as nearly twice
+#: that for what two nodes do not show of a network; and of tracing, at those ranks (0.8 %).
+MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
+
+#: The same where one message is under way at a time: links pause between its steps, and what TCP makes of that depends
+#: on their length, hence on the number of ranks. Root mean square of 18 predictions of TensorFlow's rings from two
+#: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
+IN_TURN_ERROR = 0.13
+
+#: From three ranks, whose links pause more as those of many do: of 15 predictions under BBR with a shallow buffer.
+IN_TURN_FROM_THREE = 0.10
+
+#: From two or three where BBR and the buffer are told (`late`): of 29 predictions.
+IN_TURN_LATE = 0.06
+
+#: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
+IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
+
+#: Relative error of computation known from one round only (assumed).
+ONE_ROUND = 0.05
+
+#: Relative error of waits for input, where loading varies as much as it takes: with six batches loaded ahead instead of
+#: two they are so much shorter (simulated, docs/explanation/all-reduce).
+AHEAD_ERROR = 0.5
+
+
+def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
+    """Relative error among more ranks than recorded, one message at a time; ``late``: which `late` times."""
+    if fitted.congestion_control in GIVING_WAY:
+        return IN_TURN_GIVING_WAY
+    if late:
+        return IN_TURN_LATE
+    return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
+
+
+def computation_error(fitted: FittedRounds, stragglers: float) -> float:
+    """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
+    computed, m = fitted.computed, len(fitted.computed)
+    if m < 2:
+        return ONE_ROUND
+    mean = np.hypot(computed.std(ddof=1) / m**0.5, fitted.shared_error) / computed.mean()
+    spread = (2 * (m - 1)) ** -0.5  # relative, of a standard deviation, normal law
+    return float(np.hypot(mean, spread * stragglers))

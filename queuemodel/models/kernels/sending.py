@@ -1,0 +1,86 @@
+"""What a network sends when, event by event, for many rounds: gradients that fuse in cycles, slices by priority."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base.compiled import compiled
+
+
+@compiled()
+def in_cycles(ready, phase, sizes, cap, cycle, volumes, seconds):
+    """Begin and end (S, g) of each gradient's message; ``seconds`` (v,) are those of messages of ``volumes`` bytes.
+
+    All gradients that are ready when a cycle begins go in messages of at most ``cap`` bytes, one after the other; the
+    next cycle begins a ``cycle`` later, or when they are through.
+    """
+    S, g = ready.shape
+    begin, end = np.empty((S, g)), np.empty((S, g))
+    for s in range(S):
+        tick, j = phase[s], 0
+        while j < g:
+            if ready[s, j] > tick:
+                if cycle > 0:
+                    tick += np.floor((ready[s, j] - tick) / cycle) * cycle
+                    while tick < ready[s, j]:
+                        tick += max(cycle, 1e-15 * tick)
+                else:
+                    tick = ready[s, j]
+            now, known = tick, j
+            while known < g and ready[s, known] <= tick:
+                known += 1
+            while j < known:
+                last, volume = j + 1, sizes[j]
+                while last < known and volume + sizes[last] <= cap:
+                    volume += sizes[last]
+                    last += 1
+                begin[s, j:last] = now
+                now += np.interp(volume, volumes, seconds)
+                end[s, j:last] = now
+                j = last
+            tick = max(tick + cycle, now)
+    return begin, end
+
+
+@compiled()
+def by_priority(ready, first, work, wait, sizes, credit):
+    """Begin and end (S, g) of each gradient, cut into slices ``first[j]`` to ``first[j + 1]`` of sizes (u,).
+
+    Whenever less than ``credit`` bytes are under way, the next slice of the gradient that was ready last is handed
+    over; what was handed over is sent in that order, each slice ``wait`` seconds after it or later.
+    """
+    S, g = ready.shape
+    begin, end = np.empty((S, g)), np.empty((S, g))
+    under_way_until, under_way_bytes = np.empty(len(sizes)), np.empty(len(sizes))
+    left, stack = np.empty(g, np.int64), np.empty(g, np.int64)
+    for s in range(S):
+        left[:] = first[:-1]
+        released, height, head, tail = 0, 0, 0, 0
+        now, free, outstanding = 0.0, 0.0, 0.0
+        while released < g or height > 0:
+            if height == 0:
+                now = max(now, ready[s, released])
+            while released < g and ready[s, released] <= now:
+                stack[height] = released
+                released, height = released + 1, height + 1
+            while head < tail and under_way_until[head] <= now:
+                outstanding -= under_way_bytes[head]
+                head += 1
+            j = stack[height - 1]
+            u = left[j]
+            if head < tail and outstanding + sizes[u] > credit * (1 + 1e-12):
+                now = under_way_until[head]
+                if released < g:  # what comes before that may be small enough, or more urgent
+                    now = min(now, ready[s, released])
+                continue
+            starts = max(free, now + wait[u])
+            free = starts + work[u]
+            if u == first[j]:
+                begin[s, j] = now
+            left[j] += 1
+            if left[j] == first[j + 1]:
+                end[s, j] = free
+                height -= 1
+            under_way_until[tail], under_way_bytes[tail] = free, sizes[u]
+            outstanding, tail = outstanding + sizes[u], tail + 1
+    return begin, end

@@ -1,0 +1,91 @@
+"""Input that is loaded ahead: how long batches took, and how long ranks wait for the next.
+
+A rank's loader makes one batch after the other, and stops while `AHEAD` of them wait: a line of two stations with a
+finite buffer (Dallery and Gershwin, 1992), many of which end in the ranks' barrier. What one rank waits for, the
+loaders of all others gain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..profile.records import Round
+
+#: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless it is told otherwise.
+AHEAD = 2
+
+#: Rounds until it no longer matters that loaders began with nothing.
+WARM_UP = 50
+
+
+def loading_times(rounds: Sequence[Round]) -> tuple[np.ndarray, ...]:
+    """Seconds that batches took to load, an array for each rank of the run that waited most; none where nobody waited.
+
+    A loader whose batches came late, no more than `AHEAD` apart, never stopped: it took for them the time between. One
+    that comes late after more that were in time was begun when the `AHEAD`-th before it was taken, at the latest. What
+    came in time tells a limit only; the law is the product-limit estimate from both (Kaplan and Meier, 1958, with time
+    reversed), which leaves at 0 what is shorter than all that is known. Approximate where more are loaded ahead: among
+    more ranks waits are then too long.
+    """
+    runs: dict[int, list[Round]] = defaultdict(list)
+    for one in rounds:
+        runs[one.ranks].append(one)
+    if not any(one.waited for one in rounds):
+        return ()
+    most = max(runs.values(), key=lambda run: sum(one.waited for one in run) / sum(one.round_time for one in run))
+    ranks = {one.rank for one in most}
+    found = tuple(_of_rank([one for one in most if one.rank == rank]) for rank in sorted(ranks))
+    return found if any(times.any() for times in found) else ()  # the first round alone waited
+
+
+def _of_rank(rounds: list[Round]) -> np.ndarray:
+    rounds = sorted(rounds, key=lambda one: one.number)
+    times, waits = np.array([[one.round_time, one.waited] for one in rounds]).T
+    if len(times) == 1:
+        return np.where(waits > 0, times, 0.0)
+    taken, late = np.cumsum(times) - times + waits, waits > 0
+    seconds, before = np.zeros(len(times)), 0
+    for k in range(1, len(times)):
+        begun = max(before, k - AHEAD)
+        seconds[k] = taken[k] - taken[begun]
+        if late[k]:
+            if begun == before:
+                seconds[before + 1 : k + 1], late[before + 1 : k + 1] = seconds[k] / (k - before), True
+            before = k
+    return _product_limit(seconds[1:], late[1:])  # the first was begun before the recording
+
+
+def _product_limit(values: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """As many quantiles as values, of which those that are not exact are upper limits."""
+    order = np.argsort(values)
+    mass, left = np.zeros(len(values)), 1.0
+    for i in reversed(np.flatnonzero(exact[order])):
+        mass[i] = left / (i + 1)
+        left -= mass[i]
+    at = np.searchsorted(np.cumsum([left, *mass]), (np.arange(len(values)) + 0.5) / len(values))
+    return np.append(0.0, values[order])[at]
+
+
+def waits(loading: Sequence[np.ndarray], times: np.ndarray, *, ranks: int, steps: int = 1, seed: int = 0) -> np.ndarray:
+    """Seconds for which the ranks wait, in each of successive rounds, until the last of them has its batch.
+
+    Rank r's batches take as those of the recorded rank r (``loading``), beyond them in turn; ``times`` (m,) are
+    seconds of the rounds if nobody waited, in each of which a rank takes ``steps`` batches.
+    """
+    rng = np.random.default_rng(seed)
+    times = np.concatenate([np.full(WARM_UP, times.mean()), times])
+    load = np.empty((len(times), ranks))
+    for i, own in enumerate(loading[:ranks]):
+        alike = load[:, i :: len(loading)]
+        alike[:] = rng.choice(own, (*alike.shape, steps)).sum(axis=-1)
+    taken = np.zeros((len(times) + AHEAD, ranks))  # shifted by AHEAD rounds
+    made, end, waited = np.zeros(ranks), 0.0, np.empty(len(times))
+    for k, seconds in enumerate(times):
+        made = np.maximum(made, taken[k]) + load[k]
+        np.maximum(made, end, out=taken[k + AHEAD])
+        waited[k] = taken[k + AHEAD].max() - end
+        end += waited[k] + seconds
+    return waited[WARM_UP:]

@@ -1,0 +1,475 @@
+"""How long a synchronous data-parallel step takes on N GPUs that stand on k nodes, g of them on the fullest.
+
+    T = f c + ((1 - f) c ⊕ m),    c = C (1 + s E_N),    x ⊕ y = (x^γ + y^γ)^(1/γ), γ = 4
+
+C is the step on one GPU with the same batch, E_N the mean of the largest of N standard normal numbers: the group waits
+for its slowest GPU, s being the spread of a step relative to its mean. The forward pass, a share f, comes first;
+behind the backward pass the all-reduce hides, for as long as that lasts (a smooth maximum, as in A. Qiao et al.,
+"Pollux", OSDI 2021, who take f = 0 and fit γ). One ring through all GPUs carries 2 (N - 1)/N of the gradients across
+every link (Patarasuk and Yuan, 2009), so that with r(n) = 2 (n - 1)/n
+
+    m = L r(N)                              on one node,
+    m = W (k/2)^p  r(N)/r(k)  g^a           on several:
+
+W is the all-reduce between two nodes of one GPU each, a says how far the GPUs of a node are in each other's way at its
+link, and p how the all-reduce grows with the nodes. Two nodes cannot tell p. A pipelined tree would have p = 0; a ring
+takes 1.9 times as long on sixteen nodes as on two, which is p = 0.3, though most of it between two and four; latencies
+and stragglers on the network go on growing.
+
+Before it stand measured steps and their table.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..base.checks import MOST_EXAMPLES, require_count, require_number, require_seed, require_share
+from ..base.errors import DataError, FitError, ModelError
+from ..base.estimates import Parameter, standard_errors
+from ..base.files import Row, read_bytes, read_rows
+from ..base.results import Result
+from ..curves.curve import ThroughputCurve, require_workers
+from .rules import order_statistic
+
+#: GPUs of a job, and seconds of a step: nobody has more, or waits longer.
+MOST_GPUS, LONGEST_STEP = 10_000, 1e6
+
+
+class PlacedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A measured mean step time of a synchronous data-parallel job.
+
+    Attributes
+    ----------
+    nodes : int
+    gpus : int
+        On all nodes together.
+    batch_size : int
+        Examples per GPU and step.
+    step_time : float
+        Seconds.
+    gpus_per_node : int
+        On the node that has most of them; as even as can be, unless given.
+
+    Raises
+    ------
+    DataError
+        When the GPUs cannot stand on the nodes like that, or a number is none.
+    """
+
+    nodes: int
+    gpus: int
+    batch_size: int
+    step_time: float
+    gpus_per_node: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(self.nodes, "nodes", most=MOST_GPUS, error=DataError)
+        require_count(self.gpus, "gpus", least=self.nodes, most=MOST_GPUS, error=DataError)
+        require_count(self.batch_size, "batch_size", most=MOST_EXAMPLES, error=DataError)
+        require_number(
+            self.step_time, "step_time", positive=True, largest=LONGEST_STEP, unit="seconds", error=DataError
+        )
+        even = -(-self.gpus // self.nodes)
+        if self.gpus_per_node:
+            most = self.gpus - self.nodes + 1  # every node has one at least
+            require_count(self.gpus_per_node, "gpus_per_node", least=even, most=most, error=DataError)
+        msgspec.structs.force_setattr(self, "gpus_per_node", self.gpus_per_node or even)
+
+
+def read_placements(path: str | os.PathLike[str]) -> list[PlacedStep]:
+    """Read measured step times from a CSV with the columns ``nodes,gpus,batch_size,step_time[,gpus_per_node]``.
+
+    Returns
+    -------
+    list of PlacedStep
+        In the order of the file.
+
+    Raises
+    ------
+    DataError
+        One line that names the file, the line, the column and the value.
+    """
+    columns = ("nodes", "gpus", "batch_size", "step_time")
+    rows = read_rows(path, required=columns, optional=("gpus_per_node",), what="measurements")
+    return [_placed(row) for row in rows]
+
+
+def holds_placements(path: str | os.PathLike[str]) -> bool:
+    """Whether a table's header names step times, and not of numbers of workers."""
+    header, *_ = read_bytes(path).splitlines()
+    return b"step_time" in header and b"workers" not in header
+
+
+def _placed(row: Row) -> PlacedStep:
+    values = {name: row.count(name) for name in ("nodes", "gpus", "batch_size")}
+    share = row.count("gpus_per_node") if row.given("gpus_per_node") else 0
+    try:
+        return PlacedStep(**values, step_time=row.number("step_time"), gpus_per_node=share)
+    except DataError as error:
+        raise DataError(f"{row.where}: {error}") from None
+
+
+def span(batch_size: np.ndarray) -> str:
+    """The smallest and the largest, for messages."""
+    first, last = batch_size[[0, -1]]
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+#: How sharply the longer of backward pass and all-reduce decides; from 3 to 6 hardly any difference.
+SHARPNESS = 4.0
+
+#: Degrees of freedom of the law of measurements' errors (Student's).
+TAILS = 6
+
+#: Of n placements: weights of the steps on one GPU with the measured batch sizes, shape (n, sizes); nodes, GPUs, and
+#: GPUs on the fullest node, shape (n,).
+Shapes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def shapes(
+    sizes: np.ndarray, nodes: np.ndarray, gpus: np.ndarray, gpus_per_node: np.ndarray, batch_size: np.ndarray
+) -> Shapes:
+    """What a step's time depends on, where one GPU was measured with batches of these sizes; linear between them."""
+    weights = np.column_stack([np.interp(batch_size, sizes, unit) for unit in np.eye(len(sizes))])
+    return weights, nodes, gpus, gpus_per_node
+
+
+def step_time(parameters: np.ndarray, placed: Shapes) -> np.ndarray:
+    """Seconds of a step, shape (..., n).
+
+    Parameters, shape (..., sizes + 6): logarithms of the steps on one GPU, the forward share (logit), straggling,
+    all-reduce on two nodes and in one (logarithms), sharing of a link, growth.
+    """
+    weights, nodes, gpus, gpus_per_node = placed
+    alone, law = np.split(parameters, [weights.shape[1]], axis=-1)
+    forward, straggling, across, inside, sharing, growth = np.moveaxis(law, -1, 0)[..., None]
+    compute = np.exp(alone) @ weights.T
+    share = 1.0 / (1.0 + np.exp(-forward))
+    computed = compute * (1.0 + np.exp(straggling) * _largest(gpus))
+    several = np.maximum(nodes, 2)
+    between = np.exp(across) * (several / 2) ** growth * _ring(gpus) / _ring(several) * gpus_per_node**sharing
+    reduced = np.where(nodes > 1, between, np.exp(inside) * _ring(gpus))
+    hidden = (1.0 - share) * computed
+    return share * computed + (hidden**SHARPNESS + reduced**SHARPNESS) ** (1 / SHARPNESS)
+
+
+def _ring(n: np.ndarray) -> np.ndarray:
+    return 2.0 * (n - 1) / n
+
+
+def _largest(n: np.ndarray) -> np.ndarray:
+    sizes, at = np.unique(n, return_inverse=True)
+    return np.array([_largest_of(int(size)) for size in sizes])[at]
+
+
+@cache
+def _largest_of(n: int) -> float:
+    from scipy.special import ndtri
+
+    return order_statistic(lambda p: -ndtri(p), n, n)
+
+
+#: A measurement that is off by so many times the error of one is doubted.
+DOUBT = 5.0
+
+#: A parameter of which the measurements leave less than this share of the prior's spread open is told by them.
+TOLD = 0.7
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacementModel(Result):
+    """How long a synchronous data-parallel step takes, by nodes, GPUs and batch size.
+
+    Made by `fit_placements`; a worker of its curves is a GPU.
+
+    Attributes
+    ----------
+    measured : tuple of PlacedStep
+    sizes : ndarray of int, shape (n,)
+        Batch sizes of steps measured on one GPU, increasing.
+    mode, draws : ndarray, shapes (n + 6,), (B, n + 6)
+        Logarithms of the seconds of these, and the parameters of `step_time`: the likeliest, and draws from the
+        posterior.
+    prior_spread : ndarray, shape (6,)
+        Standard deviations before anything was measured.
+    error : ndarray, shape (B,)
+        Relative error of a measurement in each draw, what the law misses included: the scale of Student's law.
+    """
+
+    measured: tuple[PlacedStep, ...]
+    sizes: np.ndarray
+    mode: np.ndarray
+    draws: np.ndarray
+    prior_spread: np.ndarray
+    error: np.ndarray
+
+    @property
+    def profiled_nodes(self) -> int:
+        """The most nodes that were measured."""
+        return max(point.nodes for point in self.measured)
+
+    @cached_property
+    def note(self) -> str:
+        """What this fit cannot know, and which measurement does not fit the others."""
+        unknown = [one.unsure for one, told in zip(LAW, self._told(), strict=True) if one.unsure and not told]
+        notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
+        off = np.abs(np.log([p.step_time for p in self.measured] / self.seconds(self.measured)))
+        if off.max() > DOUBT * np.median(self.error):
+            p = self.measured[int(off.argmax())]
+            what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
+            notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
+        return "; ".join(notes)
+
+    def seconds(self, points: Sequence[PlacedStep]) -> np.ndarray:
+        """Of steps that are placed like these, shape (n,)."""
+        return step_time(self.mode, shapes(self.sizes, *_columns(points)))
+
+    def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
+        """Seconds of a step with so many examples per GPU; on nodes as even as can be, unless the fullest one is told.
+
+        Raises
+        ------
+        ModelError
+            For a placement that cannot be, a batch size outside those of one GPU, or several nodes of which none was
+            measured.
+        """
+        placed = PlacedStep(
+            nodes=nodes, gpus=gpus, batch_size=batch_size, step_time=1.0, gpus_per_node=gpus_per_node or 0
+        )
+        self._require_known(batch_size, placed.nodes)
+        return float(self.seconds([placed])[0])
+
+    def throughput(
+        self,
+        gpus: int | Iterable[int] = range(1, 33),
+        *,
+        gpus_per_node: int | None = None,
+        batch_size: int | None = None,
+        confidence: float = 0.9,
+        seed: int = 0,
+    ) -> ThroughputCurve:
+        """Predict throughput against the number of GPUs, on as few nodes as they fit.
+
+        Nodes have as many GPUs as the fullest measured one, unless told; the batch size, examples per GPU and step, may
+        be left out where only one was measured. Intervals cover the fit's uncertainty and that of a measurement. Raises
+        as `step_time`.
+        """
+        N = require_workers(gpus)
+        require_share(confidence, "confidence", open_ended=True)
+        g = require_count(
+            max(point.gpus_per_node for point in self.measured) if gpus_per_node is None else gpus_per_node,
+            "throughput: gpus_per_node", most=MOST_GPUS,
+        )  # fmt: skip
+        sizes = {point.batch_size for point in self.measured}
+        if batch_size is None and len(sizes) > 1:
+            raise ModelError(
+                f"throughput: batch_size must be given, since {len(sizes)} were measured ({span(self.sizes)})"
+            )
+        size = min(sizes) if batch_size is None else batch_size
+        self._require_known(size, -(-int(N.max()) // g))
+        n = np.append(1, N)
+        placed = shapes(self.sizes, -(-n // g), n, np.minimum(n, g), np.full_like(n, size))
+        rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
+        noise = np.exp(self.error * rng.standard_t(TAILS, len(self.draws)))[:, None]
+        single, X = np.split(n / step_time(self.mode, placed), [1])
+        tail = (1.0 - confidence) / 2
+        drawn = (n / (noise * step_time(self.draws, placed)))[:, 1:]
+        lower, upper = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
+        return ThroughputCurve(
+            workers=N,
+            steps_per_second=X,
+            lower=np.minimum(lower, X),
+            upper=np.maximum(upper, X),
+            single=float(single[0]),
+            batch_size=size,
+            parameter_servers=0,
+            workers_per_node=g,
+            confidence=confidence,
+            profiled_workers=max(point.gpus for point in self.measured),
+            measured=tuple(
+                (p.gpus, p.gpus / p.step_time)
+                for p in sorted(self.measured, key=lambda p: p.gpus)
+                if (p.batch_size, p.nodes, p.gpus_per_node) == (size, -(-p.gpus // g), min(p.gpus, g))
+            ),
+            method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
+            note=self.note,
+            model=self,
+            synchronous=True,
+        )
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, and how far to trust it."""
+        value = self.mode[-len(LAW) :].copy()
+        value[:4] = np.exp(value[:4])
+        value[0] /= 1.0 + value[0]
+        error = standard_errors(self.draws)[-len(LAW) :]
+        error[:4] *= value[:4] * np.array([1 - value[0], 1, 1, 1])
+        return tuple(
+            Parameter(
+                one.name, found, one.unit, standard_error=off, origin="measured" if told else "assumed",
+                identified=told, note=one.note,
+            )
+            for one, found, off, told in zip(LAW, value.tolist(), error.tolist(), self._told(), strict=True)
+        )  # fmt: skip
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve."""
+        return "step times by placement do not tell what other machines would change"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """What was measured, and what the fit cannot know."""
+        return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")
+
+    def _told(self) -> list[bool]:
+        """Of each parameter of the law, whether the measurements tell it."""
+        narrowed: list[bool] = (standard_errors(self.draws)[-len(LAW) :] < TOLD * self.prior_spread).tolist()
+        return narrowed
+
+    def _require_known(self, batch_size: int, nodes: int) -> None:
+        require_count(batch_size, "batch_size", most=MOST_EXAMPLES)
+        if not self.sizes[0] <= batch_size <= self.sizes[-1]:
+            raise ModelError(f"batch_size: one GPU was measured with {span(self.sizes)} examples, got {batch_size}")
+        if nodes > 1 and self.profiled_nodes == 1:
+            raise ModelError(
+                f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
+            )
+
+
+def _columns(points: Sequence[PlacedStep]) -> np.ndarray:
+    """Nodes, GPUs, GPUs on the fullest node and batch sizes, shape (4, n)."""
+    return np.array([(p.nodes, p.gpus, p.gpus_per_node, p.batch_size) for p in points]).T
+
+
+class Assumed(NamedTuple):
+    """A parameter of the law, in the order of `step_time`, and what is assumed of it before anything is measured.
+
+    Means and standard deviations were chosen after seeing the jobs of docs/explanation/placements. The first four are
+    logarithms, the share's of its odds; all-reduce times are relative to the fastest step on one GPU.
+    """
+
+    name: str
+    mean: float
+    spread: float
+    note: str
+    unit: str = ""
+    unsure: str = ""  # what is not known where it is not told
+
+
+LAW = (
+    Assumed("forward share", math.log(0.5), 1.0, "of a step's computation, before gradients"),  # backward takes twice
+    Assumed("straggling", math.log(0.03), 0.7, "spread of a GPU's step, relative to its mean"),
+    Assumed("all-reduce, two nodes", 0.0, 3.0, "one GPU each, hidden or not", "s"),
+    Assumed("all-reduce, one node", math.log(0.1), 1.5, "two GPUs", "s", "the all-reduce inside a node"),
+    Assumed("sharing of a link", 0.1, 0.15, "exponent of the GPUs on a node",  # 0.06 to 0.2 in those jobs
+            unsure="how the GPUs of a node share its link"),
+    Assumed("growth with nodes", 0.34, 0.15, "exponent of the nodes",  # as wide as jobs differ
+            unsure="how the all-reduce grows beyond two nodes"),
+)  # fmt: skip
+
+#: An all-reduce between two nodes of so many seconds grows half as fast with the nodes (assumed, likewise).
+LONG = 0.7
+
+#: Where, from the end, the parameters have the all-reduce between two nodes and the growth.
+ACROSS, GROWTH = -4, -1
+
+#: Draws, out of how many proposed, and how much wider than the normal approximation these spread.
+DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
+
+#: Relative error of a measurement, and how many measurements that assumption is worth.
+ERROR, ASSUMED = 0.05, 3
+
+#: Fits of the parameters, each with the error that the one before left.
+ROUNDS = 4
+
+
+def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
+    """Fit how a data-parallel step depends on nodes, GPUs and batch size (`queuemodel.models.placements`).
+
+    Parameters
+    ----------
+    measured : iterable of PlacedStep
+        Some on one GPU; batch sizes on more GPUs must lie among theirs.
+
+    Raises
+    ------
+    FitError
+        When nothing was measured on one GPU, or a batch size lies outside what was.
+    ModelError
+        For what is no PlacedStep.
+    """
+    points = tuple(measured)
+    for point in points:
+        if not isinstance(point, PlacedStep):
+            raise ModelError(f"fit_placements: expected PlacedSteps, got {type(point).__name__}")
+    once = [point for point in points if point.gpus == 1]
+    if not once:
+        raise FitError("fit_placements: at least one step on one GPU must be measured, got none")
+    sizes = np.unique([point.batch_size for point in once])
+    for point in points:
+        if not sizes[0] <= point.batch_size <= sizes[-1]:
+            raise FitError(
+                f"fit_placements: {point.gpus} GPUs were measured with a batch of {point.batch_size}, one GPU with "
+                f"{span(sizes)}; measure one GPU with that batch too"
+            )
+    first = [np.mean([np.log(point.step_time) for point in once if point.batch_size == size]) for size in sizes]
+    mean, spread = np.array([(one.mean, one.spread) for one in LAW]).T  # the growth is that of a short all-reduce
+    mean[2:4] += min(first)
+    mode, draws, error = _posterior(points, sizes, np.append(first, mean), mean, spread)
+    return PlacementModel(points, sizes, mode, draws, spread, error)
+
+
+def _posterior(
+    points: Sequence[PlacedStep], sizes: np.ndarray, start: np.ndarray, mean: np.ndarray, spread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The posterior's mode, shape (sizes + 6,), draws from it, and the error of a measurement in each, shape (DRAWS,).
+
+    Parameters are the logarithms of steps on one GPU with these batch sizes, which the measurements alone tell, and
+    those of the law.
+    """
+    from scipy.optimize import least_squares
+
+    placed, logs = shapes(sizes, *_columns(points)), np.log([p.step_time for p in points])
+    own, n = len(sizes), len(points)
+
+    def residuals(parameters: np.ndarray, error: np.ndarray | float) -> np.ndarray:
+        law = parameters[..., own:]
+        x = (logs - np.log(step_time(parameters, placed))) / error
+        robust = np.sign(x) * np.sqrt((TAILS + 1) * np.log1p(x**2 / TAILS))
+        expected = np.broadcast_to(mean, law.shape).copy()
+        expected[..., GROWTH] /= 1.0 + np.exp(law[..., ACROSS]) / LONG
+        return np.concatenate([robust, (law - expected) / spread], axis=-1)
+
+    error = ERROR
+    for _ in range(ROUNDS):
+        found = least_squares(residuals, start, args=(error,))
+        start, data = found.x, found.jac[:n]
+        squares = TAILS * np.expm1(found.fun[:n] ** 2 / (TAILS + 1)) * error**2
+        weight = (TAILS + 1) / (TAILS + squares / error**2)
+        identified = np.trace(np.linalg.solve(found.jac.T @ found.jac, data.T @ data))  # parameters, by the data
+        freedom = ASSUMED + n - identified
+        error = float(np.sqrt((ASSUMED * ERROR**2 + weight @ squares) / freedom))
+    # Proposed: errors by their chi-square law, the law's parameters wider than normal, the others normal given both.
+    rng = np.random.default_rng(0)
+    errors = error * np.sqrt(freedom / rng.chisquare(freedom, (PROPOSED, 1)))
+    normal = rng.standard_normal((PROPOSED, len(start)))
+    scale = np.where(np.arange(len(start)) < own, errors / error, WIDER)
+    proposed = start + (scale * normal) @ np.linalg.inv(np.linalg.cholesky(found.jac.T @ found.jac))
+    log_weight = 0.5 * ((normal**2).sum(axis=1) - (residuals(proposed, errors) ** 2).sum(axis=1))
+    squares = (freedom * error**2 - ASSUMED * ERROR**2) / errors**2
+    log_weight += ((own - identified) * np.log(errors) + 0.5 * squares)[:, 0]
+    chance = np.exp(log_weight - log_weight.max())
+    drawn = rng.choice(PROPOSED, DRAWS, p=chance / chance.sum())
+    return start, proposed[drawn], errors[drawn, 0]

@@ -1,0 +1,347 @@
+"""From recorded rounds: how long ranks compute, how much that varies, and what the network carries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..base.errors import FitError
+from ..profile.job import Job
+from ..profile.profile import Profile
+from ..profile.records import Operation, Round
+from ..simulator.links import estimate_links
+from .loading import loading_times
+from .rounds import LATENCY, LATENCY_FACTOR, aligned, at_once_in, estimate_network, ring_costs, round_time, slowest_of
+from .schemes import Buckets
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRounds:
+    """What recorded rounds tell of a data-parallel job."""
+
+    job: Job
+    ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
+    computed: np.ndarray  # (m,): When it had computed
+    tail: float  # Seconds from there, and from the end of the last all-reduce, to the end of the round
+    alone: float  # Seconds of a round of one rank without communication
+    bucket_bytes: np.ndarray  # (b,)
+    #: Bytes of each gradient and mean seconds until it was ready, in that order
+    gradients: tuple[np.ndarray, np.ndarray]
+    at_once: int  # Most all-reduces that were under way together
+    #: bandwidth, latency: Bytes per second that a node's link carried among the most recorded ranks, and seconds per
+    #: message
+    bandwidth: float
+    latency: float
+    covariance: np.ndarray  # (2, 2): Of the logarithms of the two
+    latency_known: bool  # Whether the rounds say more of the latency than what was assumed
+    nominal: float | None  # Bytes per second of the links, as the profile says
+    ranks: int  # Most ranks in a recorded round
+    #: How many times as long each recorded rank computes as the typical one; empty where all are alike
+    paces: tuple[float, ...] = ()
+    #: Bandwidth and latency that groups of fewer ranks showed, by their number
+    fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    congestion_control: str = "unknown"  # TCP's, as the profile says
+    buffer: float = 0.0  # Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known
+    #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
+    loading: tuple[np.ndarray, ...] = ()
+    shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
+
+    def carried(self, ranks: int) -> tuple[float, float]:
+        """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
+
+        How well messages fill a link depends on how many ranks wait for each other, so that each number tells its own.
+        """
+        recorded = [n for n in self.fewer if n <= ranks]
+        return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)
+
+
+#: Ranks are alike unless they differ by more than this share, and by more than so many standard errors.
+LEAST, SURE = 0.03, 4.0
+
+
+def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
+    """How many times as long each rank computes as the typical one; empty where all are alike.
+
+    The typical one is the median, of two the faster: a rank that stands out is more often slow than fast.
+    """
+    computed = [np.array([one.computed for one in rounds if one.rank == rank]) for rank in range(ranks)]
+    if min(map(len, computed)) < 2:
+        return ()
+    means = np.array([own.mean() for own in computed])
+    errors = np.array([own.std(ddof=1) / len(own) ** 0.5 for own in computed]) / means
+    typical = int(np.argsort(means)[(ranks - 1) // 2])
+    ratio = means / means[typical]
+    apart = np.abs(np.log(ratio)) > np.maximum(LEAST, SURE * np.hypot(errors, errors[typical]))
+    return tuple(np.where(apart, ratio, 1.0).tolist()) if apart.any() else ()
+
+
+#: Groups drawn.
+SAMPLES = 2000
+
+
+def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapping[int, float]) -> FittedRounds:
+    """Correct what was fitted to recorded rounds by the mean time of untraced ones.
+
+    Tracing is taken to make the computation of one rank and of more longer by the same factor, which the rounds of one
+    rank tell. What then is left at the most recorded ranks lies beside computation and network (what frameworks do
+    between rounds, copies, waits for a processor): the same in every round, whatever the number of ranks.
+    """
+    alone = [one.round_time for one in rounds if one.ranks == 1]
+    if 1 in seconds and alone:
+        factor = seconds[1] / float(np.mean(alone))
+        sizes, moments = fitted.gradients
+        fitted = replace(
+            fitted,
+            ready=factor * fitted.ready,
+            computed=factor * fitted.computed,
+            gradients=(sizes, factor * moments),
+            alone=seconds[1],
+        )
+    if fitted.ranks in seconds:
+        rows = np.column_stack([fitted.ready, fitted.computed])
+        (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
+        work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency, fitted.buffer)
+        ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
+        fitted = replace(fitted, tail=max(0.0, seconds[fitted.ranks] - float(ends.mean())))
+    return fitted
+
+
+#: Probability below which what ranks have in common is not left to chance.
+CHANCE = 0.01
+
+
+def fit_rounds(profile: Profile) -> FittedRounds:
+    """Fit the recorded rounds of a data-parallel job.
+
+    Computation and its spread come from the records of the fewest ranks that reduce. What the network carries comes
+    from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
+    recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
+    wide spread helps out. Where messages go one at a time under BBR, and the profile knows the buffers, they are
+    late as `late` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
+    that are recorded, the times are corrected by it.
+
+    Raises
+    ------
+    FitError
+        When no round of two or more ranks is there, or buckets change after the first rounds.
+    """
+    most = max((one.ranks for one in profile.rounds), default=0)
+    if most < 2:
+        raise FitError(
+            "strategy all-reduce needs recorded rounds of two nodes or more; import the traces of two nodes besides: "
+            "queuemodel import-trace trace_n1 trace_n2"
+        )
+    alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
+    at_once = max((at_once_in(one) for one in alike[most]), default=1)
+    cluster = profile.cluster
+    in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
+    buffer = cluster.buffer or 0.0 if in_turn and cluster.congestion_control == "bbr" else 0.0
+    networks = _networks(alike, at_once, buffer)
+    if most not in networks:
+        raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
+    grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
+    if buffer:  # beside what is late, all tell the same link
+        together = float(np.exp(np.mean([np.log(carried) for carried, _, _ in networks.values()])))
+        networks[most] = (together, *networks[most][1:])
+    bandwidth, latency, covariance = networks.pop(most)
+    # among the fewest ranks buckets wait least for each other, which some recordings take for not being ready
+    own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))
+    alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
+    unequal = paces(grouped, most)
+    typical = np.array([1 / _pace(one, unequal) for one in own])
+    computed = np.array([one.computed for one in own]) * typical
+    ready = np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None]
+    later, shared_error = _in_common(own, computed)
+    fitted = FittedRounds(
+        job=profile.job,
+        ready=np.maximum(ready - later[:, None], 0.0),
+        computed=np.maximum(computed - later, 0.0),
+        shared_error=shared_error,
+        tail=_tail(grouped),
+        alone=float(np.mean(alone)),
+        bucket_bytes=bucket_bytes,
+        gradients=_gradients(own, unequal),
+        at_once=at_once,
+        bandwidth=bandwidth,
+        latency=latency,
+        covariance=covariance,
+        latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
+        nominal=cluster.bandwidth,
+        ranks=most,
+        paces=unequal,
+        fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
+        congestion_control=cluster.congestion_control,
+        buffer=buffer,
+        loading=loading_times(profile.rounds),
+    )
+    waited = {one.ranks for one in profile.rounds if one.waited}
+    untraced = {p.workers: p.workers / p.steps_per_second for p in profile.throughputs if p.workers not in waited}
+    return at_untraced_times(fitted, profile.rounds, untraced)
+
+
+def _networks(
+    alike: Mapping[int, Sequence[Round]], at_once: int, buffer: float
+) -> dict[int, tuple[float, float, np.ndarray]]:
+    """What `estimate_network` finds among each number of ranks of which whole rounds were recorded."""
+    networks = {}
+    for n, found in alike.items():
+        if groups := [group for group in _by_number(found).values() if len(group) == n]:
+            slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
+            networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
+    return networks
+
+
+def _gradients(rounds: Sequence[Round], unequal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of each gradient, and mean seconds until a rank of the typical pace had it; none where none is recorded."""
+    recorded = [one for one in rounds if one.gradients]
+    if not recorded:
+        return np.empty(0), np.empty(0)
+    ready = [[g.ready / _pace(one, unequal) for g in one.gradients] for one in recorded]
+    return np.array([g.bytes for g in recorded[0].gradients], dtype=float), np.mean(ready, axis=0)
+
+
+def _tail(rounds: Sequence[Round]) -> float:
+    """Mean seconds of a round after its computation and its last all-reduce."""
+    ends = [max(one.computed, *(bucket.end for bucket in one.buckets)) for one in rounds]
+    return float(np.mean([max(0.0, one.round_time - one.waited - end) for one, end in zip(rounds, ends, strict=True)]))
+
+
+def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarray, float]:
+    """Seconds by which each came later than a rank's own variation explains: an evaluation makes all late at once.
+
+    Were ranks drawn with it, the slowest of many would always be late. Two-way analysis of variance, ranks by rounds
+    (Fisher, 1925): where rounds differ more than chance explains, all but the ranks' own deviations is taken out, and
+    these are scaled by what the rounds' means took of them. Elsewhere 0. And the standard error of what they have in
+    common, which remains in the mean.
+    """
+    from scipy.special import fdtrc
+
+    ranks, at = rounds[0].ranks, {(one.number, one.rank): i for i, one in enumerate(rounds)}
+    whole = [number for number, group in _by_number(rounds).items() if len(group) == ranks]
+    index = np.array([[at[number, rank] for rank in range(ranks)] for number in whole], dtype=int)
+    later, m = np.zeros(len(rounds)), len(whole)
+    if m < 2:
+        return later, 0.0
+    times = computed[index]
+    mean = times.mean(axis=0)
+    common = (times - mean).mean(axis=1, keepdims=True)
+    own = times - mean - common
+    within = float((own**2).sum() / ((m - 1) * (ranks - 1)))
+    ratio = ranks * float((common**2).sum() / (m - 1)) / max(within, 1e-18)
+    if fdtrc(m - 1, (m - 1) * (ranks - 1), ratio) >= CHANCE:
+        return later, 0.0
+    later[index] = times - mean - own * np.sqrt(ranks / (ranks - 1))
+    return later, float(common.std(ddof=1) / np.sqrt(m))
+
+
+def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
+    """Rounds of so many ranks with the same buckets: the first are before these are made anew, in order of arrival."""
+    grouped = [(one, tuple(b.bytes for b in one.buckets)) for one in rounds if one.ranks == ranks and one.buckets]
+    sizes = Counter(own for _, own in grouped)
+    common = max(sizes, key=sizes.__getitem__, default=())
+    alike = [one for one, own in grouped if own == common]
+    first = min((one.number for one in alike), default=0)
+    for one, own in grouped:
+        if own != common and one.number > first:
+            raise FitError(
+                f"strategy all-reduce: round {one.number} of {ranks} ranks reduces {sum(own):,} bytes in {len(own)} "
+                f"bucket(s), round {first} {sum(common):,} in {len(common)}; record steps that all reduce the same"
+            )
+    return alike
+
+
+def _sizes(one: Round) -> np.ndarray:
+    return np.array([bucket.bytes for bucket in one.buckets], dtype=float)
+
+
+def _by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:
+    groups: dict[int, list[Round]] = {}
+    for one in rounds:
+        groups.setdefault(one.number, []).append(one)
+    return groups
+
+
+def _pace(one: Round, unequal: Sequence[float]) -> float:
+    return unequal[one.rank] if unequal else 1.0
+
+
+#: Relative error of taking a link of a parameter server for one of a ring (assumed).
+OTHER_TRAFFIC = 0.05
+
+
+def rounds_of_steps(profile: Profile) -> FittedRounds:
+    """What recorded steps tell of data-parallel rounds of the same job.
+
+    A rank computes what a worker did, without fetching: a gradient is ready after as much computation as was done when
+    its push could begin. Links carry what they carried between worker and server; latency is assumed, the update takes
+    what it took at the server, and buckets are DistributedDataParallel's.
+
+    Raises
+    ------
+    FitError
+        When the steps have no operations, or nothing is pushed.
+    """
+    steps = [_ready(step.operations) for step in profile.steps if step.operations]
+    if not steps or not steps[0][0]:
+        raise FitError(
+            "strategy all-reduce: steps on parameter servers tell it by their operations, gradients among them; import "
+            "them from traces, or the traces of data-parallel ranks"
+        )
+    names = [name for name in steps[0][0] if all(name in ready for ready, _ in steps)]
+    ready = np.array([[found[name][0] for name in names] for found, _ in steps])
+    order = np.argsort(ready.mean(axis=0), kind="stable")
+    ready = np.maximum.accumulate(ready[:, order], axis=1)
+    sizes = np.array([steps[0][0][names[i]][1] for i in order], dtype=float)
+    computed = np.array([seconds for _, seconds in steps])
+    links, buckets = estimate_links(profile), Buckets()
+    rate = min(links.transmit.rate, links.receive.rate)
+    update = float(profile.values("update").mean())
+    return FittedRounds(
+        job=profile.job,
+        ready=ready[:, buckets.ends(sizes)],
+        computed=computed,
+        tail=update,
+        alone=float(computed.mean()) + update,
+        bucket_bytes=buckets.units(sizes),
+        gradients=(sizes, ready.mean(axis=0)),
+        at_once=1,
+        bandwidth=rate,
+        latency=LATENCY,
+        covariance=np.diag([OTHER_TRAFFIC**2, np.log(LATENCY_FACTOR) ** 2]),
+        latency_known=False,
+        nominal=profile.cluster.bandwidth,
+        ranks=0,
+        paces=(),
+    )
+
+
+def _ready(operations: list[Operation]) -> tuple[dict[tuple[str, int], tuple[float, int]], float]:
+    """Each push by its name and server: computation that must be done before it (s), and its bytes; and all of it."""
+    begin, end = _busy([(one.start, one.end) for one in operations if one.kind == "compute"])
+    done = np.append(0.0, np.cumsum(end - begin))
+
+    def until(moment: float) -> float:
+        at = int(np.searchsorted(begin, moment, side="right"))
+        return float(done[at] - max(end[at - 1] - moment, 0.0)) if at else 0.0
+
+    found = {}
+    for one in operations:
+        if one.kind == "push":
+            before = [operations[i].end for i in one.after if operations[i].kind == "compute"]
+            found[one.name, one.server] = until(max(before, default=one.start)), one.bytes
+    return found, float(done[-1])
+
+
+def _busy(spans: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Union of spans, as beginnings and ends in order."""
+    merged: list[list[float]] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    pairs = np.array(merged).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]

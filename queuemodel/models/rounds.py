@@ -1,0 +1,177 @@
+"""How long a synchronous round takes, for many rounds and ranks at once; and messages that are late in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ..base.checks import FASTEST_LINK
+from ..profile.records import Round
+from ..transport.collectives import Link, Ring
+
+
+def round_time(
+    ready: np.ndarray, computed: np.ndarray, work: np.ndarray, latency: np.ndarray, *, at_once: int = 1
+) -> np.ndarray:
+    """Seconds from the start of a round until all its buckets are reduced and all computation is done.
+
+    Buckets go through the network in their order. The network works on one after the other as long as any is there, as
+    a queue with one server does whatever its discipline; a bucket needs `work` of it and, beside that, `latency`. With
+    ``at_once`` buckets under way, the latency of one passes while others are worked on, so that in a row each takes
+    max(work, (work + latency) / at_once); the last one's latency remains. Exact max-plus recursion for one bucket at a
+    time, and for more where no bucket's work is less than its share of latency.
+    ``ready`` (..., b) is increasing, ``computed`` has shape (...), ``work`` and ``latency`` (b,); all are seconds.
+    """
+    if ready.shape[-1] == 0:
+        return np.array(computed, dtype=float)
+    alone = work + latency
+    service = np.maximum(work, alone / at_once)
+    behind = np.cumsum(service[::-1])[::-1] + (alone - service)[-1]  # a bucket and all after it
+    return np.maximum((ready + np.maximum(behind, alone)).max(axis=-1), computed)
+
+
+def slowest_of(
+    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] = ()
+) -> Iterator[np.ndarray]:
+    """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
+
+    Ranks are drawn from the recorded rows with a smooth spread around each (a smoothed bootstrap that keeps mean and
+    variance, Silverman and Young, 1987), so that the slowest of many can be slower than any recorded. The draws of few
+    ranks are among those of more.
+    ``rounds`` (m, b) are recorded times of one rank, increasing; ``paces`` are those of the first ranks, 1 of the
+    others.
+    """
+    rng, draw = np.random.default_rng(seed), sampler(rounds)
+    slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
+    for wanted in ranks:
+        while n < wanted:
+            rows = draw(rng, samples)
+            np.maximum(slowest, paces[n] * rows if n < len(paces) else rows, out=slowest)
+            n += 1
+        yield slowest.copy()
+
+
+def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarray]:
+    """Draws from recorded rows (m, b), increasing, with a smooth spread around each that keeps mean and variance."""
+    rounds = np.maximum.accumulate(rounds, axis=1)
+    mean, last = rounds.mean(axis=0), rounds[:, -1]
+    spread = last.std() / last.mean() if len(last) > 1 and last.mean() > 0 else 0.0
+    width = 0.9 * spread * len(rounds) ** -0.2
+    keep = 1.0 / np.hypot(1.0, width / spread) if spread > 0 else 1.0
+
+    def draw(rng: np.random.Generator, samples: int) -> np.ndarray:
+        rows = rounds[rng.integers(len(rounds), size=samples)]
+        rows *= keep * np.maximum(1 + width * rng.standard_normal((samples, 1)), 0.0)
+        rows += (1 - keep) * mean
+        return rows
+
+    return draw
+
+
+#: Bytes under way, 90 packets in the median at 60 Mbit/s, without 11 that a token bucket passes at once: a buffer that
+#: holds more loses nothing.
+WINDOW = 79 * 1448
+
+#: How many times what the buffer holds a message is long when it surely loses a last packet, among two ranks and among
+#: more. Two always send at the same time: acknowledgements wait behind data, and half a window stands in each buffer.
+SURELY = {2: 19.0}
+SURELY_AMONG_MORE = 3.8
+
+
+def late(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
+    """
+    Mean seconds by which messages come later than their bytes allow.
+
+    What overflows is sent again, and a message has arrived when its last hole is filled: that takes one more round
+    trip, through a full buffer. It befalls a message the likelier the longer it is; how likely was measured with rings
+    of plain sockets, 68 to 770 kB (docs/explanation/all-reduce; not exact).
+
+    Examples
+    --------
+    >>> late(np.array([90e3, 900e3]), 4, bandwidth=7.5e6, buffer=0.012).round(4)
+    array([0.0032, 0.012 ])
+    """
+    held = bandwidth * buffer
+    if not 0 < held < WINDOW:
+        return np.zeros_like(message_bytes, dtype=float)
+    return np.asarray(buffer * np.minimum(1.0, message_bytes / held / SURELY.get(ranks, SURELY_AMONG_MORE)))
+
+
+def late_rounds(sizes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
+    """The same of the 2 (n - 1) messages of a ring that reduces so many bytes."""
+    return 2 * (ranks - 1) * late(np.asarray(sizes) / ranks, ranks, bandwidth=bandwidth, buffer=buffer)
+
+
+#: Seconds per message before anything is known, and the factor that covers two thirds of networks.
+LATENCY, LATENCY_FACTOR = 100e-6, 4.0
+
+#: Relative error of a round's end that is never thought smaller.
+LEAST_NOISE = 0.003
+
+
+def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
+    """When the slowest rank had each bucket, and when all before and it were reduced, by the first rank's clock, (b,).
+
+    An all-reduce ends everywhere at once, but for a message's time: that puts the ranks' clocks on top of each other.
+    """
+    ends = np.array([[bucket.end for bucket in one.buckets] for one in group])
+    offset = np.mean(ends[0] - ends, axis=1)
+    ready = np.array([[bucket.ready for bucket in one.buckets] for one in group]) + offset[:, None]
+    over = (ends + offset[:, None]).max(axis=0)
+    return np.maximum.accumulate(ready.max(axis=0)), np.maximum.accumulate(over)
+
+
+def at_once_in(one: Round) -> int:
+    """Most all-reduces of a round that were under way together."""
+    begun = np.sort([bucket.begin for bucket in one.buckets])
+    ended = np.sort([bucket.end for bucket in one.buckets])
+    return max(int(i + 1 - np.searchsorted(ended, t, side="right")) for i, t in enumerate(begun))
+
+
+def estimate_network(
+    slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int, buffer: float = 0.0
+) -> tuple[float, float, np.ndarray]:
+    """Bandwidth, latency and the covariance of their logarithms.
+
+    Rounds tell them by the ends of their busy periods: the last bucket's, and those of buckets with nothing under way
+    until the next is ready. Between these ends only the network's discipline says which bucket is reduced first.
+    ``slowest`` and ``ends`` (m, b): when the slowest rank had each bucket, and when all before and it were reduced.
+    """
+    from scipy.optimize import least_squares
+
+    carried = 2 * (ranks - 1) / ranks * bucket_bytes.sum()
+    start = np.log([carried / max(float(np.median(ends[:, -1] - slowest[:, 0])), 1e-9), LATENCY])
+    nothing = np.full(len(slowest), 0.0)
+    idle = np.column_stack([slowest[:, 1:] >= ends[:, :-1], np.ones(len(ends), dtype=bool)])
+    last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        bandwidth, message = np.exp(logs)
+        work, latency = ring_costs(bucket_bytes, ranks, bandwidth, message, buffer)
+        times = [
+            round_time(slowest[:, : b + 1], nothing, work[: b + 1], latency[: b + 1], at_once=at_once) for b in last
+        ]
+        return ((np.transpose(times) - ends[:, last]) / ends[:, -1:])[idle[:, last]]
+
+    noise = LEAST_NOISE
+    for _ in range(3):  # the noise is what the fit leaves
+
+        def residuals(logs: np.ndarray, noise: float = noise) -> np.ndarray:
+            assumed = (logs[1] - np.log(LATENCY)) / np.log(LATENCY_FACTOR)
+            return np.append(errors(logs) / noise, assumed)
+
+        found = least_squares(residuals, start)
+        noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors(found.x) ** 2))))
+    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    return min(float(np.exp(found.x[0])), FASTEST_LINK), float(np.exp(found.x[1])), covariance
+
+
+def ring_costs(
+    bucket_bytes: np.ndarray, ranks: int, bandwidth: float, latency: float, buffer: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of each bucket's ring that need bandwidth, and that do not."""
+    ring, wire = Ring(), Link(bandwidth)
+    work = np.array([ring.time(size, ranks, wire) for size in bucket_bytes])
+    messages = ring.time(0.0, ranks, Link(bandwidth, latency=latency))
+    return work, messages + late_rounds(bucket_bytes, ranks, bandwidth=bandwidth, buffer=buffer)

@@ -1,0 +1,283 @@
+"""The figure of one rank's round: when its buckets were computed, waited and were in transit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..base.checks import require_count, require_seed, require_share
+from ..base.drawing import KNEE, PLACES, finish, new_axes
+from ..base.errors import ModelError
+from ..base.estimates import normal_quantile
+from ..base.files import write_json
+from ..base.results import Result
+from ..profile.records import MOST_RANKS, Bucket
+from .all_reduce import AllReduceModel
+from .loading import waits
+from .rounds import sampler
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: More buckets than this are not told apart.
+MOST_BUCKETS = 400
+
+
+class RankView(Protocol):
+    """One rank's round, recorded (`queuemodel.profile.records.Round`) or simulated."""
+
+    @property
+    def number(self) -> int:
+        """Of the round."""
+
+    @property
+    def round_time(self) -> float:
+        """Seconds."""
+
+    @property
+    def computed(self) -> float:
+        """Seconds until the backward pass was over."""
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """In the order in which they were handed over."""
+
+
+def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), in transit (solid).
+
+    A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
+    a recorded round, what it waits for after its all-reduce began on this rank counts as transit.
+
+    Parameters
+    ----------
+    one : Round, or what `SimulatedRounds.round` gives
+    ax : Axes, optional
+        Where to draw; a new figure unless given.
+    **kwargs
+        Passed to `Axes.barh`.
+
+    Raises
+    ------
+    ModelError
+        For a round without buckets.
+    """
+    count = len(one.buckets)
+    if not 0 < count <= MOST_BUCKETS:
+        raise ModelError(f"plot_round: a round of 1 to {MOST_BUCKETS} buckets can be drawn, got {count}")
+    ax = ax or new_axes((7.6, min(1.4 + 0.3 * count, 5.0)))
+    ready = np.array([bucket.ready for bucket in one.buckets])
+    begin = np.maximum([bucket.begin for bucket in one.buckets], ready)
+    end = np.array([bucket.end for bucket in one.buckets])
+    rows, before = np.arange(count), np.append(0.0, ready[:-1])
+    style: dict[str, Any] = {"height": 0.8, "linewidth": 0, **kwargs}
+    ax.barh(rows, ready - before, left=before, color=PLACES["worker"], label="computed", **style)
+    ax.barh(rows, begin - ready, left=ready, color=PLACES["network"], alpha=0.3, label="waiting", **style)
+    ax.barh(rows, end - begin, left=begin, color=PLACES["network"], label="in transit", **style)
+    for at, text in ((one.computed, "computed"), (one.round_time, "round over")):
+        ax.axvline(at, color=KNEE, linewidth=1.0, linestyle=":")
+        where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+        ax.annotate(text, (at, 1.0), color=KNEE, fontsize="small", **where)
+    if count <= 20:
+        ax.set_yticks(rows, [_size(bucket.bytes) for bucket in one.buckets])
+        ax.set_ylabel("bucket")
+    else:
+        ax.set_ylabel("buckets, as they were ready")
+        ax.set_yticks([])
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.02 * max(float(end.max()), one.round_time))
+    ax.set_xlabel("time since the round began (s)")
+    finish(ax, legend="right")
+    return ax
+
+
+def _size(size: int) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e6, "MB"), (1e3, "kB")) if size >= 0.1 * unit), (1, "B"))
+    return f"{size / unit:.3g} {name}"
+
+
+#: Lanes of a rank, and the number of the first of each kind: overlapping events have lanes of their own.
+LANES = {"computation": 0, "waiting": 1000, "in transit": 2000}
+
+
+def round_events(views: Sequence[Sequence[RankView]], starts: Sequence[float]) -> list[dict[str, Any]]:
+    """Events of rounds that begin at these seconds, for each rank its view of each round."""
+    events: list[dict[str, Any]] = []
+    for rank, rounds in enumerate(views):
+        free: dict[str, list[float]] = {name: [] for name in LANES}
+        for one, start in zip(rounds, starts, strict=True):
+            spans = [("computation", f"round {one.number}", 0.0, one.computed, 0)]
+            for b, bucket in enumerate(one.buckets):
+                spans += [
+                    ("waiting", f"bucket {b}", bucket.ready, bucket.begin, bucket.bytes),
+                    ("in transit", f"bucket {b}", max(bucket.begin, bucket.ready), bucket.end, bucket.bytes),
+                ]
+            for kind, name, begin, end, size in spans:
+                if end <= begin:
+                    continue
+                lanes = free[kind]
+                lane = next((i for i, until in enumerate(lanes) if until <= start + begin), len(lanes))
+                lanes[lane : lane + 1] = [start + end]
+                events.append(
+                    {"ph": "X", "pid": rank, "tid": LANES[kind] + lane, "name": name, "cat": kind}
+                    | {"ts": 1e6 * (start + begin), "dur": 1e6 * (end - begin)}
+                    | {"args": {"round": one.number, "bytes": size}}
+                )
+        names = [{"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}]
+        for kind, lanes in free.items():
+            names += [
+                {"ph": "M", "pid": rank, "tid": LANES[kind] + lane, "name": "thread_name"}
+                | {"args": {"name": kind + (f" ({lane + 1})" if lane else "")}}
+                for lane in range(len(lanes))
+            ]
+        events += names
+    return events
+
+
+class RankRound(NamedTuple):
+    """One rank's view of a round: seconds since it began, as in `queuemodel.profile.records.Round`."""
+
+    rank: int
+    number: int
+    round_time: float
+    computed: float
+    buckets: list[Bucket]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedRounds(Result):
+    """Rounds of a group of ranks, by `simulate_rounds`; independent but for their input, where ranks wait for that."""
+
+    model: AllReduceModel
+    ranks: int
+    _: KW_ONLY
+    seed: int
+    sizes: np.ndarray  # (p,): Bytes of what is sent: recorded buckets, or gradients
+    #: ready, computed: (rounds, ranks, p) and (rounds, ranks): When each rank had each piece, and had computed, since
+    #: the round began (s)
+    ready: np.ndarray
+    computed: np.ndarray
+    begin: np.ndarray  # begin, end: (rounds, p): When the message of each piece was under way
+    end: np.ndarray
+    times: np.ndarray  # (rounds,): Seconds of each round
+    waited: np.ndarray  # (rounds,): Seconds of it in which all waited for a rank's input
+    confidence: float  # Of the interval around the throughput
+    digits = 3
+
+    @property
+    def throughput(self) -> float:
+        """Steps of all ranks per second."""
+        return self.ranks * self.model.steps_per_round / float(self.times.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Around the throughput: the sampling of rounds alone."""
+        error = self.times.std(ddof=1) / self.times.mean() / len(self.times) ** 0.5 if len(self.times) > 1 else np.inf
+        z = normal_quantile(self.confidence)
+        return self.throughput * float(np.exp(-z * error)), self.throughput * float(np.exp(z * error))
+
+    def round(self, number: int = 0, *, rank: int = 0) -> RankRound:
+        """What one rank saw of one round; pieces that travel together are one bucket.
+
+        Raises
+        ------
+        ModelError
+            For a round or a rank that is not there.
+        """
+        require_count(number, "round: number", least=0, most=len(self.times) - 1)
+        require_count(rank, "round: rank", least=0, most=self.ranks - 1)
+        ready, buckets = self.ready[number, rank], []
+        spans = list(zip(self.begin[number].tolist(), self.end[number].tolist(), strict=True))
+        for (begin, end), pieces in groupby(range(len(spans)), key=spans.__getitem__):
+            together = list(pieces)
+            buckets.append(Bucket(int(self.sizes[together].sum()), float(ready[together[-1]]), begin, end))
+        return RankRound(rank, number, float(self.times[number]), float(self.computed[number, rank]), buckets)
+
+    def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> str:
+        """The first rounds as Chrome trace events, which ui.perfetto.dev opens; also written to ``path``.
+
+        A process per rank, with lanes for its computation, for buckets that wait and for those under way.
+        """
+        rounds = min(require_count(rounds, "chrome_trace: rounds"), len(self.times))
+        views = [[self.round(number, rank=rank) for number in range(rounds)] for rank in range(self.ranks)]
+        starts = np.append(0.0, np.cumsum(self.times))[:rounds].tolist()
+        text = json.dumps({"traceEvents": round_events(views, starts), "displayTimeUnit": "ms"})
+        write_json(path, text)
+        return text
+
+    def plot(self, *, number: int = 0, rank: int = 0, ax: Axes | None = None) -> Axes:
+        """Draw one rank's round (`plot_round`)."""
+        return plot_round(self.round(number, rank=rank), ax=ax)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row: throughput, its interval, and mean seconds of a round and its parts."""
+        lower, upper = self.interval
+        slowest = self.computed.max(axis=1)
+        return [
+            {
+                "ranks": self.ranks,
+                "steps_per_second": self.throughput,
+                "lower": lower,
+                "upper": upper,
+                "round_time": float(self.times.mean()),
+                "computation": float(self.computed.mean()),
+                "stragglers": float(slowest.mean() - self.computed.mean()),
+                "communication": float(np.maximum(self.times - self.waited - slowest, 0.0).mean()),
+                **({"input": float(self.waited.mean())} if self.waited.any() else {}),
+            }
+        ]
+
+    def caption(self) -> str:
+        """How many rounds, and what the interval covers."""
+        return f"{len(self.times)} simulated rounds, seed {self.seed}; intervals of {self.confidence:.0%} for sampling"
+
+
+def simulate_rounds(
+    model: AllReduceModel, *, ranks: int, rounds: int = 200, seed: int = 0, confidence: float = 0.9
+) -> SimulatedRounds:
+    """Draw rounds of every rank and send their gradients as the model's scheme does.
+
+    Raises
+    ------
+    ModelError
+        When a number makes no sense, or ranks times rounds would not fit into memory.
+
+    Examples
+    --------
+    >>> from queuemodel.profile.examples import example_profile
+    >>> from queuemodel.models import fit, simulate_rounds
+    >>> model = fit(example_profile("ddp-alexnet-40"), strategy="all-reduce")
+    >>> run = simulate_rounds(model, ranks=4, rounds=100)
+    >>> [len(run.round().buckets), run.times.shape]
+    [3, (100,)]
+    """
+    require_count(ranks, "simulate_rounds: ranks", most=MOST_RANKS)
+    require_count(rounds, "simulate_rounds: rounds", most=10_000_000 // ranks)
+    require_seed(seed, "simulate_rounds: seed")
+    require_share(confidence, "simulate_rounds: confidence", open_ended=True)
+    sizes, rows = model.pieces(seed)
+    drawn = sampler(rows)(np.random.default_rng(seed), rounds * ranks).reshape(rounds, ranks, -1)
+    paces = model.fitted.paces[:ranks]
+    drawn[:, : len(paces)] *= np.array(paces)[:, None]
+    drawn = np.maximum.accumulate(drawn, axis=-1)
+    ready, computed = drawn[..., :-1], drawn[..., -1]
+    slowest = drawn.max(axis=1)
+    if ranks == 1:
+        begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + model.beyond
+    else:
+        group, link = model.group(ranks, sizes, slowest), model.among(ranks)
+        begin, end = model.scheme.transit(sizes, group.ready, group.cost(link))
+        times = group.times(link)
+    waited = np.zeros(rounds)
+    if model.loading:
+        waited = waits(model.loading, times, ranks=ranks, steps=model.steps_per_round, seed=seed)
+    return SimulatedRounds(
+        model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
+        times=times + waited, waited=waited, confidence=confidence,
+    )  # fmt: skip

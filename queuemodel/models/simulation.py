@@ -1,0 +1,609 @@
+"""Networks that a simulated cluster may be on, and what each of them would show where throughput can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..base.checks import require_share
+from ..base.estimates import Parameter, normal_quantile
+from ..base.results import Result
+from ..curves.curve import ThroughputCurve, require_workers
+from ..profile.bandwidth import best_rates, nominal_bandwidth
+from ..profile.job import TOLD, Throughput
+from ..profile.profile import Profile
+from ..profile.throughputs import on_profiled_links
+from ..simulator.contention import NETWORK, Contention, contentions
+from ..simulator.links import Link, Links
+from ..simulator.result import SimulatedRun
+from ..simulator.runs import trace_runs
+from ..simulator.simulate import BARRIERS, in_between
+from .calibration import fit_network, goes_further, untraced_throughput
+from .ensemble import (
+    OTHER_MACHINES,
+    Ensemble,
+    doubling,
+    model_error,
+    profiled_error,
+    waiting_error,
+    workers_correlation,
+)
+
+#: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
+#: where nobody tells the buffer (3 to 50 ms are usual) and where somebody does; the weight that each gets.
+UNFAIR, UNTOLD, TOLD_FACTORS = (0.5, 2.0), (0.25, 4.0), (0.7, 1.4)
+FACTOR_SHARE = 0.15
+
+#: Relative error of measuring that no simulated window shows (other users of the machines, clocks).
+LEAST_NOISE = 0.02
+
+#: A measurement lasts so many seconds, or so many steps of each worker where that is longer.
+WINDOW, WINDOW_STEPS = 60.0, 20
+
+#: Steps simulated per number of workers and network, all replications together.
+STEPS = 800
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One network that may be: which of `contentions`, its parameters' factors, and how likely it is beforehand."""
+
+    kind: int
+    weight: float
+    trip: float = 1.0
+    unfairness: float = 1.0
+
+    def of(self, kinds: Sequence[Contention]) -> Contention:
+        """The network among the kinds of some cluster."""
+        kind = kinds[self.kind]
+        return replace(kind, loaded_trip=self.trip * kind.loaded_trip, unfairness=self.unfairness * kind.unfairness)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Machines on which to simulate: numbers of workers on them, and arguments of `trace_runs` and `simulate`."""
+
+    workers: tuple[int, ...]
+    settings: dict[str, Any]
+
+
+def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> list[Variant]:
+    """Networks that may be, the likeliest kind first.
+
+    Where numbers are given instead of kinds (``fixed``) they are taken as they are.
+    """
+    found = []
+    for number, kind in enumerate(kinds):
+        others = [] if fixed else [{"unfairness": factor} for factor in UNFAIR if kind.unfairness]
+        others += (
+            []
+            if fixed
+            else [{"trip": factor} for factor in (TOLD_FACTORS if buffer_told else UNTOLD) if kind.loaded_trip]
+        )
+        found.append(Variant(number, kind.share * (1 - FACTOR_SHARE * len(others))))
+        found += [Variant(number, kind.share * FACTOR_SHARE, **factor) for factor in others]
+    return found
+
+
+def ensemble(
+    profile: Profile,
+    sites: Sequence[Site],
+    kinds: Sequence[Contention],
+    among: Sequence[Variant],
+    *,
+    told: dict[str, Any],
+    seed: int = 0,
+    replications: int = 2,
+    **settings: Any,
+) -> Ensemble:
+    """
+    What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
+
+    The noise of one measurement is that of windows of the likeliest kind's runs that share links alike. Simulations err
+    by that, by `simulation_error`, and by what other parameters of the same kind of network do. One worker has nobody
+    to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more workers as
+    far as the step still decides. What one worker's predictions were seen to err by has the noise of measuring in it.
+    """
+    logs, noise, sampled, errors = [], [], [], []
+    for site in sites:
+        there = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
+        own = [
+            trace_runs(
+                profile,
+                workers=site.workers,
+                replications=replications,
+                seed=seed,
+                **{"steps": STEPS} | settings | site.settings | network.settings,
+            )
+            for network in (variant.of(there) for variant in among)
+        ]
+        logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
+        ways = min(len(kinds[0].mechanisms(barrier=settings.get("synchronization") in BARRIERS)), replications)
+        alike = [runs for variant, runs in zip(among, own, strict=True) if variant.kind == among[0].kind]
+        squares = [[window_spread(runs[way::ways]) ** 2 for runs in one] for one in alike for way in range(ways)]
+        spreads = np.sqrt(np.mean(squares, axis=0))
+        noise.append(np.hypot(LEAST_NOISE, spreads))
+        sampled += [sampled_share(profile, runs) for runs in own[0]]
+        errors.append(np.hypot(simulation_error(profile, own[0], settings | site.settings), spreads))
+    workers = np.concatenate([site.workers for site in sites])
+    at_site = np.repeat(np.arange(len(sites)), [len(site.workers) for site in sites])
+    machines = np.where(at_site[:, None] == at_site, 1.0, OTHER_MACHINES)
+    traced = profiled_error("trace")
+    tracing = np.sqrt(max(traced**2 - LEAST_NOISE**2, (traced / 2) ** 2)) * np.array(sampled)
+    steps = sampling_error(profile) * np.array(sampled)
+    every, weights = np.concatenate(logs, axis=1), np.array([variant.weight for variant in among])
+    spread = within_kinds(every, weights, np.array([variant.kind for variant in among]))
+    error = np.concatenate(errors)
+    own = np.sqrt(np.maximum(error**2 - spread**2 - tracing**2, (error / 2) ** 2))
+    alone = workers == 1  # nobody to share a link with
+    before = Ensemble.before(
+        every,
+        weights,
+        error=np.where(alone, 0.0, own),
+        noise=np.concatenate(noise),
+        correlation=machines * workers_correlation(workers, doubling("trace")),
+        own=np.outer(steps, steps) + np.outer(tracing, tracing),
+    )
+    return replace(before, rest=np.where(alone, np.sqrt(error**2 - tracing**2), before.rest))
+
+
+def within_kinds(logs: np.ndarray, weights: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Standard deviation of logs (M, P) of the same kind of network, shape (P,)."""
+    share = weights / weights.sum()
+    own = [kinds == kind for kind in np.unique(kinds)]
+    means = np.array([np.average(logs[same], axis=0, weights=share[same]) for same in own])
+    off = logs - means[np.searchsorted(np.unique(kinds), kinds)]
+    return np.asarray(np.sqrt(share @ off**2))
+
+
+def simulation_error(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any]
+) -> np.ndarray:
+    """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
+    workers = np.array([replications[0].workers for replications in runs])
+    X = np.array([throughput(replications) for replications in runs])
+    links = [[[busy for name, busy in run.utilization.items() if name != "compute"] for run in one] for one in runs]
+    busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
+    alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    own = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
+    return np.hypot(own, waiting_error() * in_between(workers, **settings))
+
+
+def throughput(runs: Sequence[SimulatedRun]) -> float:
+    """Steps per second, the mean of replications."""
+    return float(np.mean([run.throughput for run in runs]))
+
+
+def sampling_error(profile: Profile) -> float:
+    """Relative standard error of the mean of the recorded steps; 0 of one, which shows none."""
+    times = profile.values("step_time")
+    return float(times.std(ddof=1) / times.mean() / len(times) ** 0.5) if len(times) > 1 else 0.0
+
+
+def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
+    """How much of the steps' sampling error the throughput has: all alone, none once a link limits it."""
+    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)
+
+
+def window_spread(runs: Sequence[SimulatedRun]) -> float:
+    """Relative standard deviation of the throughput of one measurement's window, in the steady state.
+
+    Windows of a run differ as its phases wander, runs as they begin, where phases hardly wander, and as links are
+    shared: an analysis of variance adds what both show (Searle, Casella and McCulloch, 1992).
+    """
+    mean, workers = throughput(runs), runs[0].workers
+    wanted = max(WINDOW, WINDOW_STEPS * workers / mean)
+    seconds = min(wanted, min(run.duration - run.warmup for run in runs) / 2)
+    squares, windows = 0.0, 0
+    for run in runs:
+        steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
+        edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
+        counts = np.diff(np.interp(edges, run.times, steps))
+        squares += float(((counts / counts.mean() - 1.0) ** 2).sum())
+        windows += len(counts)
+    within = squares / (windows - len(runs)) * seconds / wanted
+    between = float(np.var([run.throughput for run in runs], ddof=1)) / mean**2 if len(runs) > 1 else 0.0
+    return float(np.sqrt(max(between + (1.0 - len(runs) / windows) * within, within)))
+
+
+#: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
+KNOTS = 7
+
+#: Arguments that say how to simulate, whatever the machines.
+MANNER = ("policy", "sharding", "links", "seed", "steps", "replications", "progress")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Result):
+    """What measured throughputs say of the network that a job was profiled on, and of the simulation there."""
+
+    kinds: tuple[Contention, ...]  # Kinds of network that the machines may be on
+    among: tuple[Variant, ...]  # All networks that were simulated
+    sites: tuple[Site, ...]  # Machines and numbers of workers at which they were; the first are the profiled ones
+    asked: int  # Which of them are those asked for
+    parameter_servers: int  # Of the profile
+    networks: np.ndarray  # (M, P): Logarithms of throughput there by all networks, the likeliest beforehand first
+    before: Ensemble  # before, after: What was thought of it, and what is thought now
+    after: Ensemble
+    measured: tuple[Throughput, ...] = ()
+    doubted: tuple[Throughput, ...] = ()  # Those that neither the simulation nor the others make likely
+
+    def given(self, measured: Sequence[Throughput]) -> Calibration:
+        """What is thought when these are measured, instead of others, at numbers of workers that were simulated."""
+        untraced = untraced_throughput(measured, self.parameter_servers)
+        simulated = replace(self.before, logs=np.broadcast_to(self.networks, self.before.logs.shape))
+        before = _untraced(simulated, self.sites, untraced, self.kinds[0])
+        at = [self.at_run(p.workers, p.bandwidth, p.parameter_servers) for p in measured]
+        logs = np.log([point.steps_per_second for point in measured])
+        noise = np.array([p.relative_error(before.noise[place]) for p, place in zip(measured, at, strict=True)])
+        wrong = before.doubtful(at, logs, noise)
+        return replace(
+            self,
+            before=before,
+            after=before.given(at, logs, noise),
+            measured=tuple(measured),
+            doubted=tuple(point for point, off in zip(measured, wrong, strict=True) if off),
+        )
+
+    def at_run(self, workers: int, bandwidth: float | None = None, parameter_servers: int | None = None) -> int:
+        """Where the ensembles have a run on the profiled machines, or on other links or another number of servers."""
+        machines = _machines(self.parameter_servers, bandwidth, parameter_servers or self.parameter_servers)
+        return _place(self.sites, next(i for i, site in enumerate(self.sites) if site.settings == machines), workers)
+
+    def at_asked(self, workers: int) -> int:
+        """Where they have so many workers on the machines asked for."""
+        return _place(self.sites, self.asked, workers)
+
+    def bend(self, workers: np.ndarray, confidence: float) -> np.ndarray:
+        """Factors on the first network's simulation as asked for: to the middle and the interval's ends, (3, n)."""
+        at = self.sites[self.asked].workers
+        places = [self.at_asked(n) for n in at]
+        logs = np.log(self.after.interval(confidence, places)) - self.networks[0, places]
+        return np.exp([np.interp(np.log(workers), np.log(at), row) for row in logs])
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """How likely each kind is, each kind's parameters, and how much larger errors are than was thought."""
+        w, found = self.after.models, []
+        for number, kind in enumerate(self.kinds):
+            own = np.array([variant.kind == number for variant in self.among])
+            if len(self.kinds) > 1:
+                before = float(self.before.models[own].sum())
+                found.append(
+                    Parameter(f"probability of {kind.name}", float(w[own].sum()), "", note=f"{before:.2g} before")
+                )
+            for name, unit in (("loaded_trip", "s"), ("unfairness", "")):
+                values = np.array([getattr(variant.of(self.kinds), name) for variant in self.among])[own]
+                (_, before), (mean, error) = (_mean_and_deviation(values, p[own]) for p in (self.before.models, w))
+                if before:
+                    found.append(
+                        Parameter(
+                            f"{name.replace('_', ' ')} ({kind.name})", mean, unit, standard_error=error,
+                            origin="derived", identified=error < 0.7 * before, note=f"+- {before:.2g} before",
+                        )
+                    )  # fmt: skip
+        size = self.after.size / self.before.size
+        return (*found, Parameter("size of errors", size, "", origin="derived", note="against what was thought before"))
+
+    @property
+    def likeliest(self) -> Contention:
+        """The network that has most of the weight now."""
+        return self.kinds[self.among[int(self.after.models.argmax())].kind]
+
+    @property
+    def note(self) -> str:
+        """What came of it, in a line."""
+        told = [f"calibrated by {len(self.measured)} measurement(s)"]
+        if len(self.kinds) > 1:
+            shares = [
+                (float(self.after.models[[variant.kind == number for variant in self.among]].sum()), kind.name)
+                for number, kind in enumerate(self.kinds)
+            ]
+            told.append(", ".join(f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True)))
+        if self.doubted:
+            named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in self.doubted)
+            told.append(f"{named}: unlikely by all simulations and other measurements; measure it again")
+        return ": ".join(told[:2]) + "".join(f"; {more}" for more in told[2:])
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        return [parameter.to_row() for parameter in self.parameters]
+
+    def caption(self) -> str:
+        """What it was calibrated by."""
+        return self.note
+
+
+def calibrate(
+    profile: Profile,
+    measured: Sequence[Throughput],
+    *,
+    workers: Sequence[int] = (),
+    **settings: Any,
+) -> Calibration:
+    """
+    Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
+
+    Every kind of network of `contentions`, as likely as is assumed, and each with other parameters
+    (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
+    and move what is left by the correlation of errors (`queuemodel.models.ensemble`). The throughput of one worker
+    sets the length of its step first: tracing made the recorded ones longer.
+
+    Examples
+    --------
+    >>> import queuemodel as qm
+    >>> from queuemodel.profile.examples import example_profile
+    >>> found = calibrate(example_profile("alexnet-60"), [qm.Throughput(workers=4, steps_per_second=1.74)],
+    ...                   congestion_control="unknown")
+    >>> chances = {p.name: p.value for p in found.parameters if p.name.startswith("probability")}
+    >>> max(chances, key=chances.get)  # as it was
+    'probability of bbr'
+    """
+    measured = on_profiled_links(measured, profile)
+    told = {name: settings.pop(name, None) for name in NETWORK}
+    manner = {name: settings.pop(name) for name in MANNER if name in settings}
+    servers = profile.cluster.parameter_servers
+    kinds = contentions(profile, **told)
+    buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
+    among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
+    sites = [Site((1,), {})]
+    for point in measured:
+        _join(sites, _machines(servers, point.bandwidth, point.parameter_servers), (point.workers,))
+    asked = _join(sites, {name: value for name, value in settings.items() if value is not None}, tuple(workers))
+    thought = ensemble(profile, sites, kinds, among, told=told, **manner)
+    found = Calibration(
+        kinds, tuple(among), tuple(sites), asked, servers, networks=thought.logs[0], before=thought, after=thought
+    )
+    return found.given(measured)
+
+
+def _machines(profiled: int, bandwidth: float | None, parameter_servers: int) -> dict[str, Any]:
+    """Settings of a site that differs from the profiled one by its links or its number of servers."""
+    other = {"bandwidth": bandwidth, "parameter_servers": None if parameter_servers == profiled else parameter_servers}
+    return {name: value for name, value in other.items() if value is not None}
+
+
+def _join(sites: list[Site], machines: dict[str, Any], workers: tuple[int, ...]) -> int:
+    """Have those numbers of workers simulated on such machines, and one; which site it is."""
+    for number, site in enumerate(sites):
+        if site.settings == machines:
+            sites[number] = Site(tuple(sorted({1, *site.workers, *workers})), machines)
+            return number
+    sites.append(Site(tuple(sorted({1, *workers})), machines))
+    return len(sites) - 1
+
+
+def _place(sites: Sequence[Site], site: int, workers: int) -> int:
+    return sum(len(other.workers) for other in sites[:site]) + sites[site].workers.index(workers)
+
+
+def _untraced(before: Ensemble, sites: Sequence[Site], alone: float | None, kind: Contention) -> Ensemble:
+    """Have one worker alone make its steps as it does when nobody traces."""
+    if alone is None:
+        return before
+    ends = np.cumsum([len(site.workers) for site in sites])
+    share = [
+        untraced_share(logs, np.array(site.workers), kind)
+        for site, logs in zip(sites, np.split(before.logs[0, 0], ends[:-1]), strict=True)
+    ]
+    return replace(before, logs=before.logs + np.concatenate(share) * (np.log(alone) - before.logs[..., :1]))
+
+
+def untraced_share(logs: np.ndarray, workers: np.ndarray, kind: Contention) -> np.ndarray:
+    """
+    How much of what tracing cost one worker alone it costs throughput of several, from its logarithms (n,).
+
+    Tracing costs time on the machines, not on the links: as much as the workers' time is not lost to each other.
+    Without links, on one machine, everything is so much slower.
+    """
+    return np.ones(len(logs)) if kind.name == "loopback" else np.minimum(1.0, np.exp(logs - logs[0]) / workers)
+
+
+def knots(counts: np.ndarray) -> list[int]:
+    """A few of many numbers of workers, about evenly spread on a logarithmic scale, the first and the last included."""
+    wanted = np.geomspace(counts[0], counts[-1], KNOTS)
+    return sorted({int(counts[np.abs(counts - n).argmin()]) for n in wanted})
+
+
+def _mean_and_deviation(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    share = weights / weights.sum()
+    mean = float(share @ values)
+    return mean, float(np.sqrt(share @ (values - mean) ** 2))
+
+
+#: What-ifs that the fitted network knows too.
+WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
+
+
+def trace_throughput(
+    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9, **settings: Any
+) -> np.ndarray:
+    """
+    Steps per second against the number of workers: throughput, lower and upper, shape (n, 3).
+
+    The interval is that of a measurement of about a minute: it joins the spread of such windows, that of the mean of
+    the replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
+    the throughput is that of the likeliest, and the interval spans the intervals of all. Arguments are those of
+    `trace_runs`.
+    """
+    return _ensemble(profile, workers=workers, confidence=confidence, **settings)[2]
+
+
+def _ensemble(
+    profile: Profile, *, confidence: float, replications: int = 4, **settings: Any
+) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
+    """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
+    require_share(confidence, "confidence", open_ended=True)
+    told = {name: settings.pop(name, None) for name in NETWORK}
+    kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
+    runs = [
+        trace_runs(
+            profile,
+            replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
+            **kind.settings,
+            **settings,
+        )
+        for kind in kinds
+    ]
+    rows = np.array([_intervals(profile, own, settings, confidence) for own in runs])
+    X, lower, upper = rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)
+    if settings.get("links") is None and (best := best_rates(profile)):
+        lower, upper = _unfilled(profile, best, lower, upper, kinds[0].settings | settings, confidence)
+    return kinds[0], runs[0], np.stack([X, lower, upper], axis=1)
+
+
+def _unfilled(
+    profile: Profile,
+    best: tuple[float, float],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    settings: dict[str, Any],
+    confidence: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Intervals where one worker does not fill its link: nobody knows what held it up, and how many that goes for.
+
+    At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
+    bandwidth, if it is known, is used up.
+    """
+    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
+    slowest, fastest = Links(*map(Link, usual)), Links(*map(Link, best))
+    shared = _intervals(profile, trace_runs(profile, replications=2, links=slowest, **settings), settings, confidence)
+    alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
+    counts = require_workers(settings["workers"])
+    at_best = counts * _intervals(profile, alone, settings, confidence)[0, 2]
+    if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
+        size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+        at_best = np.minimum(at_best, profile.cluster.parameter_servers * bandwidth / size)
+    return np.minimum(lower, shared[:, 1]), np.maximum(upper, at_best)
+
+
+def _intervals(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any], confidence: float
+) -> np.ndarray:
+    rows = []
+    for replications, error in zip(runs, simulation_error(profile, runs, settings), strict=True):
+        X = np.array([run.throughput for run in replications])
+        own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
+        window = window_spread(replications)
+        share = sampling_error(profile) * sampled_share(profile, replications)
+        width = normal_quantile(confidence) * np.sqrt(own**2 + window**2 + share**2 + error**2)
+        rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
+    return np.array(rows)
+
+
+def trace_curve(
+    profile: Profile,
+    *,
+    workers: int | Iterable[int] = range(1, 33),
+    confidence: float = 0.9,
+    bandwidth: float | None = None,
+    parameter_servers: int | None = None,
+    accelerator_speed: float = 1.0,
+    worker_speeds: Iterable[float] | None = None,
+    measured: Sequence[Throughput] = (),
+    **settings: Any,
+) -> ThroughputCurve:
+    """
+    Predict throughput against the number of workers by simulating the recorded operations.
+
+    Bottleneck, saturation and bounds follow from what each station is busy with per simulated step (`busy_bounds`).
+    Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`). Other
+    arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
+    """
+    counts = require_workers(workers)
+    speeds = None if worker_speeds is None else list(worker_speeds)
+    model = fit_network(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
+        bandwidth=bandwidth,
+        parameter_servers=parameter_servers,
+        accelerator_speed=accelerator_speed,
+    )
+    measured = on_profiled_links(measured, profile)
+    fitted = model.throughput(counts, confidence=confidence)  # names and sizes; every number is replaced
+    every = np.union1d(counts, 1)
+    machines = {
+        "bandwidth": bandwidth,
+        "parameter_servers": parameter_servers,
+        "accelerator_speed": None if accelerator_speed == 1.0 else accelerator_speed,
+        "worker_speeds": speeds,
+    }
+    asked = settings | {name: value for name, value in machines.items() if value is not None}
+    kind, runs, rows = _ensemble(profile, confidence=confidence, workers=every.tolist(), **asked)
+    at = np.searchsorted(every, counts)
+    means = [_mean(runs[i]) for i in at]
+    servers = range(model.parameter_servers)
+    places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
+    D = np.array([[mean[place] for place in places] for mean in means]) / rows[at, :1]  # utilization law
+    phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * rows[at, :1]
+    name, note = kind.name, "; ".join(filter(None, (model.note, kind.note)))
+    alone = untraced_throughput(measured, profile.cluster.parameter_servers)
+    if alone is not None:
+        longer = throughput(trace_runs(profile, workers=1, **settings)[0]) / alone
+        if kind.name == "loopback":  # no links, that carry as much while nobody traces
+            D = D * longer
+    if goes_further(measured, profile.cluster.parameter_servers):
+        found = calibrate(profile, measured, workers=knots(every), **asked)
+        rows = (rows[:, 0] * found.bend(every, confidence)).T
+        name, note = found.likeliest.name, "; ".join(filter(None, (model.fitted.contradiction, found.note)))
+    elif alone is not None:
+        rows = rows * longer ** -untraced_share(np.log(rows[:, 0]), every, kind)[:, None]
+    X, single = rows[at, 0], float(rows[0, 0])
+    residence_time = np.tile(phases / X[:, None] / len(servers), len(servers))
+    busiest, last = float(D[-1].max()), runs[-1][0].settings
+    how = (last["policy"], last["synchronization"], name)
+    relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
+    if settings.get("worker_bandwidth") is None:
+        lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
+    else:  # the first worker's link tells nothing of the others'
+        lower, upper = np.full(len(X), np.nan), np.maximum(X, 1 / D.max(axis=1))
+    return replace(
+        fitted,
+        steps_per_second=X,
+        lower=rows[at, 1],
+        upper=rows[at, 2],
+        single=single,
+        utilization=np.minimum(X[:, None] * D, 1.0),
+        bound_lower=lower,
+        bound_upper=upper,
+        saturation_workers=1.0 / (single * busiest) if busiest else np.inf,
+        bottleneck=fitted.stations[int(D[-1].argmax())],
+        residence_time=residence_time,
+        think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
+        method=f"trace-driven simulation ({', '.join(filter(None, how))})",
+        note=note,
+        beyond_model=", ".join(
+            name.replace("_", " ") for name in asked if name not in {"seed", "progress", *TOLD, *WHAT_IFS}
+        ),
+    )
+
+
+def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:
+    """Utilizations and phases, averaged over replications."""
+    every = [run.utilization | run.breakdown for run in runs]
+    return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
+
+
+def busy_bounds(
+    workers: np.ndarray, X: np.ndarray, D: np.ndarray, single: float, speeds: np.ndarray, synchronization: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Asymptotic bounds on throughput (Muntz and Wong, 1974) from what simulated steps used.
+
+    At best nobody waits, or the busiest station always works; at worst every worker waits for all others at every
+    station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
+    ``D`` (n, K) are seconds that a step keeps each station busy, ``single`` the first worker's rate, ``speeds`` (1,)
+    or (N,). Those who wait for others by rule have no lower bound: it is NaN.
+    """
+    lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
+    for i, n in enumerate(workers.tolist()):
+        each = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
+        upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
+        if synchronization == "async":
+            lower[i] = (1.0 / (np.maximum(1 / each, 1.0) / single + (n - 1) * D[i].sum())).sum()
+    return np.minimum(lower, X), np.maximum(upper, X)

@@ -1,0 +1,33 @@
+"""What was measured of a job, and the question about it.
+
+`Profile` holds recorded steps or rounds, the job, the cluster and measured throughputs, in one JSON format; `Scenario`
+is the question: how the job trains, and what differs from the profile. Neither knows a model.
+"""
+
+from .examples import copy_examples, example_files, example_profile, example_throughputs
+from .job import Cluster, Job, Source, Throughput
+from .profile import Profile, Step
+from .records import Bucket, Gradient, NoiseScale, Operation, Round, noise_scale
+from .scenario import Scenario
+from .throughputs import read_throughputs
+
+__all__ = [
+    "Bucket",
+    "Cluster",
+    "Gradient",
+    "Job",
+    "NoiseScale",
+    "Operation",
+    "Profile",
+    "Round",
+    "Scenario",
+    "Source",
+    "Step",
+    "Throughput",
+    "copy_examples",
+    "example_files",
+    "example_profile",
+    "example_throughputs",
+    "noise_scale",
+    "read_throughputs",
+]

@@ -1,0 +1,111 @@
+"""What another bandwidth does to transfers: one rule, for the closed network and for the simulation."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TypeVar
+
+import numpy as np
+
+from ..base.files import readable_rate
+from .profile import Profile
+
+#: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
+#: TCP (with timestamps) and gRPC headers.
+LINK_EFFICIENCY = 0.95
+
+#: How many times as fast as its link a transfer may have been seen: busy times are some per cent off.
+FASTER = 1.5
+
+#: A link that one connection fills carries as much in every step: of 34 series on such links, over BBR's silences too,
+#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer steps do not tell.
+#: Less than half of the least retransmission timeout (seconds) is no matter of links.
+FILLED, SILENCE, LEAST_STEPS = 0.9, 0.1, 5
+
+#: What to say of links that one connection does not fill.
+UNFILLED = (
+    "the same bytes took much longer in most steps than in the best: something other than a full link held them up "
+    "(lost packets, as behind a policer, or others' traffic), and several workers may get many times what one does: "
+    "tell the links' bandwidth (--bandwidth), and measure several workers"
+)
+
+Seconds = TypeVar("Seconds", float, np.ndarray)
+
+LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+
+
+def nominal_bandwidth(profile: Profile) -> float | None:
+    """Bytes per second of each profiled host's link: infinite between tasks of one machine, None when not known."""
+    hosts = list(profile.source.hosts.values())
+    machines = {re.sub(r"^([^:]+|\[.*\]):\d+$", r"\1", host) for host in hosts}
+    loopback = bool(hosts) and (all(host.startswith(LOOPBACK) for host in hosts) or len(machines) == 1 < len(hosts))
+    return profile.cluster.bandwidth or (math.inf if loopback else None)
+
+
+def best_rates(profile: Profile) -> tuple[float, float] | None:
+    """
+    Payload bytes per second, of fetches and of pushes, in the best step of one worker that does not fill its link.
+
+    None where it does, where there is no link (between processes of one machine), and where the profile does not tell.
+    """
+    traced = len(profile.steps) >= LEAST_STEPS and all(step.operations for step in profile.steps)
+    if not traced or profile.cluster.workers > 1 or nominal_bandwidth(profile) == math.inf:
+        return None
+    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    sizes, seconds = (np.array([profile.values(way[i]) for way in ways]) for i in (0, 1))
+    if not (sizes > 0).all() or not (seconds > 0).all():
+        return None
+    rates = sizes / seconds
+    best = rates.max(axis=1)
+    late = np.median(seconds - sizes / best[:, None], axis=1)
+    held_up = (np.median(rates, axis=1) < FILLED * best) & (late > SILENCE)
+    return (float(best[0]), float(best[1])) if held_up.any() else None
+
+
+def carried_for_several(profile: Profile, bandwidth: float | None = None) -> tuple[float, float] | None:
+    """
+    Payload bytes per second that servers send and receive for several workers, where one does not fill its link.
+
+    What the nominal bandwidth carries, the profile's unless given; where nobody tells it, as much as in the best step.
+    """
+    best, nominal = best_rates(profile), bandwidth or nominal_bandwidth(profile)
+    if best is None or nominal is None:
+        return best
+    return max(best[0], LINK_EFFICIENCY * nominal), max(best[1], LINK_EFFICIENCY * nominal)
+
+
+def contradiction(rate: float, nominal: float | None) -> str:
+    """What to say of transfers (bytes per second) that were faster than their links; empty for nothing."""
+    if nominal is None or rate <= FASTER * nominal:
+        return ""
+    seen, link = readable_rate(rate), readable_rate(nominal)
+    return f"transfers at {seen} were faster than links of {link}: is the bandwidth right?"
+
+
+def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandwidth: float) -> Seconds:
+    """
+    Seconds that profiled transfers take over links of another bandwidth.
+
+    The part that the profiled link explains is replaced; the rest (serialization) is kept in seconds. Where the
+    profiled bandwidth is not known, all of the time is taken as the link's; where it is the one asked for, nothing
+    changes.
+
+    Parameters
+    ----------
+    seconds : ndarray or float
+        As profiled.
+    size : float
+        Bytes that were transferred in that time.
+    nominal, bandwidth : float
+        Bytes per second of each host's link, profiled (None: not known) and asked for.
+
+    Examples
+    --------
+    >>> float(transfer_time(1.0, 95_000_000, nominal=1.25e9, bandwidth=12.5e9))  # 0.92 s of it are not the link's
+    0.928
+    """
+    if bandwidth == nominal:
+        return seconds
+    host = 0.0 * seconds if nominal is None else np.maximum(seconds - size / (LINK_EFFICIENCY * nominal), 0.0)
+    return host + size / (LINK_EFFICIENCY * bandwidth)

@@ -1,0 +1,73 @@
+"""Small recorded examples, for documentation, tests and first steps; data/README.md says how they were taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from ..base.errors import DataError
+from .job import Throughput
+from .profile import Profile
+from .throughputs import read_throughputs
+
+FOLDER = resources.files(__package__) / "data"
+
+
+def example_files() -> list[str]:
+    """Names of the example files."""
+    files = (entry.name for entry in FOLDER.iterdir())
+    return sorted(name for name in files if name.endswith((".json", ".csv")))
+
+
+def example_profile(name: str = "alexnet-60") -> Profile:
+    """A profile of real TensorFlow with emulated accelerators and shaped links on one machine, or of PyTorch.
+
+    Names are the layers' shapes and the bandwidth in Mbit/s: "alexnet-60" and "resnet50-60" on a parameter server,
+    "ddp-alexnet-40" of data-parallel ranks.
+
+    Examples
+    --------
+    >>> profile = example_profile("alexnet-60")
+    >>> len(profile.steps), profile.job.tensors
+    (12, 8)
+    """
+    return Profile.from_json(_file(f"{name}.json").read_bytes(), where=f"example {name}.json")
+
+
+def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
+    """Throughputs measured on the same cluster with up to 8 workers, or in a cloud ("shakesmall-p100") on 1 to 8.
+
+    Examples
+    --------
+    >>> [point.workers for point in example_throughputs("alexnet-60")]
+    [1, 2, 4, 8]
+    """
+    with resources.as_file(_file(f"{name}-throughputs.csv")) as path:
+        return read_throughputs(path)
+
+
+def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
+    """Copy the example files into ``folder``, to try the command line on; existing files of these names stay.
+
+    What was copied is given back.
+    """
+    copied = []
+    for target in (Path(folder, name) for name in example_files()):
+        if target.exists():
+            continue
+        try:
+            with resources.as_file(_file(target.name)) as source:
+                shutil.copyfile(source, target)
+        except OSError as error:
+            raise DataError(f"{target}: cannot be written: {error.strerror or error}") from None
+        copied.append(target)
+    return copied
+
+
+def _file(name: str) -> Traversable:
+    if name not in example_files():
+        raise DataError(f"example {name!r} is not there; the examples are {', '.join(example_files())}")
+    return FOLDER / name

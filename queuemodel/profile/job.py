@@ -1,0 +1,198 @@
+"""What a profile is of: who recorded it, on which machines, which job, and throughputs measured besides."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, SLOWEST_LINK, require_choice, require_count, require_number
+from ..base.errors import DataError, ModelError, QueueModelError
+from .records import MOST_BYTES, MOST_SERVERS
+
+#: Seconds.
+SHORTEST_STEP = 1e-6
+
+#: How many workers a job can have.
+MOST_WORKERS = 10_000
+
+#: TCP's algorithm in the hosts; cubic and Reno go by lost packets.
+CongestionControl = Literal["bbr", "cubic", "reno", "unknown"]
+CONGESTION_CONTROLS: tuple[CongestionControl, ...] = get_args(CongestionControl)
+
+#: Seconds; no link holds packets up for longer.
+LONGEST_BUFFER = 10.0
+
+#: What is told of a network besides its bandwidth, and how it may have been learnt.
+TOLD, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
+
+
+def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
+    """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
+    for field, (least, most) in bounds.items():
+        if getattr(value, field) is not None:
+            require_count(getattr(value, field), field, least=least, most=most, error=DataError)
+
+
+def require_network(
+    congestion_control: Any = None,
+    buffer: Any = None,
+    loaded_trip: Any = None,
+    *,
+    where: str = "",
+    error: type[QueueModelError] = ModelError,
+) -> None:
+    """Refuse what is no congestion control or no buffer, and either beside a `loaded_trip`; None: not told."""
+    if congestion_control is not None:
+        require_choice(congestion_control, f"{where}congestion_control", CONGESTION_CONTROLS, error=error)
+    if buffer is not None:
+        require_number(buffer, f"{where}buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
+    if loaded_trip is not None and (congestion_control, buffer) != (None, None):
+        raise error(
+            f"{where}loaded_trip says what congestion_control and buffer do; leave it or them, got {loaded_trip!r}"
+        )
+
+
+def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[QueueModelError] = DataError) -> float:
+    """Give a link's bandwidth in bytes per second back, or raise an ``error`` that names it."""
+    value = require_number(bandwidth, what, unit="bytes per second", positive=True, largest=FASTEST_LINK, error=error)
+    if value < SLOWEST_LINK:
+        raise error(
+            f"{what} must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; 10 Gbit/s, say, are 1.25e9"
+        )
+    return value
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how a profile was taken.
+
+    Attributes
+    ----------
+    framework, framework_version : str
+    method : str
+        What recorded it: ``"run-metadata"``, ``"xplane"``, or another tool's name.
+    style : str
+        ``"graph"`` (TensorFlow 1 sessions), ``"parameter-server-strategy"`` (TensorFlow 2), or "".
+    taken_at : str
+        ISO 8601, or "" when not known.
+    hosts : dict of str to str
+        Task (``"worker:0"``, ``"ps:0"``) to host name or address.
+    """
+
+    framework: str
+    framework_version: str = ""
+    method: str = ""
+    style: str = ""
+    taken_at: str = ""
+    hosts: dict[str, str] = {}
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machines that were profiled.
+
+    Attributes
+    ----------
+    workers, parameter_servers : int
+    bandwidth : float or None
+        Nominal bytes per second of each host's link, one direction; None when not known.
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}
+        TCP's in the hosts.
+    buffer : float or None
+        Seconds that a packet waits at a full link, 0 where each connection has a queue of its own; None when not known.
+    origins : dict of str to str
+        How these two were learnt, by name: ``"recorded"`` (a host said so) or ``"given"`` (the user did).
+    """
+
+    workers: int = 1
+    parameter_servers: int = 1
+    bandwidth: float | None = None
+    congestion_control: str = "unknown"
+    buffer: float | None = None
+    origins: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
+        require_choice(self.congestion_control, "congestion_control", CONGESTION_CONTROLS, error=DataError)
+        require_network(buffer=self.buffer, error=DataError)
+        for name, origin in self.origins.items():
+            require_choice(name, "origins: name", TOLD, error=DataError)
+            require_choice(origin, f"origins: {name}", ORIGINS, error=DataError)
+        if self.bandwidth is None:
+            return
+        require_bandwidth(self.bandwidth)
+
+
+def specified_network(**network: Any) -> dict[str, Any]:
+    """Fields of a `Cluster` whose network the user describes; None is not known."""
+    told = {field: value for field, value in network.items() if value is not None}
+    return told | {"origins": dict.fromkeys(told, "given")}
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the job is, independent of where it runs.
+
+    Attributes
+    ----------
+    name : str
+    batch_size : int
+        Examples per step and worker.
+    parameter_bytes : int
+        All parameters together.
+    tensors : int
+        How many tensors they are.
+    dataset_size : int or None
+        Examples per epoch, when known.
+    shard_bytes : list of int
+        Parameter bytes on each server, in order; empty when not known.
+    """
+
+    name: str = ""
+    batch_size: int
+    parameter_bytes: int
+    tensors: int
+    dataset_size: int | None = None
+    shard_bytes: list[int] = []
+
+    def __post_init__(self) -> None:
+        require_counts(
+            self,
+            batch_size=(1, MOST_EXAMPLES),
+            parameter_bytes=(0, MOST_BYTES),
+            tensors=(0, 10**9),
+            dataset_size=(1, MOST_EXAMPLES),
+        )
+        for size in self.shard_bytes:
+            require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A measured throughput of the whole cluster, in steps of all workers per second.
+
+    Attributes
+    ----------
+    workers, parameter_servers : int
+    steps_per_second : float
+    standard_error : float or None
+        Of `steps_per_second`, where it is known better than from a minute's run.
+    bandwidth : float or None
+        Nominal bytes per second of each host's link, where it was not as profiled; of throughputs alone, the same for
+        all.
+    """
+
+    workers: int
+    steps_per_second: float
+    parameter_servers: int = 1
+    standard_error: float | None = None
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
+        speed = require_number(self.steps_per_second, "steps_per_second", positive=True, error=DataError)
+        if self.standard_error is not None:
+            require_number(self.standard_error, "standard_error", positive=True, largest=speed, error=DataError)
+        if self.bandwidth is not None:
+            require_bandwidth(self.bandwidth)
+
+    def relative_error(self, usual: float) -> float:
+        """Standard error relative to the throughput; the usual one where it is not known."""
+        return usual if self.standard_error is None else self.standard_error / self.steps_per_second

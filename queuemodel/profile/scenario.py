@@ -1,0 +1,265 @@
+"""The question about a job: machines, network and way of training, where they differ from what was profiled.
+
+A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, and its
+`Kind`, which reads it from text, checks it, and names it in usages. The command line, refusals and the settings of a
+workload's jobs are made from that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
+from ..base.errors import DataError, ModelError
+from ..base.files import parse_bandwidth, parse_latency, parse_size
+from ..transport.trees import COLLECTIVES
+from .job import CONGESTION_CONTROLS, LONGEST_BUFFER, require_bandwidth
+from .profile import Profile
+from .records import MOST_BYTES, MOST_SERVERS
+
+#: More different workers than these take minutes.
+MOST_SPEEDS = 2000
+#: Results of a round or group, and factors, beyond which there is a typing mistake.
+MOST_RESULTS, LARGEST_FACTOR = 10_000, 1e15
+
+#: Ways of training, and of those on parameter servers in which results or workers wait for others their number.
+NUMBERS = {
+    "sync-ps": "backup_workers",
+    "bounded-staleness": "staleness_bound",
+    "k-sync": "k",
+    "k-batch-sync": "k",
+    "k-async": "k",
+    "k-batch-async": "k",
+}
+STRATEGIES = ("async-ps", *NUMBERS, "all-reduce")
+#: How gradients are put together and sent, how a connection orders tensors, how these are dealt to servers.
+SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
+POLICIES = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
+SHARDINGS = ("round-robin", "greedy")
+#: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
+NETWORK_FORMS = ("links", "single")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: its name in usages, what refuses it, how a text becomes one, and its names where it has some."""
+
+    name: str
+    check: Callable[[Any, str], Any]
+    read: Callable[[str], Any] = str
+    names: tuple[str, ...] = ()
+    most: int = 0  # of a list: so many of them at most
+
+    def __call__(self, value: Any, what: str) -> Any:
+        """The value in SI units, or a `ModelError` that names it."""
+        if not self.most:
+            return self.one(value, what)
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+            raise ModelError(f"{what} must be a list of numbers, got {value!r}")
+        values = tuple(self.one(each, what) for each in islice(value, self.most + 1))
+        if not 1 <= len(values) <= self.most:
+            raise ModelError(f"{what} must be 1 to {self.most:,} numbers, got {'more' if values else 'none'}")
+        return values
+
+    def one(self, value: Any, what: str) -> Any:
+        """A single value, likewise."""
+        try:
+            return self.check(self.read(value) if isinstance(value, str) else value, what)
+        except DataError as error:
+            raise ModelError(f"{what}: {error}") from None
+
+
+def number_in(text: str) -> Any:
+    """A number, or the text, for a check to refuse."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def count(most: int, least: int = 1) -> Kind:
+    """Whole numbers."""
+    return Kind("count", partial(require_count, least=least, most=most), number_in)
+
+
+def choice(names: Iterable[str]) -> Kind:
+    """One of several names."""
+    return Kind("name", partial(require_choice, choices=tuple(names)), names=tuple(names))
+
+
+POSITIVE = Kind("number", partial(require_number, positive=True, largest=LARGEST_FACTOR), number_in)
+SHARE = Kind("share", require_share, number_in)
+LINK = Kind("bandwidth", partial(require_bandwidth, error=ModelError), parse_bandwidth)
+SIZE = Kind("size", partial(require_number, positive=True, unit="bytes", largest=MOST_BYTES), parse_size)
+FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
+
+
+def seconds(largest: float) -> Kind:
+    """A short duration; 0, which needs no unit, is one."""
+    read: Callable[[str], Any] = lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_latency(text)  # noqa: E731
+    return Kind("duration", partial(require_number, unit="seconds", largest=largest), read)
+
+
+def _algorithm(names: Iterable[str], method: str) -> Kind:
+    """One of several names, or a value with such a method."""
+    known = tuple(names)
+
+    def check(value: Any, what: str) -> Any:
+        if isinstance(value, str):
+            return require_choice(value, what, known)
+        if isinstance(value, type) or not callable(getattr(value, method, None)):
+            raise ModelError(f"{what} must be one of {', '.join(known)} or an algorithm, got {value!r}")
+        return value
+
+    return Kind("name", check, names=known)
+
+
+def _ask(group: str, help: str, kind: Kind) -> Any:
+    return field(default=None, metadata={"group": group, "help": help, "kind": kind})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A question about a job; None is as profiled."""
+
+    strategy: str | None = _ask("job", "How the job trains.", choice(STRATEGIES))
+    k: int | None = _ask("job", "Results that a server waits for: k-sync and its relatives.", count(MOST_RESULTS))
+    backup_workers: int | None = _ask("job", "Sync-ps: results of a round not waited for.", count(MOST_RESULTS, 0))
+    staleness_bound: int | None = _ask("job", "Bounded staleness: steps ahead of the last.", count(MOST_RESULTS, 0))
+    form: str | None = _ask(
+        "form", "Of the network: separate links and update, or one server station.", choice(NETWORK_FORMS)
+    )
+    parameter_bytes: float | None = _ask("throughputs", "Throughputs alone: of all parameters, like 98MB.", SIZE)
+    sparse_gradients: bool | None = _ask(
+        "throughputs", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
+    )
+    parameter_servers: int | None = _ask("machines", "Another number of servers.", count(MOST_SERVERS))
+    shards: tuple[float, ...] | None = _ask(
+        "shards", "Sizes of the servers' shares, where they are uneven.", replace(POSITIVE, most=MOST_SERVERS)
+    )
+    bandwidth: float | None = _ask("machines", "Another link of every host, like 10Gbit/s.", LINK)
+    accelerator_speed: float | None = _ask("machines", "2: computation takes half as long.", POSITIVE)
+    worker_speeds: tuple[float, ...] | None = _ask(
+        "machines",
+        "Each worker's: 1*4,0.5 is half of the others' from the 5th on.",
+        replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
+    )
+    batch_size: int | None = _ask(
+        "machines", "Another mini-batch size per worker; of throughputs alone, theirs.", count(MOST_EXAMPLES)
+    )
+    gpus_per_node: int | None = _ask("placements", "Step times by placement: GPUs of a node.", count(1_000_000))
+    latency: float | None = _ask("rounds", "All-reduce: another time per message, like 50us.", seconds(1e9))
+    bucket_bytes: float | None = _ask("rounds", "All-reduce: another cap of buckets, like 25MB.", SIZE)
+    scheme: str | object | None = _ask(
+        "rounds", "All-reduce: how gradients are sent.", _algorithm(SCHEME_NAMES, "transit")
+    )
+    collective: str | object | None = _ask("rounds", "All-reduce: another algorithm.", _algorithm(COLLECTIVES, "time"))
+    accumulation: int | None = _ask("rounds", "All-reduce: steps of a rank between two reductions.", count(10_000))
+    ranks_per_node: int | None = _ask("rounds", "All-reduce: ranks that share a node's link.", count(10_000))
+    inside_bandwidth: float | None = _ask("rounds", "All-reduce: between ranks of a node.", LINK)
+    nodes_per_rack: int | None = _ask("rounds", "All-reduce: with --oversubscription.", count(1_000_000))
+    oversubscription: float | None = _ask("rounds", "All-reduce: a rack's nodes over its link up.", POSITIVE)
+    policy: str | None = _ask("simulation", "Simulation: in which order tensors are sent.", choice(POLICIES))
+    sharding: str | None = _ask(
+        "simulation", "Simulation: how tensors are dealt to other numbers of servers.", choice(SHARDINGS)
+    )
+    straggler_probability: float | None = _ask(
+        "simulation", "Simulation: that a step's computation takes longer.", SHARE
+    )
+    straggler_slowdown: float | None = _ask("simulation", "Simulation: how many times as long, then.", POSITIVE)
+    worker_bandwidth: tuple[float, ...] | None = _ask(
+        "simulation",
+        "Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
+        replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS),
+    )
+    congestion_control: str | None = _ask("network", "TCP's in the hosts.", choice(CONGESTION_CONTROLS))
+    buffer: float | None = _ask(
+        "network",
+        "How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
+        seconds(LONGEST_BUFFER),
+    )
+
+    def __post_init__(self) -> None:
+        self._take(self.asked)
+
+    def _take(self, values: dict[str, Any]) -> None:
+        """Set fields to what their kinds make of the values."""
+        for name, value in values.items():
+            object.__setattr__(self, name, None if value is None else KINDS[name](value, name))
+        if "shards" in values and self.shards is not None:
+            if self.parameter_servers not in (None, len(self.shards)):
+                raise ModelError(f"{len(self.shards)} shards do not fit {self.parameter_servers} parameter_servers")
+            object.__setattr__(self, "shards", tuple(weight / sum(self.shards) for weight in self.shards))
+        for one, other in PAIRS:
+            if one in values and getattr(self, one) is not None and getattr(self, other) is None:
+                raise ModelError(f"{one} says nothing alone; give both {one} and {other}")
+        if self.ranks_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
+            raise ModelError("collective says already how many ranks a node has; leave ranks_per_node out")
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is not as profiled, by name."""
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+
+    def relative_to(self, profile: Profile) -> Scenario:
+        """The same without what repeats the profile's own machines."""
+        own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
+        if self.sharding is None:
+            own["parameter_servers"] = profile.cluster.parameter_servers
+        return replace(self, **{name: None for name, value in own.items() if getattr(self, name) == value})
+
+    def of(self, names: Iterable[str]) -> dict[str, Any]:
+        """What is asked of these."""
+        return {name: value for name, value in self.asked.items() if name in names}
+
+    def and_also(self, **asked: Any) -> Scenario:
+        """This question with others: factors of the accelerator's speed multiply, everything else replaces."""
+        given = {name: value for name, value in asked.items() if value is not None and value is not False}
+        if unknown := [name for name in given if name not in FIELDS]:
+            raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
+        if "accelerator_speed" in given and self.accelerator_speed is not None:
+            speed = self.accelerator_speed * POSITIVE(given["accelerator_speed"], "accelerator_speed")
+            given["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
+        if "shards" in given:
+            given = {"parameter_servers": None} | given
+        elif "parameter_servers" in given:
+            given["shards"] = None
+        changed = copy(self)
+        changed._take(given)
+        return changed
+
+
+#: Fields that go together.
+PAIRS = (
+    ("inside_bandwidth", "ranks_per_node"),
+    ("nodes_per_rack", "oversubscription"),
+    ("oversubscription", "nodes_per_rack"),
+    ("straggler_probability", "straggler_slowdown"),
+    ("straggler_slowdown", "straggler_probability"),
+)
+FIELDS: dict[str, Field[Any]] = {one.name: one for one in fields(Scenario)}
+KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
+
+Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "".join(
+    f"    {name} : {one.metadata['kind'].name}\n        {one.metadata['help']}\n".replace("*", "\\*")
+    for name, one in FIELDS.items()
+)
+
+
+def of_group(group: str) -> tuple[str, ...]:
+    """Names of the fields of a group."""
+    return tuple(name for name, one in FIELDS.items() if one.metadata["group"] == group)
+
+
+def require_answered(asked: Iterable[str], answered: Iterable[str], what: str) -> None:
+    """Refuse what a model cannot be asked."""
+    if unknown := next((name for name in asked if name not in answered), None):
+        raise ModelError(f"{unknown} is no change {what}; ask for {', '.join(sorted(answered))}")

@@ -1,0 +1,154 @@
+"""Measured throughputs: as a plain CSV, ``workers,steps_per_second`` or alike, or seen in several workers' traces."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..base.checks import FASTEST_LINK
+from ..base.errors import DataError, ModelError, QueueModelError, QueueModelWarning
+from ..base.files import Row, parse_bandwidth, read_rows
+from .job import Throughput
+from .profile import Profile
+
+#: Relative standard error of the throughput that n consecutive steps of one of several workers show, times the root of
+#: n: 0.36 over the testbed's traces among 2, 4 and 8 workers, since consecutive steps share their phase.
+STEP_ERROR = 0.36
+
+#: Steps of synchronous training that grow less, while the workers double or more, are taken for rounds.
+LEAST_GROWTH = 1.1
+
+#: Steps of all workers per second from the value of each column that may hold a row's speed, and the workers. In
+#: ``step_time`` every worker makes a step: in a round, or on its own.
+SPEEDS: dict[str, Callable[[float, int], float]] = {
+    "steps_per_second": lambda steps, workers: steps,
+    "rounds_per_second": lambda rounds, workers: rounds * workers,
+    "iterations_per_second": lambda rounds, workers: rounds * workers,
+    "step_time": lambda seconds, workers: workers / seconds,
+}
+OPTIONAL = (*SPEEDS, "parameter_servers", "standard_error", "bandwidth")
+MEANINGS = {
+    "steps_per_second": "of all workers: examples per second over one worker's batch size",
+    "rounds_per_second": "of the whole group",
+    "iterations_per_second": "of the whole group",
+    "step_time": "seconds of a round, or of one worker's step",
+}
+
+
+def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
+    """Read measured throughputs from a CSV with a header (docs/reference/throughput-csv).
+
+    Returns
+    -------
+    list of Throughput
+        In the order of the file.
+
+    Raises
+    ------
+    DataError
+        One line that names the file, the line, the column and the value.
+    """
+    rows = read_rows(path, required=("workers",), optional=OPTIONAL, what="measurements", meanings=MEANINGS)
+    return [_throughput(row) for row in rows]
+
+
+def _throughput(row: Row) -> Throughput:
+    workers, servers = row.count("workers"), row.count("parameter_servers", 1)
+    given = [column for column in SPEEDS if row.given(column)]
+    if len(given) != 1:
+        columns = ", ".join(f"{column} ({meaning})" for column, meaning in MEANINGS.items())
+        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(given) or 'none'}")
+    value = row.number(given[0], positive=True)
+    speed = SPEEDS[given[0]](value, workers)
+    error = row.number("standard_error") * (speed / value) if row.given("standard_error") else None
+    bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
+    try:
+        return Throughput(
+            workers=workers,
+            steps_per_second=speed,
+            parameter_servers=servers,
+            standard_error=error,
+            bandwidth=bandwidth,
+        )
+    except QueueModelError as refusal:
+        raise DataError(f"{row.where}: {refusal}") from None
+
+
+def require_measured(data: Any, where: str) -> None:
+    """Refuse what is neither a profile nor a list of measurements: the path of a file, say."""
+    if isinstance(data, (str, bytes)) or not isinstance(data, (Profile, Iterable)):
+        raise ModelError(
+            f"{where}: expected a Profile or Throughputs, got {type(data).__name__}; "
+            "files are read by Profile.load and read_throughputs"
+        )
+
+
+def traced_throughput(profile: Profile) -> Throughput:
+    """
+    The throughput that a profile of several workers shows: of so many, as fast as the traced one of them.
+
+    Few consecutive steps tell little (`STEP_ERROR`).
+
+    Raises
+    ------
+    DataError
+        When its steps are not those of several workers.
+    """
+    cluster, times = profile.cluster, profile.values("step_time")
+    if cluster.workers < 2 or not len(times):
+        raise DataError(
+            f"{profile.job.name or 'profile'}: a further profile must have steps recorded among several workers, got "
+            f"{len(times)} steps of {cluster.workers} worker(s); import it with the number that trained (--workers)"
+        )
+    speed = cluster.workers / float(times.mean())
+    return Throughput(
+        workers=cluster.workers,
+        steps_per_second=speed,
+        parameter_servers=cluster.parameter_servers,
+        standard_error=min(1.0, STEP_ERROR / len(times) ** 0.5) * speed,
+    )
+
+
+def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]:
+    """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
+    found = [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
+    for one in found:
+        if not isinstance(one, Throughput):
+            raise ModelError(
+                f"expected a Profile or Throughputs, got {type(one).__name__}; "
+                "files are read by Profile.load and read_throughputs"
+            )
+    return found
+
+
+def warn_of_rounds(measured: Sequence[Throughput]) -> None:
+    """Warn where steps of synchronous training look like rounds, whose rate hardly grows with the workers.
+
+    Of 191 published series 6 grow as little in steps, and all do in rounds.
+    """
+    few, many = (pick(measured, key=lambda p: p.workers) for pick in (min, max))
+    growth = many.steps_per_second / few.steps_per_second
+    if many.workers >= 2 * few.workers and growth < LEAST_GROWTH:
+        warnings.warn(
+            f"{many.workers} workers make {growth:.3g} times the steps per second of {few.workers} "
+            f"({many.steps_per_second:.4g} and {few.steps_per_second:.4g}); if these are iterations of the whole "
+            "group, call the column rounds_per_second, or multiply them by the workers",
+            QueueModelWarning,
+            stacklevel=2,
+        )
+
+
+def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:
+    """The same, of which those on links as fast as the profile's have no bandwidth of their own."""
+    own = profile.cluster.bandwidth
+    return [msgspec.structs.replace(p, bandwidth=None) if p.bandwidth == own else p for p in points]
+
+
+def doubt(points: Iterable[Throughput], against: str) -> str:
+    """What a fit says of points that it does not meet."""
+    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in points)
+    return f"{named}: does not fit {against} and counts little; measure it again"

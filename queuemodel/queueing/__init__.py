@@ -1,0 +1,61 @@
+"""Closed queueing networks: stations and classes, their files, and how a network is solved.
+
+`Network` is the language (stations, network, routing; JSON and JMVA files), `solve` the verb, with a value per method:
+exact and approximate mean-value analysis, the Markov chain, simulation, closed forms. `bounds`, `sensitivity` and
+`solve_batch` answer more than one question at once; loops in kernels/ are compiled.
+"""
+
+from .approximate import ApproximateMVA
+from .batch import BatchSolution, mva_recursion, solve_batch
+from .bounds import (
+    Bounds,
+    barrier_time,
+    bounds,
+    knee_throughput,
+    knee_width,
+    plot_network_solution,
+    saturation_population,
+)
+from .exact import ExactMVA, marginal_distribution
+from .jmva import read_jmva, write_jmva
+from .markov import MarkovChain
+from .network import Network
+from .sensitivity import Sensitivity, sensitivity
+from .simulation import Simulation, SimulationResult
+from .solution import Solution
+from .solve import Solver, solve
+from .stations import LARGEST_POPULATION, JobClass, PhaseType, Station
+from .symbolic import SymbolicSolution, solve_symbolic
+
+__all__ = [
+    "LARGEST_POPULATION",
+    "ApproximateMVA",
+    "BatchSolution",
+    "Bounds",
+    "ExactMVA",
+    "JobClass",
+    "MarkovChain",
+    "Network",
+    "PhaseType",
+    "Sensitivity",
+    "Simulation",
+    "SimulationResult",
+    "Solution",
+    "Solver",
+    "Station",
+    "SymbolicSolution",
+    "barrier_time",
+    "bounds",
+    "knee_throughput",
+    "knee_width",
+    "marginal_distribution",
+    "mva_recursion",
+    "plot_network_solution",
+    "read_jmva",
+    "saturation_population",
+    "sensitivity",
+    "solve",
+    "solve_batch",
+    "solve_symbolic",
+    "write_jmva",
+]

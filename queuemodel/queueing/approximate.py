@@ -1,0 +1,289 @@
+"""Approximate mean-value analysis: large populations, many classes, and networks without product form."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import require_choice
+from ..base.errors import QueueModelWarning
+from .chains import by_class, require_populations, solution_of
+from .lowered import Lowered, lower
+from .network import Network
+from .solution import Solution
+
+#: The methods, with the names that their solutions have.
+METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
+MOST_ITERATIONS = 20_000
+#: Rounding that is not worth a word.
+ROUNDING = 1e-9
+HELD = "; held to the asymptotic bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateMVA:
+    """Approximate mean-value analysis, with corrections for networks without product form.
+
+    First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
+    Vernon, 2000), several servers (Suri, Sahu and Vernon, 2007), whichever the
+    method. Approximate; measured errors: docs/explanation/solver-measurements. Throughputs are held to the asymptotic
+    bounds.
+
+    Parameters
+    ----------
+    method : {"recursion", "bard-schweitzer", "linearizer"}
+        ``recursion`` goes over all populations up to the one asked for, and keeps them; with classes it is
+        ``linearizer``. The others' time does not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer,
+        1979): a customer meets (N-1)/N of its own class's queue. ``linearizer`` (Chandy and Neuse, 1982): the shares of
+        queues are corrected from the populations with one customer fewer, several times closer and as many times slower
+        as there are classes, times three.
+    """
+
+    method: str = "recursion"
+
+    def __post_init__(self) -> None:
+        require_choice(self.method, "approximate MVA: method", METHODS)
+
+    def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
+        """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
+        return solved_approximately(lower(network, require_populations(network, population)), self.method)
+
+
+def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:
+    """The solution by one of `METHODS`, and why it was taken where it was not asked for."""
+    model, name = _Model(low), METHODS[method]
+    if method == "recursion":
+        if not low.network.classes:
+            return _by_recursion(model, reason)
+        method, name = "linearizer", f"{name} (Linearizer)"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        X, R = _schweitzer(model) if method == "bard-schweitzer" else _linearizer(model)
+    X, R, held = (one[0] for one in _held(low, low.N[None], X[None], R[None]))
+    Q = X * R
+    busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
+    why = (reason or f"{name} was asked for: approximate at any population") + (HELD if held else "")
+    return solution_of(
+        low, *by_class(low, X, Q), busy=None if busy is None else busy[0], solver=name, exact=False, reason=why
+    )
+
+
+def _by_recursion(model: _Model, reason: str) -> Solution:
+    """All populations of a network without classes."""
+    low = model.low
+    K, Z, population = len(low.D), float(low.Z[0]), int(low.N[0])
+    X, R = np.empty((population, 1)), np.empty((population, K, 1))
+    Q, U = np.zeros((K, 1, 1)), np.zeros((K, 1, 1))
+    for n in range(1, population + 1):
+        r = model.with_servers(model.residence(Q, U, rarer=False)[:, 0], n)
+        x = n / (Z + r.sum())
+        X[n - 1], R[n - 1, :, 0] = x, r
+        Q[:, 0, 0], U[:, 0, 0] = x * r, x * low.D[:, 0]
+    X, R, held = _held(low, np.arange(1, population + 1)[:, None], X, R)
+    busy = model.busy(X, X * R[:, :, 0])
+    why = [reason] if reason else []
+    if held.any():
+        why.append(f"{HELD[2:]} at {held.sum():,} of {population:,} populations")
+    return Solution(
+        low.network, population, X[:, 0], R[:, :, 0], solver=METHODS["recursion"], exact=False, reason="; ".join(why),
+        busy=busy,
+    )  # fmt: skip
+
+
+class _Model:
+    """Arrays of a network: visits V, service times S and their scv, all (K, C), servers, and speeds of stations."""
+
+    def __init__(self, low: Lowered) -> None:
+        stations = low.network.stations
+        self.low, self.D, self.N = low, low.D, low.N
+        self.V, self.S, second = _visits(low.network)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.scv = np.where(self.S > 0, np.maximum(second / (self.S * self.S) - 1.0, 0.0), 1.0)
+        self.servers = np.array([1.0 if s.is_delay else s.servers for s in stations])
+        self.fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in stations])
+        self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
+
+    def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
+        """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
+
+        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): who waits
+        is served before, who is in service needs his residual life: S (1 + scv) / 2 at an idle station, S at a busy
+        one, where customers mostly come just after another has left (the straight line between is ours, measured to
+        err a quarter as much as the residual life alone). Several servers: waiting is
+        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007) unless that is left to the
+        caller.
+        """
+        met = A.sum(axis=1)
+        R = self.D * (1.0 + met)
+        if self.fcfs.any():
+            S, D = self.S[:, :, None], self.D
+            full = np.minimum(U.sum(axis=1, keepdims=True), 1.0)
+            residual = S * (1.0 + 0.5 * (self.scv[:, :, None] - 1.0) * (1.0 - full))
+            waiting = self.V * (S * np.maximum(A - U, 0.0) + residual * np.minimum(U, A)).sum(axis=1)
+            R = np.where(self.fcfs[:, None], D + waiting, R)
+        for k in np.flatnonzero(self.servers > 1).tolist():
+            m = self.servers[k]
+            rho = np.minimum(U[k].sum(axis=0) / m, 1.0) if rarer else 1.0
+            R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** _suri_exponent(m)
+        for k, curve in self.curves.items():
+            n = 1.0 + met[k]
+            R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
+        R[self.low.delay] = self.D[self.low.delay]
+        return R
+
+    def with_servers(self, R: np.ndarray, customers: int) -> np.ndarray:
+        """R (K,) of one class where waiting at several servers is as rare as the throughput makes it that follows."""
+        several = np.flatnonzero(self.servers > 1)
+        if not len(several):
+            return R
+        least, m = self.D[several, 0], self.servers[several]
+        waiting, rest = R[several] - least, float(self.low.Z[0] + R.sum() - R[several].sum() + least.sum())
+        powers = _suri_exponent(m)
+        low, high = 0.0, customers / rest  # throughput without waiting there
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            rare = np.minimum(middle * least / m, 1.0) ** powers
+            low, high = (middle, high) if middle * (rest + waiting @ rare) < customers else (low, middle)
+        R[several] = least + waiting * np.minimum(high * least / m, 1.0) ** powers
+        return R
+
+    def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
+        """About how often somebody is at each load-dependent station, for throughputs (n, C) and queues (n, K).
+
+        Work done, X D, is that share times the mean speed with the customers that are there then: about one, and more
+        whose number is spread exponentially.
+        """
+        if not self.curves:
+            return None
+        share = np.full(Q.shape, np.nan)
+        spread = -np.log((np.arange(16) + 0.5) / 16)
+        for k, curve in self.curves.items():
+            work = X @ self.D[k]
+            p = 1.0 - np.exp(-Q[:, k])  # as if nobody waited
+            for _ in range(30):
+                more = np.maximum(Q[:, k] / np.maximum(p, 1e-300) - 1.0, 0.0)
+                speed = np.interp(1.0 + more[:, None] * spread, np.arange(1, len(curve) + 1), curve).mean(axis=1)
+                p = np.clip(0.5 * (p + work / speed), 0.0, 1.0)
+            share[:, k] = p
+        return share
+
+
+def _suri_exponent(servers: Any) -> Any:
+    """How fast waiting at several servers becomes rare as they are less busy."""
+    return 4.464 * (servers**0.676 - 1.0)
+
+
+def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Visits, mean service times and second moments of chains, each (K, C)."""
+    V, S = network.class_visit_ratios, network.class_service_times
+    second = np.array([[1.0 + s.scv_of(c) for c in network.labels] for s in network.stations]) * S * S
+    groups = [list(chain) for chain in network.chains]
+    visits = np.array([V[:, g].sum(axis=1) for g in groups]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times, squares = (
+            np.where(visits > 0, np.array([(V * x)[:, g].sum(axis=1) for g in groups]).T / visits, 0.0)
+            for x in (S, second)
+        )
+    return visits, times, squares
+
+
+def _fixed_point(
+    model: _Model, N: np.ndarray, meets: Callable[[np.ndarray], np.ndarray], tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (C,), R and Q (K, C) where each class c meets A = meets(Q), utilizations being scaled alike."""
+    K, C = model.D.shape
+    active = np.where(N > 0, 1.0, 0.0)
+    visited = model.D > 0
+    Q = np.where(visited, N / np.maximum(visited.sum(axis=0), 1), 0.0)
+    U = np.zeros((K, C))
+    weight, best, since = 1.0, np.inf, 0
+    for _ in range(MOST_ITERATIONS):
+        A = meets(Q)
+        R = model.residence(A, U[:, :, None] * _over(A, Q[:, :, None]))
+        X = active * N / np.maximum(model.low.Z + R.sum(axis=0), 1e-300)
+        new = X * R
+        change = float(max(np.abs(new - Q).max() / max(N.sum(), 1.0), np.abs(model.D * X - U).max(initial=0.0) / 10))
+        if change < tolerance:
+            return X, R, new
+        best, since = (change, 0) if change < 0.9 * best else (best, since + 1)
+        if since > 20:
+            weight, since, best = max(1e-3, weight * 0.5), 0, change  # it oscillates: smaller steps
+        Q = Q + weight * (new - Q)
+        U = U + weight * (model.D * X - U)
+    warnings.warn(
+        f"approximate MVA: not converged after {MOST_ITERATIONS} iterations (change {change:.1e}); "
+        "take another solver for this network",
+        QueueModelWarning,
+        stacklevel=6,
+    )
+    return X, R, Q
+
+
+def _less_one(N: np.ndarray) -> np.ndarray:
+    """Shape (R, C): what is left of class r's population when one of class c is taken away."""
+    return np.maximum(N[:, None] - np.eye(len(N)), 0.0)
+
+
+def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Their ratio, and 0 where there is nothing."""
+    return np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0)
+
+
+def _schweitzer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
+    N = model.N.astype(float)
+    scale = _over(_less_one(N), N[:, None])
+    X, R, _ = _fixed_point(model, N, lambda Q: Q[:, :, None] * scale, 1e-12)
+    return X, R
+
+
+def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
+    """X (C,) and R (K, C) with the shares of queues corrected."""
+    N = model.N.astype(float)
+    K, C = model.D.shape
+    correction = np.zeros((K, C, C))  # the last axis: whose customer is taken away
+
+    def core(n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        left = _less_one(n)
+        return _fixed_point(model, n, lambda Q: np.maximum(left * (_over(Q, n)[:, :, None] + correction), 0.0), 1e-10)
+
+    for _ in range(3):
+        share, change = _over(core(N)[2], N), np.zeros_like(correction)
+        for c in np.flatnonzero(N > 0):
+            n = N - (np.arange(C) == c)
+            if n.any():
+                change[:, :, c] = np.where(n > 0, _over(core(n)[2], n), share) - share
+        correction = change
+    X, R, _ = core(N)
+    return X, R
+
+
+def _held(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Throughputs X (n, C) and residence times R (n, K, C) at populations N (n, C) within the bounds, and where not.
+
+    No station is busier than it can be: what the cycle lacks is waited at the busiest. And what all together must get
+    done at least, sum of X_c (Z_c + N D_c) >= N, is done: customers wait so much less, everywhere in proportion.
+    """
+    load, least, before, rows, R = low.load, low.least, X, np.arange(len(X)), R.copy()
+    for _ in load:
+        busiest = (X @ load.T).argmax(axis=1)
+        U = (X * load[busiest]).sum(axis=1)
+        if U.max() <= 1 + ROUNDING:
+            break
+        slowed = (U > 1 + ROUNDING)[:, None] & (load[busiest] > 0) & (N > 0)
+        slower = np.where(slowed, U[:, None], 1.0)
+        R[rows, busiest] += N / np.maximum(X, 1e-300) * (slower - 1.0)
+        X = X / slower
+    total = N.sum(axis=1, keepdims=True)
+    lacking = total[:, 0] / (X * (low.think + total * low.most.sum(axis=0))).sum(axis=1)
+    idle = np.flatnonzero(lacking > 1 + ROUNDING)
+    if len(idle):
+        faster = np.minimum(lacking[idle], 1.0 / np.maximum((X[idle] @ load.T).max(axis=1), 1e-300))
+        X = X.copy()
+        X[idle] = np.minimum(X[idle] * faster[:, None], N[idle] / (low.Z + least.sum(axis=0)))
+        waiting = np.maximum(R[idle] - least, 0.0)
+        wanted = np.where(N[idle] > 0, N[idle] / np.maximum(X[idle], 1e-300) - low.Z - least.sum(axis=0), 0.0)
+        R[idle] = least + waiting * (wanted / np.maximum(waiting.sum(axis=1), 1e-300))[:, None]
+    return X, R, np.abs(X - before).max(axis=1) > ROUNDING * before.max(axis=1)

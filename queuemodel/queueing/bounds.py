@@ -1,0 +1,324 @@
+"""Bounds on throughput that need no solution, and where they cross."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.checks import require_choice, require_count
+from ..base.drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
+from ..base.errors import ModelError
+from ..base.results import Result, rows_of
+from .lowered import lower
+from .network import Network
+from .solution import Solution
+from .stations import LARGEST_POPULATION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Bounds(Result):
+    """Lower and upper bounds on throughput (1/s), arrays shaped like `population`; bounds on response time follow.
+
+    Attributes
+    ----------
+    population, lower, upper : ndarray
+    think_time : float
+        Seconds per cycle at delays and outside all stations, which the response times leave out.
+    method : str
+    """
+
+    population: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    think_time: float = 0.0
+    method: str = ""
+
+    @property
+    def response_lower(self) -> np.ndarray:
+        """Lower bound on the seconds per cycle at queueing stations, N / X_upper - Z."""
+        return np.asarray(self.population / self.upper - self.think_time)
+
+    @property
+    def response_upper(self) -> np.ndarray:
+        """Upper bound on the seconds per cycle at queueing stations, N / X_lower - Z."""
+        return np.asarray(self.population / self.lower - self.think_time)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per population."""
+        return rows_of({
+            "population": self.population.astype(int),
+            "throughput_lower": self.lower,
+            "throughput_upper": self.upper,
+            "response_lower": self.response_lower,
+            "response_upper": self.response_upper,
+        })  # fmt: skip
+
+    def caption(self) -> str:
+        """Which bounds, of what."""
+        return f"{self.method} bounds on throughput (1/s) and response time (s), think time {self.think_time:g} s"
+
+
+def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymptotic") -> Bounds:
+    """Bounds on the throughput of a network without classes, that need no solution.
+
+    With D the queueing stations' total demand, D_avg and D_max their mean and largest, Z the delays and think time:
+
+    asymptotic (Muntz and Wong, 1974; Denning and Buzen, 1978)
+        N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k): no queueing at all, and all of it. They hold for any
+        service distribution and discipline that keeps a server busy while somebody waits. A
+        load-dependent station's D is over the best rate
+        per customer above and over the lowest rate below, its m the highest rate, up to the largest population.
+    balanced-job (Zahorjan et al., 1982), like the following for product form with single servers; tighter
+        N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
+        X(N) <= min(1/D_max, N / (D + Z + (N-1) D_avg / (1 + Z/D))).
+    proportional (Hsieh and Lam, 1987)
+        N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
+        X(N) <= min(1/D_max, N / (D + Z + (N-1 - Z/D_max) sum D_k**2 / sum D_k)).
+    geometric (Casale, Muntz and Serazzi, 2008), the tightest
+        Queue lengths with one customer fewer are bounded by geometric sums (y - y**N) / (1 - y), with y_k = D_k N /
+        (Z + D + D_max N) from below and y_k = D_k X_upper from above, X_upper being the proportional bound; the
+        bottlenecks have the rest.
+
+    The last two are as published: with think time for few customers the asymptotic ones may be tighter.
+
+    Parameters
+    ----------
+    network : Network
+    population : int or array of int
+        At least 1.
+    kind : {"asymptotic", "balanced-job", "proportional", "geometric"}
+
+    Raises
+    ------
+    ModelError
+        When the population is not whole and at least 1, the network has classes, or the bounds do not hold for it.
+
+    Examples
+    --------
+    >>> from queuemodel import Network, Station
+    >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
+    >>> float(bounds(network, 2).upper)
+    1.3333333333333333
+    """
+    require_choice(kind, "bounds: kind", KINDS)
+    N = _populations(population)
+    if network.classes:
+        raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
+    low = lower(network, int(N.max()))
+    Z = float(low.think[0])
+    if kind == "asymptotic":
+        upper = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
+        return Bounds(N, np.asarray(N / (N * low.most.sum() + Z)), np.asarray(upper), Z, kind)
+    if why := low.why_not_plain() or low.why_not_product_form():
+        raise ModelError(
+            f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
+        )
+    demand = low.D[low.queues, 0]
+    if len(demand):
+        low_X, high_X = KINDS[kind](N, demand, Z)
+        return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
+    return Bounds(N, np.asarray(N / Z), np.asarray(N / Z), Z, kind)
+
+
+def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
+    D, largest = demand.sum(), demand.max()
+    upper = N / (D + Z + (N - 1) * demand.mean() / (1 + Z / D))
+    return N / (D + Z + (N - 1) * largest / (1 + Z / (N * D))), np.minimum(upper, 1.0 / largest)
+
+
+def _proportional(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
+    D, largest, n = demand.sum(), demand.max(), N[..., None]
+    share = demand / largest  # at most 1, so that no power overflows
+    slow = largest * (share**n).sum(axis=-1) / (share ** (n - 1)).sum(axis=-1)
+    fast = largest * (share**2).sum() / share.sum()
+    upper = np.minimum(N / (D + Z + (N - 1 - Z / largest) * fast), 1.0 / largest)
+    return N / (D + Z + (N - 1) * slow), upper
+
+
+def _geometric(N: np.ndarray, everywhere: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
+    D, Dmax, n = everywhere.sum(), everywhere.max(), N[..., None]
+    demand = everywhere[everywhere < Dmax * (1 - 1e-15)]
+    spread = (everywhere**2).sum() / everywhere.sum()
+    thinking = Z * np.minimum(1.0 / Dmax, np.maximum(n - 2, 0) / (D + Z))
+    most = np.minimum(1.0 / Dmax, (n - 1) / (D + Z + spread * np.maximum(n - 2 - thinking, 0)))  # at N - 1
+    X = []
+    for y, others in ((demand * (n - 1) / (Z + D + Dmax * (n - 1)), N - 1), (demand * most, N)):
+        Q = (y - y**n) / (1 - y)  # the paper's think-time terms differ in the population they take
+        b = Z + D + Dmax * (N - 1) - ((Dmax - demand) * Q).sum(axis=-1)
+        X.append(2 * N / (b + np.sqrt(np.maximum(b * b - 4 * Z * Dmax * others, 0.0))))
+    return X[0], X[1]
+
+
+#: Lower and upper bounds from populations, the demands > 0 of queues, and think time.
+KINDS: dict[str, Any] = {
+    "asymptotic": None,
+    "balanced-job": _balanced_job,
+    "proportional": _proportional,
+    "geometric": _geometric,
+}
+
+
+def _populations(population: int | np.ndarray) -> np.ndarray:
+    try:
+        N = np.array(population, dtype=float)
+    except (TypeError, ValueError):
+        N = np.array([])
+    if N.size == 0 or not np.all(np.isfinite(N)) or N.min() < 1 or np.any(np.floor(N) != N):
+        raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
+    return N
+
+
+def saturation_population(network: Network) -> float:
+    """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
+
+    (D + Z) / max D_k/m_k, D being what a customer who is alone needs of the queueing stations. With load-dependent
+    rates D_k is over the best rate per customer and m_k the highest of the list.
+
+    Raises
+    ------
+    ModelError
+        When the network has classes.
+    """
+    if network.classes:
+        raise ModelError("saturation population: the network has classes; it is of single-class networks")
+    low = lower(network, max([1, *[len(s.rates) for s in network.stations if s.rates]]))
+    largest = float(low.load.max())
+    return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
+
+
+#: States (numbers of customers at each stage) beyond which a request is refused.
+MOST_STATES = 500_000
+
+
+def barrier_time(network: Network, *, population: int) -> float:
+    """Mean time of a round in which each of N customers thinks, then goes through all stations in order, and waits.
+
+    The barrier of synchronous SGD: a round ends with its slowest worker. Exact when think times and each station's
+    demand in a round are exponential (first-step analysis of an absorbing Markov chain; Kemeny and Snell, 1960), with
+    any of processor sharing, first come first served or preemption, several servers and load-dependent rates; service
+    that varies less makes rounds shorter. The throughput is ``population / barrier_time(...)``, at most that of the
+    network without barrier.
+
+    Parameters
+    ----------
+    network : Network
+        Without classes and routing.
+    population : int
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> from queuemodel import Station
+    >>> network = Network([Station("worker", service_time=1.0, servers=math.inf)])
+    >>> round(barrier_time(network, population=4), 6)  # 1 + 1/2 + 1/3 + 1/4
+    2.083333
+    """
+    N = require_count(population, "population", most=LARGEST_POPULATION)
+    if network.classes or network.routing is not None:
+        raise ModelError("barrier: rounds go through stations in order; classes and routing are not supported")
+    rates = []
+    if network.think_time > 0:
+        rates.append([n / network.think_time for n in range(N + 1)])
+    for station, d in zip(network.stations, network.service_demand.tolist(), strict=True):
+        if d > 0:
+            rates.append([0.0, *(station.speeds(N) / d).tolist()])
+    stages = len(rates)
+    states = math.comb(N + stages, stages)
+    if states > MOST_STATES:
+        raise ModelError(
+            f"barrier: {states:,} states for {N} customers at {stages} stages, more than {MOST_STATES:,}; "
+            "take fewer customers or stations"
+        )
+    return _mean_absorption(np.array(rates), N)
+
+
+def _mean_absorption(rates: np.ndarray, N: int) -> float:
+    """T(state) = (1 + sum of rate_k T(after k)) / sum of rates, from the end of the round backwards.
+
+    A state is how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere.
+    """
+    stages = len(rates)
+    states = itertools.combinations_with_replacement(range(N, -1, -1), stages)
+    times = {next(states): 0.0}
+    for done in states:  # what may follow a state comes before it here
+        total, gain = 0.0, 1.0
+        for k in range(stages):
+            here = (N if k == 0 else done[k - 1]) - done[k]
+            if here > 0:
+                rate = float(rates[k, here])
+                total += rate
+                gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
+        times[done] = gain / total
+    return times[(0,) * stages]
+
+
+def knee_throughput(
+    population: np.ndarray | float, *, cycle: np.ndarray | float, demand: np.ndarray | float, width: np.ndarray | float
+) -> np.ndarray:
+    """Approximate throughput of a closed first-come-first-served network with low variability (arguments broadcast).
+
+    With constant times, N customers whose undisturbed cycle takes R and who need D of the busiest station end a round
+    in max(R, N D). With varying ones the round is the mean of that maximum; for a normal cycle time whose coefficient
+    of variation grows with the others that one meets, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
+
+    C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
+
+    Exact for N = 1, for N to infinity and, with width 0, for constant times; approximate between: compared with
+    simulation in docs/explanation/model. ``cycle`` is undisturbed, ``demand`` what the busiest station serves of it
+    (seconds); ``width`` is s, from `knee_width`.
+    """
+    from scipy.special import ndtr
+
+    N = np.asarray(population, dtype=float)
+    u = N * demand / cycle
+    s = np.maximum(width * np.sqrt(1.0 - 1.0 / N), 1e-9)
+    z = (u - 1.0) / s
+    C = cycle * (ndtr(-z) + u * ndtr(z) + s * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
+    return np.asarray(N / C)
+
+
+def knee_width(cv: np.ndarray | float) -> np.ndarray:
+    """The knee's width s for service and think times of coefficient of variation ``cv``, 0 to 1.
+
+    A line through simulations of closed first-come-first-served networks: 0.15, 0.25 and 0.40 at 0.1, 0.3 and 0.5, and
+    0.65 for exponential times.
+    """
+    return np.asarray(np.interp(cv, [0.0, 0.1, 0.3, 0.5, 1.0], [0.05, 0.15, 0.25, 0.40, 0.65]))
+
+
+def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
+    """Draw a network's throughput against its population, with asymptotic and balanced-job bounds.
+
+    Solvers that keep only the measures at the population asked for are drawn as one point between the bounds.
+    """
+    ax = ax or new_axes()
+    network, X = solution.network, solution.throughputs
+    N = np.arange(1, solution.population + 1)
+    loose = bounds(network, N)
+    ax.plot(N, loose.upper, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
+    ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
+    low = lower(network)
+    if not (low.why_not_plain() or low.why_not_product_form()):
+        tight = bounds(network, N, kind="balanced-job")
+        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
+    ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
+    ax.set_ylim(0, 1.15 * float(X.max()))
+    ax.set_xlim(0, 1.02 * solution.population + 0.5)
+    ax.set_xlabel("population (customers)")
+    ax.set_ylabel("throughput (cycles/s)")
+    knee = saturation_population(network)
+    mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
+    whole_numbers(ax)
+    finish(ax)
+    return ax

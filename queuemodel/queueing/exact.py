@@ -1,0 +1,363 @@
+"""Normalizing constants of product-form networks with any rates: no overflow, underflow or cancellation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, reduce
+from typing import NoReturn
+
+import numpy as np
+
+from ..base.compiled import ready
+from ..base.errors import ModelError
+from .chains import MEMORY, Merged, expand, lowered_product_form, merge
+from .lowered import Lowered
+from .network import Network
+from .solution import Solution
+
+Pairs = tuple[np.ndarray, np.ndarray]
+
+
+class Lattice:
+    """Constants G(n) of stations and think times at all populations n <= N of C classes (Reiser and Kobayashi, 1975).
+
+    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them. D (C, K) are
+    demands at stations that queue, Z and N (C,), speeds as `lowered.speeds_of` gives them.
+    """
+
+    def __init__(self, D: np.ndarray, Z: np.ndarray, N: np.ndarray, speeds: Sequence[np.ndarray | None]) -> None:
+        from .kernels import convolution
+
+        self.D, self.Z, self.N, self.speeds = D, Z, N, speeds
+        shape = tuple(int(n) + 1 for n in N)
+        self.size = math.prod(shape)
+        self.strides = np.array([math.prod(shape[c + 1 :]) for c in range(len(shape))], dtype=np.int64)
+        self.points = np.indices(shape).reshape(len(shape), -1).T
+        visited = np.flatnonzero((D > 0).any(axis=0)).tolist()
+        self.dependent = [k for k in visited if speeds[k] is not None]
+        self.base = self._empty()
+        convolution.thinking(Z, N, self.strides, *self.base)
+        for k in visited:
+            if speeds[k] is None:
+                self.base = self.add(self.base, k)
+        self.total = reduce(self.add, self.dependent, self.base)
+
+    def _empty(self) -> Pairs:
+        return np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
+
+    def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
+        """What each population contributes at a station alone."""
+        from .kernels import convolution
+
+        f = self._empty()
+        convolution.factor(D, mu, self.N, self.strides, *f)
+        return f
+
+    def add(self, constants: Pairs, k: int) -> Pairs:
+        """Constants with station k.
+
+        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) is >= 0 and ends at n = m,
+        so a short convolution and a geometric recursion do, both without subtractions.
+        """
+        from .kernels import convolution
+
+        m, e = constants[0].copy(), constants[1].copy()
+        mu, D = self.speeds[k], self.D[:, k]
+        if mu is None:
+            convolution.geometric(D, self.N, self.strides, m, e)
+            return m, e
+        f, exponents = self.factor(D, mu)
+        there = self.points.sum(axis=1)
+        bounded = is_bounded(mu)
+        if bounded:
+            f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
+        at = np.flatnonzero(f > 0)
+        convolution.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
+        if bounded:
+            convolution.geometric(D / mu[-1], self.N, self.strides, m, e)
+        return m, e
+
+    @cached_property
+    def without(self) -> dict[int, Pairs]:
+        """Constants without each load-dependent station, all others added (divide and conquer)."""
+
+        def each(stations: list[int], done: Pairs) -> dict[int, Pairs]:
+            if len(stations) < 2:
+                return dict.fromkeys(stations, done)
+            half = len(stations) // 2
+            first, second = stations[:half], stations[half:]
+            return each(first, reduce(self.add, second, done)) | each(second, reduce(self.add, first, done))
+
+        return each(self.dependent, self.base)
+
+
+def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (C,), Q (C, K) and the probabilities (K,) that somebody is there (NaN at stations of constant rate)."""
+    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    (m, e), before = work.total, work.size - 1 - work.strides
+    X = _number(m[before] / m[-1], e[before] - e[-1])
+    Q, busy = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
+    for k, mu in enumerate(merged.speeds):
+        if mu is None:
+            twice = work.add(work.total, k)
+            Q[:, k] = merged.D[:, k] * _number(twice[0][before] / m[-1], twice[1][before] - e[-1])
+        else:
+            (f, exponents), (rest, others) = work.factor(merged.D[:, k], mu), work.without[k]
+            p = _number(f * rest[::-1] / m[-1], exponents + others[::-1] - e[-1])
+            Q[:, k], busy[k] = p @ work.points, 1.0 - p[0]
+    return X, Q, busy
+
+
+def constants_of_one_class(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (N,), R (N, K) and the probabilities (N, K) that somebody is there, of one class at all populations.
+
+    Every term of every sum is positive, and constants carry exponents of their own (1e-9 at N = 10,000 against 50-digit
+    arithmetic, tests/solvers). NaN at stations of constant rate.
+    """
+    from .kernels import convolution
+
+    N, D = int(merged.N[0]), merged.D[0].tolist()
+    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    m, e = work.total
+    X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
+    if all(mu is None or (is_bounded(mu) and np.all(np.diff(mu) >= 0)) for mu in merged.speeds):
+        X = np.maximum.accumulate(X)  # it grows with n; rounding must not make it look otherwise
+    R, busy = np.zeros((len(D), N)), np.full((N, len(D)), np.nan)
+    for k, mu in enumerate(merged.speeds):
+        empty, speeds, bounded = np.ones(N + 1), np.ones(1), True
+        if mu is not None:
+            rest, exponents = work.without[k]
+            empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
+            speeds = mu if bounded else extended(mu, N)
+            busy[:, k] = 1.0 - empty[1:]
+        convolution.residence(D[k], speeds, bounded, X, empty, R[k])
+    return X, np.ascontiguousarray(R.T), busy
+
+
+def lattice_cost(merged: Merged) -> tuple[float, float]:
+    """Station steps and bytes that `solve_lattice` needs."""
+    points, total = math.prod(int(n) + 1 for n in merged.N), int(merged.N.sum())
+    C, rates = len(merged.N), [mu for mu in merged.speeds if mu is not None]
+    reach = [min(len(mu), total + 1) if is_bounded(mu) else total + 1 for mu in rates]
+    terms = sum(min(points, math.comb(n - 1 + C, C)) for n in reach)
+    rounds = 2 + math.ceil(math.log2(max(1, len(rates))))
+    return points * (2.0 * C * len(merged.speeds) + rounds * 2.0 * terms), points * (16.0 * (rounds + 3) + 8.0 * C)
+
+
+def is_bounded(mu: np.ndarray) -> bool:
+    """Whether the last of the speeds is the highest."""
+    return bool(mu.max() == mu[-1])
+
+
+def _number(m: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """Pairs as plain numbers."""
+    return np.asarray(np.ldexp(m, 512 * np.clip(e, -4, 4)))
+
+
+def extended(mu: np.ndarray, N: int) -> np.ndarray:
+    """Speeds with 1 to N customers: the last one holds from there on."""
+    return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
+
+
+def marginal_distribution(network: Network, station: str | int, *, population: int) -> np.ndarray:
+    """Probabilities of 0, 1, ..., ``population`` customers at a station, waiting and in service; exact.
+
+    Parameters
+    ----------
+    network : Network
+        Single-class, with product form.
+    station : str or int
+        Name or index.
+    population : int
+
+    Returns
+    -------
+    ndarray, shape (population + 1,)
+
+    Examples
+    --------
+    >>> from queuemodel import Network, Station
+    >>> network = Network([Station("a", service_time=1.0), Station("b", service_time=1.0)])
+    >>> marginal_distribution(network, "a", population=3)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    if network.classes:
+        raise ModelError("marginal distribution: the network has classes; it is of single-class networks")
+    k = next((k for k, name in enumerate(network.names) if station in (name, k)), None)
+    if k is None:
+        raise ModelError(f"station must be one of {', '.join(map(repr, network.names))} or its index, got {station!r}")
+    low = lowered_product_form(network, population, "marginal distribution")
+    N = int(low.N[0])
+    if low.D[k, 0] == 0:
+        return (np.arange(N + 1) == 0).astype(float)
+    others = replace(low, D=np.where(np.arange(len(low.D))[:, None] == k, 0.0, low.D))
+    merged, mu = merge(others), network.stations[k].speeds(N)
+    rest = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    f, m = rest.factor(low.D[k], mu), rest.total
+    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
+    weight = _number(weight, exponents - exponents[weight > 0].max())
+    return weight / weight.sum()
+
+
+#: Station steps (about 2 ns each) beyond which a recursion is refused: minutes.
+MOST_WORK = 1e11
+
+#: Above this population the recursion by customer could underflow.
+MOST_CUSTOMERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMVA:
+    """Exact mean-value analysis of closed product-form networks (Reiser and Lavenberg, 1980).
+
+    Exact (up to rounding) when the network has product form: processor sharing or last-come-first-served-preemptive
+    queues with any service distribution, first-come-first-served queues with exponential service that is the same for
+    all classes, and delays with any. Anything else is refused. Stations with several servers or load-dependent rates
+    go through normalizing constants (Buzen, 1973), whose digits do not get lost as those of the textbook's recursion
+    do: a station with m servers costs N m operations, one whose rates never settle N**2.
+
+    Without classes, time is proportional to the population times the number of stations and all populations up to the
+    one asked for are kept. With classes, the cheapest of several exact recursions is taken; its memory is at most the
+    product of the populations (each plus one) of all classes but the largest, and classes that are alike count as one.
+    """
+
+    def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
+        """Measures for populations 1 to ``population``, or at the classes' populations."""
+        return solved_exactly(lowered_product_form(network, population, "exact MVA"))
+
+
+def solved_exactly(low: Lowered) -> Solution:
+    """The solution of a network with product form by the cheapest exact recursion, or a refusal with the numbers."""
+    if not low.network.classes and not low.why_not_plain():
+        return _plain(low)
+    merged = merge(low)
+    name = _cheapest(merged)
+    if not low.network.classes:
+        return _by_constants(low, merged)
+    busy = None
+    if name == "exact MVA":
+        X, Q = _over_lattice(merged)
+    elif name == "exact recursion by customer":
+        X, Q, busy = _by_customer(merged)
+    else:
+        X, Q, busy = solve_lattice(merged)
+    C = len(merged.N)
+    alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
+    reason = f"{len(low.N)} classes with product form{alike}: {name} is the cheapest exact recursion"
+    return expand(low, merged, X, Q, busy, solver=name, reason=reason)
+
+
+def _cheapest(merged: Merged) -> str:
+    """The recursion that needs the fewest station steps and fits; a `ModelError` when none does."""
+    total, (C, K) = int(merged.N.sum()), merged.D.shape
+    points = math.prod(int(n) + 1 for n in merged.N)
+    options = []
+    if all(mu is None for mu in merged.speeds):
+        options.append(("exact MVA", points * K * C * 1.0, points // (int(merged.N[0]) + 1) * K * 8))
+    else:
+        options.append(("multi-class convolution" if C > 1 else "convolution", *lattice_cost(merged)))
+    if C > 1 and total <= MOST_CUSTOMERS and K > 0:
+        boxes = (total + 1) ** K
+        options.append(("exact recursion by customer", 2.5 * total * boxes * (K + 1), (C + 5) * boxes * 8))
+    fitting = [option for option in options if option[1] <= MOST_WORK and option[2] <= MEMORY]
+    if not fitting:
+        _refuse(options, C, total)
+    return min(fitting, key=lambda option: option[1])[0]
+
+
+def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoReturn:
+    name, work, size = min(options, key=lambda option: max(option[1] / MOST_WORK, option[2] / MEMORY))
+    raise ModelError(
+        f"{name}: {f'{C} different classes with ' if C > 1 else ''}{total:,} customers need {size:.3g} bytes (limit "
+        f"{MEMORY:.3g}) and {work:.3g} station steps (limit {MOST_WORK:.3g}); take an approximate solver: "
+        "ApproximateMVA('linearizer')"
+    )
+
+
+@cache
+def _recursion() -> Callable[[np.ndarray, float, int], tuple[np.ndarray, np.ndarray]]:
+    return ready("queuemodel.queueing.kernels.recursion", "recursion")
+
+
+def _plain(low: Lowered) -> Solution:
+    """Single servers of constant speed and one kind of customer: nothing to merge, the usual what-if, kept fast."""
+    N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
+    size = 8 * N * (len(D) + 1)
+    if size > MEMORY:
+        _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
+    if True in delay.tolist():
+        X, R = _recursion()(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        R[:, delay] = D[delay]
+    else:
+        X, R = _recursion()(D, Z, N)
+    why = "single class with product form: the recursion is exact and cheap"
+    return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
+
+
+def _by_constants(low: Lowered, merged: Merged) -> Solution:
+    """One kind of customer at all populations, with several servers or rates."""
+    (X, R, busy), shape = constants_of_one_class(merged), (int(low.N[0]), len(low.D))
+    times, there = np.zeros(shape), np.full(shape, np.nan)
+    times[:, merged.stations], times[:, low.delay], there[:, merged.stations] = R, low.D[low.delay, 0], busy
+    why = "single class with product form: exact for load-dependent and multi-server stations"
+    return Solution(low.network, shape[0], X, times, solver="convolution", exact=True, reason=why, busy=there)
+
+
+def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:
+    """X (C,) and Q (C, K) of single-server queues, by the recursion over all populations."""
+    from .kernels import multiclass
+
+    X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
+    multiclass.lattice(merged.D, merged.Z, merged.N, X, R)
+    return X, X[:, None] * R
+
+
+def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (C,), Q (C, K) and how often somebody is there (K,): customers are placed one by one on stations of any rates.
+
+    The transpose of Conway and Georganas's RECAL (1986). P holds the weights of all numbers of customers at stations,
+    with those placed so far, B what those to come and the stations' rates make of each; both only up to a factor.
+    """
+    (C, K), total = merged.D.shape, int(merged.N.sum())
+    n = np.arange(1.0, total + 1)
+    steps = np.array([n / (1.0 if mu is None else extended(mu, total)) for mu in merged.speeds])
+    scale = np.exp(np.maximum(np.log(steps).mean(axis=1).max(), np.log(steps[:, 0]).max()))
+    weights = np.hstack([np.ones((K, 1)), np.cumprod(steps / scale, axis=1)])
+    unit = float((merged.D.sum() + merged.Z.sum()) / merged.D.size)
+    D, Z = merged.D * scale / unit, merged.Z / unit
+    one = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # somebody at station k
+    less = [np.s_[(slice(None),) * k + (slice(None, -1),)] for k in range(K)]
+
+    def with_another(A: np.ndarray, c: int, to: list, source: list) -> np.ndarray:
+        after = Z[c] * A
+        for k in range(K):
+            after[to[k]] += D[c, k] * A[source[k]]
+        return after / after.max()
+
+    P, before = np.zeros((total + 1,) * K), []
+    P[(0,) * K] = 1.0
+    for c in range(C):
+        for _ in range(merged.N[c]):
+            last, P = P, with_another(P, c, one, less)
+        before.append(last)
+    B = np.where(np.indices(P.shape).sum(axis=0) <= total, 1.0, 0.0)
+    for k in range(K):
+        B *= weights[k].reshape(-1, *[1] * (K - 1 - k))
+    weight = P * B
+    busy = np.array([1.0 - weight.take(0, axis=k).sum() / weight.sum() for k in range(K)])
+    X, Q, least = np.zeros(C), np.zeros((C, K)), 1.0
+    for c in reversed(range(C)):
+        out = (before[c] * B).sum()
+        there = np.array([D[c, k] * (before[c][less[k]] * B[one[k]]).sum() for k in range(K)])
+        whole = Z[c] * out + there.sum()
+        least = min(least, whole)
+        X[c], Q[c] = merged.N[c] * out / whole, merged.N[c] * there / whole
+        for _ in range(merged.N[c]):
+            B = with_another(B, c, less, one)
+    if not least > 1e-200:
+        raise ModelError(
+            "exact recursion by customer: demands differ too much for its range; use ApproximateMVA('linearizer')"
+        )
+    return X / unit, Q, busy

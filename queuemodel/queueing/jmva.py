@@ -1,0 +1,239 @@
+"""Files .jmva, the models of JMT's MVA tool (Bertoli, Casale and Serazzi, 2009).
+
+What such a file may hold is listed here; anything else is refused, since it might change the model.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+from xml.etree import ElementTree
+
+from ..base.checks import one_line
+from ..base.errors import DataError, ModelError
+from ..base.files import read_bytes, write_atomically
+from .lowered import lower
+from .network import Network
+from .stations import JobClass, Station
+
+#: Load-dependent stations are tables with a row per customer; longer ones are a mistake.
+LARGEST_TABLE = 100_000
+
+STATIONS = ("listation", "delaystation", "ldstation")
+
+
+def read_jmva(path: str | os.PathLike[str]) -> Network:
+    """A network from a .jmva file; its classes carry their populations.
+
+    Stations are processor sharing (JMT's product-form queues do not say a discipline); load-independent, multi-server,
+    delay and load-dependent stations are read. Results that JMT stored beside the model are left aside; open classes,
+    classes of different priority and anything that is not known are refused.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read, is not such a model, or says what is not understood; names the file and the
+        element.
+    """
+    text = read_bytes(path)
+    try:
+        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+            raise DataError("document types and entities are not allowed")
+        return _network(ElementTree.fromstring(text))
+    except (ElementTree.ParseError, ModelError, DataError, UnicodeError, LookupError, ValueError) as error:
+        raise DataError(f"{path}: {one_line(error)}") from None
+
+
+def _network(model: ElementTree.Element) -> Network:
+    parameters = model.find("parameters")
+    if model.tag != "model" or parameters is None:
+        raise DataError("not a .jmva model: <model> with <parameters> expected")
+    _require_known(model, ("description", "parameters", "algParams", "solutions", "whatIf"), "the model")
+    _require_known(parameters, ("classes", "stations", "ReferenceStation"), "<parameters>")
+    classes = [_class(element) for element in parameters.iterfind("classes/*")]
+    if not classes:
+        raise DataError("no closed class: <closedclass name=... population=...> expected")
+    if len({element.get("priority", "0") for element in parameters.iterfind("classes/*")}) > 1:
+        raise DataError("classes of different priority cannot be read: they have no product form")
+    total, names = sum(c.population for c in classes), [c.name for c in classes]
+    stations = [_station(element, names, total) for element in parameters.iterfind("stations/*")]
+    title = " ".join((model.findtext("description") or "").split())
+    return Network(stations, classes=classes, name=title[:200] if title.isprintable() else "")
+
+
+def _class(element: ElementTree.Element) -> JobClass:
+    if element.tag == "openclass":
+        raise DataError("open classes cannot be read: this package solves closed networks")
+    if element.tag != "closedclass":
+        raise DataError(f"<{element.tag}> is not known among the classes; expected closedclass")
+    _require_attributes(element, ("name", "population", "priority", "thinktime"))
+    n = _number(element.get("population"), "population of a closedclass")
+    think = element.get("thinktime")
+    return JobClass(
+        element.get("name", ""),
+        population=int(n) if n == int(n) else n,  # type: ignore[arg-type]
+        think_time=None if think is None else _number(think, "thinktime of a closedclass"),
+    )
+
+
+def _station(element: ElementTree.Element, names: list[str], total: int) -> Station:
+    where = f"station {element.get('name', '')!r}"
+    if element.tag not in STATIONS:
+        raise DataError(f"station kind <{element.tag}> is not known; expected {', '.join(STATIONS)}")
+    _require_attributes(element, ("name", "servers"))
+    _require_known(element, ("servicetimes", "visits"), where)
+    servers = _number(element.get("servers", "1"), f"{where}: servers")
+    tables = _by_class(element, "servicetimes", ("servicetime", "servicetimes"), names, where)
+    visits = {c: _one(v, where, "visit") for c, v in _by_class(element, "visits", ("visit",), names, where).items()}
+    times, rates = {}, None
+    for name, table in tables.items():
+        if len(table) > 1 and not any(table):
+            table = [0.0]
+        elif len(table) > 1 and table[0] == 0.0:
+            table = table[1:]  # some writers begin with nobody there
+        if element.tag == "ldstation" and (len(table) > 1 or servers == 1) and table[0] > 0:
+            times[name], rates = table[0], _rates(rates, table, where, total)
+        else:
+            times[name] = _one(table, where, "servicetime")
+    for name in names:
+        if (name in times) != (name in visits) and (visits.get(name) or times.get(name)):
+            missing = "servicetime" if name in visits else "visit"
+            raise DataError(f"{where}: class {name!r} has no {missing} here, but the other one of the two")
+    return Station(
+        element.get("name", ""),
+        service_time={c: times.get(c, 0.0) for c in names},
+        visit_ratio={c: visits.get(c, 0.0) for c in names},
+        servers=math.inf if element.tag == "delaystation" else 1 if rates is not None else servers,
+        rates=rates,
+    )
+
+
+def _by_class(
+    station: ElementTree.Element, group: str, tags: tuple[str, ...], names: list[str], where: str
+) -> dict[str, list[float]]:
+    """The numbers of each class in a group of a station."""
+    found: dict[str, list[float]] = {}
+    for entry in station.iterfind(f"{group}/*"):
+        name = entry.get("customerclass", "")
+        if entry.tag not in tags or len(entry):
+            raise DataError(f"{where}: <{entry.tag}> is not understood in <{group}>; expected <{tags[0]}>")
+        _require_attributes(entry, ("customerclass",))
+        if name not in names:
+            raise DataError(f"{where}: class {name!r} is not among the model's classes")
+        if name in found:
+            raise DataError(f"{where}: class {name!r} has two entries in <{group}>")
+        texts = [t for t in re.split("[;,]", entry.text or "") if t.strip()]
+        found[name] = [_number(t, f"{where}: {tags[0]}") for t in texts]
+        if not found[name]:
+            raise DataError(f"{where}: {tags[0]} must be a number, got {entry.text!r}")
+    return found
+
+
+def _one(values: list[float], where: str, what: str) -> float:
+    if len(values) != 1:
+        raise DataError(f"{where}: {what} must be one number, got {len(values)}")
+    return values[0]
+
+
+def _rates(before: list[float] | None, values: list[float], where: str, total: int) -> list[float]:
+    """Rates relative to one customer; classes must agree on them, and the last one holds from there on."""
+    if len(values) > LARGEST_TABLE or min(values) <= 0:
+        raise DataError(f"{where}: service times with 1, 2, ... customers must be > 0")
+    rates = [values[0] / v for v in values]
+    rates += [rates[-1]] * (total - len(rates))
+    if before is not None and any(abs(a - b) > 1e-9 * abs(b) for a, b in zip(rates, before, strict=True)):
+        raise DataError(f"{where}: classes slow down differently, which has no product form")
+    return rates
+
+
+def _require_known(parent: ElementTree.Element, tags: Iterable[str], where: str) -> None:
+    seen: set[str] = set()
+    for element in parent:
+        if element.tag not in tags:
+            raise DataError(f"{where}: <{element.tag}> is not known; expected {', '.join(tags)}")
+        if element.tag in seen and element.tag not in ("solutions", "whatIf"):
+            raise DataError(f"{where}: <{element.tag}> is there twice")
+        seen.add(element.tag)
+
+
+def _require_attributes(element: ElementTree.Element, known: Iterable[str]) -> None:
+    for name in element.attrib:
+        if name not in known:
+            raise DataError(f"<{element.tag}>: attribute {name!r} is not known; expected {', '.join(known)}")
+
+
+def _number(text: str | None, what: str) -> float:
+    try:
+        value = float(text or "") if text and text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{what} must be a number, got {text!r}")
+    return value
+
+
+def write_jmva(network: Network, path: str | os.PathLike[str], *, population: int | None = None) -> None:
+    """Write a network as a .jmva file; think time becomes a delay station named "think time".
+
+    Parameters
+    ----------
+    network : Network
+        With product-form stations (a .jmva file cannot say variability, or FCFS by class).
+    path : path
+    population : int, optional
+        Customers, of a network without classes.
+
+    Raises
+    ------
+    ModelError
+        When the network has what such a file cannot say.
+    """
+    if not network.classes and population is None:
+        raise ModelError("jmva: a network without classes needs population=..., which such a file must say")
+    if any(len(chain) > 1 for chain in network.chains):
+        raise ModelError("jmva: classes that customers switch between cannot be written; such files have visits only")
+    if why := lower(network).why_not_product_form():
+        raise ModelError(f"jmva: {why}, which such a file cannot say")
+    counts: list[Any] = network.populations.tolist() if network.classes else [population]
+    names = network.class_names or ["customers"]
+    model = ElementTree.Element("model", {"jaba": "false", "solutionMethod": "analytical"})
+    if network.name:
+        ElementTree.SubElement(model, "description").text = network.name
+    parameters = ElementTree.SubElement(model, "parameters")
+    classes = ElementTree.SubElement(parameters, "classes", number=str(len(names)))
+    for name, n in zip(names, counts, strict=True):
+        ElementTree.SubElement(classes, "closedclass", name=name, population=str(n))
+    rows: list[tuple[str, str, str, list[str], list[float]]] = []
+    for s, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
+        times = [s.time_of(c) for c in network.labels]
+        if s.rates is None:
+            kind, servers = ("delaystation", "1") if s.is_delay else ("listation", str(int(s.servers)))
+            rows.append((kind, s.name, servers, [repr(t) for t in times], visits))
+        else:
+            tables = [";".join(repr(t / r) for r in s.speeds(sum(counts)).tolist()) for t in times]
+            rows.append(("ldstation", s.name, "1", tables, visits))
+    reference = network.names[network.reference_index]
+    if network.think_times.any():
+        reference = "think time"
+        while reference in network.names:
+            reference += "'"
+        rows.append(
+            ("delaystation", reference, "1", [repr(z) for z in network.think_times.tolist()], [1.0] * len(names))
+        )
+    stations = ElementTree.SubElement(parameters, "stations", number=str(len(rows)))
+    for kind, station, servers, texts, visits in rows:
+        element = ElementTree.SubElement(stations, kind, name=station, servers=servers)
+        inner = "servicetimes" if kind == "ldstation" else "servicetime"  # JMT's tables have the name of their group
+        for group, one, values in (("servicetimes", inner, texts), ("visits", "visit", [repr(v) for v in visits])):
+            parent = ElementTree.SubElement(element, group)
+            for name, text in zip(names, values, strict=True):
+                ElementTree.SubElement(parent, one, customerclass=name).text = text
+    references = ElementTree.SubElement(parameters, "ReferenceStation", number=str(len(names)))
+    for name in names:
+        ElementTree.SubElement(references, "Class", name=name, refStation=reference)
+    ElementTree.indent(model)
+    head = '<?xml version="1.0" encoding="UTF-8" standalone="no"?>\n'
+    write_atomically(path, head + ElementTree.tostring(model, encoding="unicode") + "\n")

@@ -1,0 +1,194 @@
+"""The JSON form of a network: version 1 for single-class networks of plain stations, else version 2."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..base.checks import nearest, require_distinct_keys
+from ..base.errors import DataError, ModelError
+from .stations import JobClass, PhaseType, Station
+
+FORMAT, FORMAT_VERSION = "queuemodel-network", 2
+
+#: Stations or classes beyond this are taken for a mistake.
+MOST_MEMBERS = 10_000
+
+Member = TypeVar("Member", Station, JobClass)
+
+
+class _RouteDocument(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
+    matrix: list[list[float]]
+    start: str | None = None
+    end: str | None = None
+
+
+class _NetworkDocument(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    version: int
+    stations: list[dict[str, Any]]
+    think_time: float = 0.0
+    name: str = ""
+    classes: list[dict[str, Any]] = []
+    routing: list[_RouteDocument] | None = None
+    reference: str | None = None
+
+
+def require_format(format: str, version: int, expected: str, known: int) -> None:
+    """Refuse another format, and one newer than this package knows (raises DataError, which the decoder places)."""
+    if format != expected:
+        raise DataError(f"format must be {expected!r}, got {format!r}")
+    if not 1 <= version <= known:
+        raise DataError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int
+
+    def __post_init__(self) -> None:
+        require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
+
+
+#: What reading a damaged document raises.
+DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataError)
+
+
+def from_document(text: str | bytes) -> dict[str, Any]:
+    """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
+    msgspec.json.decode(text, type=_Header)
+    try:
+        document = msgspec.json.decode(text, type=_NetworkDocument)
+    except msgspec.ValidationError as error:
+        raise DataError(_explained(str(error))) from None
+    require_distinct_keys(text)
+    if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
+        raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
+    return {
+        "stations": [_made(Station, s, f"stations[{i}]") for i, s in enumerate(document.stations)],
+        "classes": [_made(JobClass, c, f"classes[{i}]") for i, c in enumerate(document.classes)],
+        "think_time": document.think_time,
+        "routing": _routing(document.routing),
+        "reference": document.reference,
+        "name": document.name,
+    }
+
+
+def _explained(message: str) -> str:
+    """What the decoder says; of a key that is not known, which ones are, and which was meant."""
+    unknown = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.(.*)`)?", message, re.DOTALL)
+    if unknown is None:
+        return message
+    key, member = unknown.groups()
+    return _unknown(key, member, (_RouteDocument if member else _NetworkDocument).__struct_encode_fields__)
+
+
+def _unknown(key: str, member: str | None, known: Sequence[str]) -> str:
+    meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
+    return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
+
+
+def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
+    """A station or class from its object; what its values may be is checked by itself."""
+    known = [field.name for field in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise DataError(_unknown(key, where, known))
+    if "name" not in values:
+        raise DataError(f"{where}: name is missing")
+    if values.get("servers") == "inf":
+        values["servers"] = math.inf
+    given = values.get("distribution")
+    if isinstance(given, dict):
+        try:
+            values["distribution"] = _shapes(given)
+        except ModelError as error:
+            raise ModelError(f"station {values['name']!r}: distribution: {error}") from None
+    return kind(**values)
+
+
+def _shapes(given: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
+    if given.keys() == {"alpha", "T"}:
+        return PhaseType(given["alpha"], given["T"])
+    for name, shape in given.items():
+        if not isinstance(shape, dict) or shape.keys() != {"alpha", "T"}:
+            raise ModelError(f"class {name!r}: alpha and T are needed, got {shape!r}")
+    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in given.items()}
+
+
+def _routing(routes: list[_RouteDocument] | None) -> Any:
+    if routes is None:
+        return None
+    if len(routes) == 1 and routes[0].start is None and routes[0].end is None:
+        return routes[0].matrix
+    routing = {}
+    for r in routes:
+        if r.start is None or r.end is None:
+            raise ModelError("routing: each matrix needs both its classes, 'from' and 'to'")
+        if (r.start, r.end) in routing:
+            raise ModelError(f"routing: class pair {(r.start, r.end)!r} is given twice")
+        routing[r.start, r.end] = r.matrix
+    return routing
+
+
+def to_document(network: Any) -> dict[str, Any]:
+    """Plain values of a `Network`; version 1 where it can say everything, so that older readers still do."""
+    stations, routing = [_station_document(s) for s in network.stations], network.routing
+    simple = all(
+        set(s) == {"name", "service_time", "visit_ratio", "servers"}
+        and not isinstance(s["visit_ratio"], dict)
+        and s["servers"] in (1, "inf")
+        for s in stations
+    )
+    more: dict[str, Any] = {}
+    if network.classes:
+        more["classes"] = [
+            {"name": c.name, "population": c.population}
+            | ({} if c.think_time is None else {"think_time": c.think_time})
+            for c in network.classes
+        ]
+    if isinstance(routing, Mapping):
+        more["routing"] = [
+            {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
+        ]
+    elif routing is not None:
+        more["routing"] = [{"matrix": [list(row) for row in routing]}]
+    if network.reference is not None:
+        more["reference"] = network.reference
+    return {
+        "format": FORMAT,
+        "version": 1 if simple and not more else FORMAT_VERSION,
+        "name": network.name,
+        "think_time": network.think_time,
+        "stations": stations,
+    } | more
+
+
+def _station_document(s: Station) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": s.name}
+    shapes = s.distribution
+    if shapes is None:
+        document["service_time"] = s.service_time
+    else:
+        document["distribution"] = (
+            {c: _shape_document(d) for c, d in shapes.items()}
+            if isinstance(shapes, Mapping)
+            else _shape_document(shapes)
+        )
+    document |= {"visit_ratio": s.visit_ratio, "servers": "inf" if s.is_delay else s.servers}
+    if s.discipline != "ps":
+        document["discipline"] = s.discipline
+    if s.scv != 1.0 and shapes is None:
+        document["scv"] = s.scv
+    if s.rates is not None:
+        document["rates"] = list(s.rates)
+    return document
+
+
+def _shape_document(shape: PhaseType) -> dict[str, Any]:
+    return {"alpha": list(shape.alpha), "T": [list(row) for row in shape.T]}

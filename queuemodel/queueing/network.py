@@ -1,0 +1,448 @@
+"""Routing matrices and the visit ratios and chains that follow from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import one_line, require_name, require_number
+from ..base.errors import DataError, ModelError
+from ..base.files import read_bytes
+from ..base.results import Result
+from .json_format import DAMAGE, from_document, to_document
+from .stations import JobClass, PerClass, Station, number_of, numbers_in
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str]) -> Any:
+    """Check the form of a routing; give it back with immutable matrices."""
+    if routing is None:
+        return None
+    if not isinstance(routing, Mapping):
+        return _matrix(routing, "routing", len(stations))
+    if not classes:
+        raise ModelError("routing: a mapping names classes, but the network has none; give one matrix")
+    if not routing:
+        raise ModelError("routing: the mapping is empty; give a matrix for each class")
+    checked = {}
+    for key, value in routing.items():
+        pair = key if isinstance(key, tuple) else (key, key)
+        if len(pair) != 2 or not all(isinstance(name, str) and name in classes for name in pair):
+            raise ModelError(f"routing: keys must be classes or pairs of classes of the network, got {key!r}")
+        if pair in checked:
+            raise ModelError(f"routing: class pair {pair!r} is given twice")
+        checked[pair] = _matrix(value, f"routing[{key!r}]", len(stations))
+    return checked
+
+
+def _matrix(value: Any, where: str, K: int) -> Matrix:
+    P = numbers_in(value)
+    if P is None or P.ndim != 2:
+        raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers")
+    if P.shape != (K, K):
+        raise ModelError(f"{where}: must have {K} rows and columns, one per station, got shape {P.shape}")
+    if not np.isfinite(P).all() or (P < 0).any() or (P > 1 + 1e-9).any():
+        raise ModelError(f"{where}: must be probabilities, 0 to 1")
+    return tuple(map(tuple, P.tolist()))
+
+
+def transitions(routing: Any, stations: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), from a checked routing."""
+    K, C = len(stations), max(1, len(classes))
+    full = np.zeros((C, K, C, K))
+    for c, start in enumerate(classes or [""]):
+        for d, end in enumerate(classes or [""]):
+            if isinstance(routing, Mapping):
+                full[c, :, d, :] = routing.get((start, end), 0.0)
+            elif c == d:
+                full[c, :, d, :] = routing
+        if classes and not full[c].any():
+            raise ModelError(f"routing: class {start!r} has no matrix")
+        for name, total in zip(stations, full[c].sum(axis=(1, 2)), strict=True):
+            if abs(total - 1) > 1e-9 and total != 0:
+                who = f" of class {start!r}" if classes else ""
+                raise ModelError(
+                    f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), "
+                    f"got {total:.10g}"
+                )
+    return full
+
+
+def visits_and_chains(
+    full: np.ndarray, stations: Sequence[str], classes: Sequence[str], reference: int
+) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
+    """Visit ratios, shape (K, C), and the chains (classes that customers switch between), from `transitions`.
+
+    In each chain the visits to the reference station sum to 1 per cycle.
+    """
+    C, K = full.shape[:2]
+    chains = _components(np.asarray(full.any(axis=(1, 3))))
+    V = np.zeros((K, C))
+    for chain in chains:
+        V[:, chain] = _chain_visits(full[np.ix_(chain, range(K), chain, range(K))], chain, stations, classes, reference)
+    return V, chains
+
+
+def _components(linked: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    both = linked | linked.T
+    return tuple(dict.fromkeys(tuple(_reached(both, start)) for start in range(len(both))))
+
+
+def _reached(linked: np.ndarray, start: int) -> list[int]:
+    """What can be reached from there, itself included."""
+    reached = wave = np.arange(len(linked)) == start
+    while wave.any():
+        wave = linked[wave].any(axis=0) & ~reached
+        reached = reached | wave
+    return np.flatnonzero(reached).tolist()
+
+
+def _chain_visits(
+    P: np.ndarray, chain: Sequence[int], stations: Sequence[str], classes: Sequence[str], reference: int
+) -> np.ndarray:
+    """Solve v = v P on the states (class, station) of one chain that can be reached from the reference station."""
+    C, K = P.shape[:2]
+    flat = P.reshape(C * K, C * K)
+    start = [c * K + reference for c in range(C)]
+    named = f"routing of class {classes[chain[0]]!r}" if classes else "routing"
+    at = [s for s in start if flat[s].any() or flat[:, s].any()]
+    if not at:
+        raise ModelError(f"{named}: nobody visits the reference station {stations[reference]!r}; name another one")
+    states = _reached(flat > 0, at[0])
+    part = flat[np.ix_(states, states)]
+    for s, total in zip(states, part.sum(axis=1), strict=True):
+        if abs(total - 1) > 1e-9:
+            raise ModelError(f"{named}: customers come to station {stations[s % K]!r} and never leave (its row is 0)")
+    A = np.vstack([part.T - np.eye(len(states)), [[1.0 if s in start else 0.0 for s in states]]])
+    b = np.zeros(len(states) + 1)
+    b[-1] = 1.0
+    v, _, rank, _ = np.linalg.lstsq(A, b, rcond=None)
+    if rank < len(states) or np.abs(A @ v - b).max() > 1e-8 or v.min() < -1e-9:
+        raise ModelError(f"{named}: has no unique visit ratios; every station visited must lead back to the reference")
+    V = np.zeros(C * K)
+    V[states] = np.where(v < 1e-13, 0.0, v)
+    return V.reshape(C, K).T
+
+
+#: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
+SHORTEST_CYCLE = 1e-15
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Network(Result):
+    """A closed network of stations, with one kind of customer or several classes.
+
+    Parameters
+    ----------
+    stations : iterable of Station
+        At least one; names are unique.
+    classes : iterable of JobClass, default none
+        Without classes all customers are alike, and their number is given when solving.
+    think_time : float, default 0
+        Seconds per cycle that a customer spends outside all stations (of classes that do not say their own).
+    routing : matrix or mapping, optional
+        Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
+        everybody, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A cycle
+        then goes from one visit to the reference station to the next.
+    reference : str, optional
+        The reference station's name; the first station unless given.
+    name : str, default ""
+
+    Attributes
+    ----------
+    class_visit_ratios : ndarray, shape (K, C)
+        Visits per cycle; solved from the routing where one is given. C is 1 without classes, as for all *class_*.
+    chains : tuple of tuple of int
+        Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own.
+
+    Raises
+    ------
+    ModelError
+        When there is no station, two share a name, a cycle would take no time at all, a class visits nothing, or
+        visit ratios are given beside a routing.
+
+    Examples
+    --------
+    >>> network = Network([Station("cpu", service_time=0.2), Station("disk", service_time=0.1)], think_time=1.0)
+    >>> network.service_demand
+    array([0.2, 0.1])
+    """
+
+    stations: Sequence[Station]
+    _: KW_ONLY
+    classes: Sequence[JobClass] = ()
+    think_time: float = 0.0
+    routing: Any = None
+    reference: str | None = None
+    name: str = ""
+    class_visit_ratios: np.ndarray = field(init=False, repr=False, compare=False, hash=False)
+    chains: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "stations", _members(self.stations, Station, "stations", "station", "Station"))
+        if not self.stations:
+            raise ModelError("network: at least one station is needed, got none")
+        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
+        put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
+        if self.name != "":
+            require_name(self.name, "network")
+        names, classes, labels = self.names, self.class_names, self.labels
+        if self.reference is not None and self.reference not in names:
+            raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
+        _require_known_classes(self.stations, classes)
+        put(self, "routing", require_routing(self.routing, names, classes))
+        visits = [[number_of(s.visit_ratio, c, 0.0) for c in labels] for s in self.stations]
+        V = np.array(visits)
+        chains: tuple[tuple[int, ...], ...] = tuple([(c,) for c in range(len(labels))])
+        if self.routing is not None:
+            for name, row in zip(names, V, strict=True):
+                if (row != 1.0).any():
+                    raise ModelError(f"station {name!r}: visit_ratio follows from the routing; leave one of them out")
+            V, chains = visits_and_chains(self.transitions, names, classes, self.reference_index)
+            visits = V.tolist()
+        V.setflags(write=False)
+        put(self, "class_visit_ratios", V)
+        put(self, "chains", chains)
+        _require_times(self.stations, classes, visits, self._think_times, chains)
+
+    @classmethod
+    def from_demands(
+        cls,
+        demands: Any,
+        *,
+        think_time: Any = 0.0,
+        servers: Any = 1,
+        population: Any = None,
+        discipline: str = "ps",
+        name: str = "",
+    ) -> Network:
+        """A network of bare service demands: shape (K,), or (K, C) with the classes' populations and think times.
+
+        Examples
+        --------
+        >>> Network.from_demands([[0.1, 0.2], [0.3, 0.0]], population=[2, 3], think_time=[1, 0]).class_names
+        ['class 1', 'class 2']
+        """
+        D = number_array(demands, "demands")
+        if D.ndim not in (1, 2):
+            raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
+        counts = _for_each(servers, len(D), "servers", "station")
+        made: dict[str, Any] = {"think_time": think_time, "name": name}
+        times: list[Any] = D.tolist()
+        visits: list[Any] = [1.0] * len(D)
+        if D.ndim == 2:
+            C = D.shape[1]
+            think = _for_each(think_time, C, "think_time", "class")
+            if population is None:
+                raise ModelError(f"population: the populations of {C} classes are needed, got none")
+            N = list(population) if np.ndim(population) else [population]
+            if len(N) != C:
+                raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
+            classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
+            names = [c.name for c in classes]
+            made = {"classes": classes, "name": name}
+            visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
+            times = [dict(zip(names, row, strict=True)) for row in times]
+        made["stations"] = [
+            Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
+            for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
+        ]
+        return cls(**made)
+
+    @property
+    def names(self) -> list[str]:
+        """The stations' names, in order."""
+        return [station.name for station in self.stations]
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes' names, in order; none when all customers are alike."""
+        return [c.name for c in self.classes]
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The classes' names, C of them; None for all customers when they are alike."""
+        return [c.name for c in self.classes] if self.classes else [None]
+
+    @property
+    def reference_index(self) -> int:
+        """Where the reference station stands among the stations."""
+        return 0 if self.reference is None else self.names.index(self.reference)
+
+    @property
+    def transitions(self) -> np.ndarray:
+        """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), of a routing."""
+        return transitions(self.routing, self.names, self.class_names)
+
+    @property
+    def class_service_times(self) -> np.ndarray:
+        """Seconds per visit, shape (K, C)."""
+        if not self.classes:
+            return np.array([[s.service_time] for s in self.stations])
+        return np.array([[s.time_of(c) for c in self.class_names] for s in self.stations])
+
+    @property
+    def class_service_demand(self) -> np.ndarray:
+        """Service demands in seconds per cycle, shape (K, C)."""
+        return self.class_visit_ratios * self.class_service_times
+
+    @property
+    def visit_ratios(self) -> np.ndarray:
+        """Visits per cycle, shape (K,), or (K, C) with classes; solved from the routing where one is given."""
+        return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
+
+    @property
+    def service_demand(self) -> np.ndarray:
+        """Service demands in seconds per cycle, shape (K,), or (K, C) with classes."""
+        return self.class_service_demand if self.classes else self.class_service_demand[:, 0]
+
+    @property
+    def think_times(self) -> np.ndarray:
+        """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
+        return np.array(self._think_times)
+
+    @property
+    def _think_times(self) -> list[float]:
+        own = [c.think_time for c in self.classes] or [None]
+        return [self.think_time if z is None else z for z in own]
+
+    @property
+    def populations(self) -> np.ndarray:
+        """The classes' populations, shape (C,); empty without classes."""
+        return np.array([c.population for c in self.classes], dtype=int)
+
+    @property
+    def is_delay(self) -> np.ndarray:
+        """Which stations are delays, shape (K,)."""
+        return np.array([station.is_delay for station in self.stations])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON form (docs/reference/network-json)."""
+        return to_document(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form to ``path``, all of it or nothing."""
+        self.to_json(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Network:
+        """Read the JSON form.
+
+        Raises
+        ------
+        DataError
+            When the file cannot be read, or is not such a network; names the file and the field.
+        """
+        return cls.from_json(read_bytes(path), where=str(path))
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str = "network JSON") -> Network:
+        """Parse the JSON form; ``where`` names the source in error messages."""
+        try:
+            return cls(**from_document(text))
+        except DAMAGE as error:
+            raise DataError(f"{where}: {one_line(error)}") from None
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per station, and class where there are several."""
+        rows = self.rows_of(
+            visit_ratio=self.class_visit_ratios,
+            service_time=self.class_service_times,
+            service_demand=self.class_service_demand,
+        )
+        kinds = {s.name: s.kind for s in self.stations}
+        return [{"station": row["station"], "kind": kinds[row["station"]]} | row for row in rows]
+
+    def rows_of(self, **columns: np.ndarray) -> list[dict[str, Any]]:
+        """Rows of stations, and classes where there are several, from arrays of shape (K, C)."""
+        return [
+            {"station": s.name}
+            | ({"class": label} if label is not None else {})
+            | {what: float(values[k, c]) for what, values in columns.items()}
+            for k, s in enumerate(self.stations)
+            for c, label in enumerate(self.labels)
+        ]
+
+    def caption(self) -> str:
+        """Name, classes and think time."""
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        think = ", ".join(f"{z:g}" for z in self.think_times)
+        return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
+
+
+def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
+    """The values as a tuple of ``kind`` with unique names."""
+    if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
+        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
+    found = tuple(values)
+    seen = set()
+    for member in found:
+        if not isinstance(member, kind):
+            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
+        if member.name in seen:  # type: ignore[attr-defined]
+            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
+        seen.add(member.name)  # type: ignore[attr-defined]
+    return found
+
+
+def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
+    """Refuse stations that name classes that the network does not have."""
+    for s in stations:
+        for what in ("service_time", "visit_ratio", "scv", "distribution"):
+            value = getattr(s, what)
+            if isinstance(value, PerClass) and (unknown := [name for name in value if name not in classes]):
+                have = ", ".join(map(repr, classes)) or "none"
+                raise ModelError(f"station {s.name!r}: {what} names class {unknown[0]!r}, but the classes are: {have}")
+
+
+def _require_times(
+    stations: Sequence[Station],
+    classes: Sequence[str],
+    visits: list[list[float]],
+    think: Sequence[float],
+    chains: Sequence[Sequence[int]],
+) -> None:
+    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; visits are (K, C)."""
+    for s, to_it in zip(stations, visits, strict=True):
+        if isinstance(s.service_time, PerClass):
+            for name, v in zip(classes, to_it, strict=True):
+                if v > 0 and name not in s.service_time:
+                    raise ModelError(
+                        f"station {s.name!r}: class {name!r} visits it but has no service_time; "
+                        "give it one, or leave it out of visit_ratio"
+                    )
+    demands = [
+        sum([v[c] * number_of(s.service_time, label, 0.0) for s, v in zip(stations, visits, strict=True)])
+        for c, label in enumerate(classes or [None])
+    ]
+    if not any(demands):
+        raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
+    for chain in chains:
+        who = f"class {', '.join(repr(classes[c]) for c in chain)}" if classes else ""
+        if classes and not any(v[c] for v in visits for c in chain):
+            raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
+        time = sum([demands[c] + think[c] for c in chain])
+        if time < SHORTEST_CYCLE:
+            cycle = f"a cycle of {who}" if classes else "a cycle"
+            raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
+
+
+def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:
+    array = number_array(value, what)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
+        raise ModelError(f"{what}: must be one number or {count}, one for each {one}, got shape {array.shape}")
+    return np.broadcast_to(array, (count,)).tolist()
+
+
+def number_array(value: Any, what: str) -> np.ndarray:
+    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
+    array = numbers_in(value)
+    if array is None:
+        raise ModelError(f"{what}: must be an array of numbers, got {value!r}")
+    return array

@@ -1,0 +1,243 @@
+"""Simulation of a network, customer by customer: an estimate with an interval, for any size and service.
+
+Replications (`replication`) are made longer until their batches say that each has forgotten its start, or it is said
+that they have not.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import require_count, require_seed, require_share
+from ..base.errors import QueueModelWarning
+from ..base.results import Result, finite
+from .chains import require_populations, solution_of
+from .lowered import lower
+from .network import Network
+from .routes import Routes, routes_of
+from .solution import Solution
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulationResult(Result):
+    """Estimates with their intervals; `solution` holds the means in the form of every other solver.
+
+    Attributes
+    ----------
+    solution : Solution
+    confidence : float
+    throughput_interval : tuple of float
+        Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
+    queue_length_interval : ndarray, shape (2, K)
+        The same for the queue lengths.
+    events : int
+        Departures simulated in all.
+    too_short : str
+        What still depends on the start, and therefore has no interval; empty when nothing does.
+    """
+
+    solution: Solution
+    confidence: float
+    throughput_interval: tuple[float, float]
+    queue_length_interval: np.ndarray
+    events: int
+    too_short: str = ""
+
+    @property
+    def throughput(self) -> float:
+        """Cycles per second, the mean over replications."""
+        return self.solution.throughput
+
+    def caption(self) -> str:
+        """The estimate of the throughput, and how it was got."""
+        low, high = self.throughput_interval
+        known = "no interval: " + self.too_short if self.too_short else f"{low:.6g} to {high:.6g}"
+        return (
+            f"{self.solution.network.name or 'network'}: population {self.solution.population}, throughput "
+            f"{self.throughput:.6g} /s ({known}), {self.confidence:.0%} confidence, {self.solution.solver}"
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per station: utilization, and queue length with its interval."""
+        s = self.solution
+        names = ("utilization", "queue_length", "lower", "upper")
+        measures = np.array([s.utilization, s.queue_length, *self.queue_length_interval]).T.tolist()
+        return [
+            {"station": station.name} | dict(zip(names, map(finite, values), strict=True))
+            for station, values in zip(s.network.stations, measures, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `to_json` writes them."""
+        return {
+            "solution": self.solution.to_dict(),
+            "confidence": self.confidence,
+            "throughput_interval": list(map(finite, self.throughput_interval)),
+            "stations": self.to_rows(),
+            "too_short": self.too_short,
+        }
+
+
+#: More departures than this in one replication are a mistake.
+MOST_DEPARTURES = 10**12
+
+INTERVAL = "an estimate: Simulation(...).run gives its interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Discrete-event simulation, compiled and replicated (Law, 2015).
+
+    Service: phase-type where a distribution is given; else by mean and scv: constant (0), gamma (below 1), exponential
+    (1), hyperexponential with balanced means (above 1). Think times are exponential. Each replication begins with all
+    customers at another place, and leaves its first fifth out. Approximate by nature; Student's interval over
+    replications says how much.
+
+    While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
+    What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` says so.
+
+    Parameters
+    ----------
+    seed : int or numpy Generator
+        The same seed gives the same numbers.
+    departures : int, default 200,000
+        Departures from stations in each replication, to begin with.
+    replications : int, default 8
+        At least 2.
+    confidence : float, default 0.95
+    most_departures : int, default 5,000,000
+        Departures in each replication after which it is not made longer any more.
+    """
+
+    seed: Any = 0
+    departures: int = 200_000
+    replications: int = 8
+    confidence: float = 0.95
+    most_departures: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, np.random.Generator):
+            require_seed(self.seed, "simulation: seed")
+        require_count(self.departures, "simulation: departures", least=1000, most=MOST_DEPARTURES)
+        require_count(self.most_departures, "simulation: most_departures", most=MOST_DEPARTURES)
+        require_count(self.replications, "simulation: replications", least=2, most=10_000)
+        require_share(self.confidence, "simulation: confidence", open_ended=True)
+
+    def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
+        """Means at ``population``; `run` gives the intervals too."""
+        return self.run(network, population).solution
+
+    def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
+        """Simulate and give estimates with intervals."""
+        from .replication import BATCHES, Replication, model_of  # loads numba
+
+        population = require_populations(network, population)
+        counts = (population,) if isinstance(population, int) else population
+        routes = routes_of(network)
+        model, size = model_of(routes, sum(counts)), self.departures // BATCHES
+        rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
+        runs = [
+            Replication(routes, model, counts, child, r, size) for r, child in enumerate(rng.spawn(self.replications))
+        ]
+        rare = _least_visits(routes, counts)
+        while True:
+            for run in runs:
+                run.fill()
+            seen = np.min([run.run.visits for run in runs], axis=0)
+            why = _too_short(network, np.array([run.series() for run in runs]), seen < rare)
+            if not why or 2 * runs[0].departures > self.most_departures:
+                break
+            for run in runs:
+                run.double()
+        X, Q, busy = (np.array(values) for values in zip(*[run.measures() for run in runs], strict=True))
+        if why:
+            warnings.warn(
+                f"simulation: {runs[0].departures:,} departures in each replication are not enough: {why}; no interval "
+                "is given; allow more most_departures, or take an exact or approximate solver",
+                QueueModelWarning,
+                stacklevel=3,
+            )
+        solution = solution_of(
+            lower(network, population),
+            X.mean(axis=0),
+            Q.mean(axis=0),
+            busy=busy.mean(axis=0),
+            solver=f"simulation, {self.replications} replications of {runs[0].departures:,} departures",
+            exact=False,
+            reason=f"an estimate from a run too short: {why}" if why else INTERVAL,
+        )
+        every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
+        return SimulationResult(
+            solution,
+            self.confidence,
+            tuple(np.array(self._interval(every, why)).tolist()),
+            self._interval(Q.sum(axis=2), why),
+            self.replications * runs[0].departures,
+            why,
+        )
+
+    def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
+        """Lower and upper end for the mean over replications (the first axis)."""
+        from scipy.special import stdtrit
+
+        t = float(stdtrit(len(values) - 1, 0.5 + self.confidence / 2)) / math.sqrt(len(values))
+        half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)
+        return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
+
+
+def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
+    """Visits that each class should have made to each place, shape (K+1, C), more where service varies much."""
+    network, least = routes.network, np.zeros(routes.visits.shape)
+    for chain in network.chains:
+        for c in chain if sum(counts[c] for c in chain) else ():
+            label = network.labels[c]
+            scv = [max(1.0, s.scv_of(label)) for s in network.stations]
+            least[:, c] = VISITS * routes.stay[:, c] * [*scv, 1.0]
+    return least
+
+
+def _too_short(network: Network, series: np.ndarray, rare: np.ndarray) -> str:
+    """What cannot be told yet, in a few words."""
+    K, C = rare.shape
+    places = [f"station {name!r}" for name in network.names] + ["thinking"]
+    if rare.any():
+        return f"too few visits to {places[int(np.argwhere(rare)[0, 0])]}"
+    short = _correlated(series)
+    if not short.any():
+        return ""
+    what = int(np.flatnonzero(short)[0])
+    where = f"the queue at {places[what // C]}" if what < K * C else "the throughput"
+    return f"{where} still depends on the start"
+
+
+#: Groups of batches in each replication that are compared.
+GROUPS = 20
+#: Groups that follow each other may correlate by so much. A queue that forgets with time constant r correlates by 0.2
+#: when a group lasts 3.3 r: the run is then 80 r long, and the warm-up leaves exp(-16) of the start.
+CORRELATED = 0.2
+#: The first group after the warm-up may be so many times more variable than the others.
+UNSETTLED = 4.0
+#: Visits that a class makes at each station in each replication; times the scv where service varies much.
+VISITS = 100
+
+
+def _correlated(series: np.ndarray) -> np.ndarray:
+    """Which measures of ``series``, shape (R, B, M), still depend on the start: shape (M,).
+
+    Deviations are from the mean of all replications, which began at different places: where the runs are too short to
+    forget that, each stays on its own side, and its groups of batches correlate (von Neumann, 1941, has the ratio).
+    """
+    R, B, M = series.shape
+    groups = series.reshape(R, GROUPS, B // GROUPS, M).mean(axis=2)
+    apart = groups - groups.mean(axis=(0, 1))
+    spread = (apart**2).mean(axis=(0, 1))
+    alike = spread <= 1e-24 * groups.mean(axis=(0, 1)) ** 2  # constant but for rounding
+    spread = np.where(alike, 1.0, spread)
+    correlation = (apart[:, :-1] * apart[:, 1:]).mean(axis=(0, 1)) / spread
+    first = (apart[:, 0] ** 2).mean(axis=0) / spread
+    return ~alike & ((correlation > CORRELATED) | (first > UNSETTLED))

@@ -1,0 +1,224 @@
+"""What solving a closed network yields: measures for one population, or for every one up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.checks import extra
+from ..base.errors import ModelError
+from ..base.results import Result
+from .lowered import lower
+from .network import Network
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Solution(Result):
+    """Steady-state measures of a closed network.
+
+    Only throughputs and residence times are stored; everything else follows from them by Little's law. With several
+    classes, measures without *class_* are those of all customers together.
+
+    Attributes
+    ----------
+    network : Network
+    population : int
+        Customers of all classes: the measures without an *s* are those of this population.
+    throughputs : ndarray, shape (population,) or (1,)
+        Cycles per second at populations 1, 2, ..., `population`; just at `population` where the solver keeps no more.
+    residence_times : ndarray, shape (population, K) or (1, K)
+        Seconds per cycle at each station, waiting and in service.
+    solver : str
+        The solver's name, with its parameters.
+    exact : bool
+        Whether the answer is exact for the network as described (up to rounding), or an approximation.
+    reason : str
+        Why this solver, and why its answer is exact or not.
+    class_populations : tuple of int
+        Customers per class, C of them; empty without classes.
+    class_throughputs : ndarray, shape (C,), optional
+        Cycles per second of each class; classes that customers switch between share theirs.
+    class_residence_times : ndarray, shape (K, C), optional
+        Seconds per cycle of each class at each station.
+    busy : ndarray, shape (population, K) or (1, K), optional
+        Probability that somebody is at a station, NaN where it is not known; load-dependent ones need it.
+    """
+
+    network: Network
+    population: int
+    throughputs: np.ndarray
+    residence_times: np.ndarray
+    solver: str
+    exact: bool
+    reason: str = ""
+    class_populations: tuple[int, ...] = ()
+    class_throughputs: np.ndarray | None = None
+    class_residence_times: np.ndarray | None = None
+    busy: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("throughputs", "residence_times", "class_throughputs", "class_residence_times", "busy"):
+            if (array := getattr(self, name)) is not None:
+                array.setflags(write=False)
+
+    @property
+    def throughput(self) -> float:
+        """Cycles per second."""
+        return float(self.throughputs[-1])
+
+    @property
+    def residence_time(self) -> np.ndarray:
+        """Seconds per cycle at each station, shape (K,)."""
+        return self.residence_times[-1]
+
+    @property
+    def response_time(self) -> float:
+        """Seconds per cycle at all stations together."""
+        return float(self.residence_time.sum())
+
+    @property
+    def cycle_time(self) -> float:
+        """Seconds per cycle: response time and think time."""
+        if self.class_throughputs is not None:
+            return self.population / self.throughput  # Little's law, over all classes
+        return self.response_time + self.network.think_time
+
+    @property
+    def queue_length(self) -> np.ndarray:
+        """Mean customers waiting and in service at each station, shape (K,); X R_k by Little's law."""
+        return self.throughput * self.residence_time
+
+    @property
+    def utilization(self) -> np.ndarray:
+        """Busy share of each station's servers, shape (K,), X D_k / m; for a delay station the mean number in service.
+
+        For a load-dependent station the probability that somebody is there.
+        """
+        return self.class_utilization.sum(axis=1)
+
+    @property
+    def class_throughput(self) -> np.ndarray:
+        """Cycles per second of each class, shape (C,)."""
+        return self.throughputs[-1:] if self.class_throughputs is None else self.class_throughputs
+
+    @property
+    def class_residence_time(self) -> np.ndarray:
+        """Seconds per cycle of each class at each station, shape (K, C)."""
+        return self.residence_times[-1:].T if self.class_residence_times is None else self.class_residence_times
+
+    @property
+    def class_queue_length(self) -> np.ndarray:
+        """Mean customers of each class at each station, shape (K, C)."""
+        return self.class_throughput * self.class_residence_time
+
+    @property
+    def class_utilization(self) -> np.ndarray:
+        """Share of each station's servers that each class keeps busy, shape (K, C)."""
+        work = self.class_throughput * self.network.class_service_demand
+        U = work / self._servers[:, None]
+        if self.busy is not None:
+            part = work / np.maximum(work.sum(axis=1, keepdims=True), 1e-300)
+            U = np.where(self._rated[:, None], part * self.busy[-1][:, None], U)
+        return U
+
+    @property
+    def _servers(self) -> np.ndarray:
+        return np.array([1.0 if s.is_delay else s.servers for s in self.network.stations])
+
+    @property
+    def _rated(self) -> np.ndarray:
+        """Stations whose utilization is how often somebody is there, shape (K,)."""
+        rated = np.array([s.rates is not None for s in self.network.stations])
+        return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The queueing station that works the largest part of what it can at its fastest; None without queues."""
+        low = lower(self.network, self.class_populations or self.population)
+        load = low.load @ self.class_throughput[[chain[0] for chain in self.network.chains]]
+        return self.network.names[int(load.argmax())] if load.any() else None
+
+    @property
+    def populations(self) -> np.ndarray:
+        """The populations that `throughputs` and `residence_times` are of."""
+        return np.arange(self.population + 1 - len(self.throughputs), self.population + 1)
+
+    def at(self, population: int) -> Solution:
+        """The same solution at a smaller population, without solving again."""
+        first = int(self.populations[0])
+        if not first <= population <= self.population:
+            raise ModelError(f"solution: population must be {first} to {self.population}, got {population!r}")
+        end = int(population) - first + 1
+        return replace(
+            self,
+            population=int(population),
+            throughputs=self.throughputs[:end],
+            residence_times=self.residence_times[:end],
+            busy=None if self.busy is None else self.busy[:end],
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per station, and class where there are several: the measures at `population`."""
+        return self.network.rows_of(
+            service_demand=self.network.class_service_demand,
+            utilization=self.class_utilization,
+            queue_length=self.class_queue_length,
+            residence_time=self.class_residence_time,
+        )
+
+    def class_rows(self) -> list[dict[str, Any]]:
+        """One row per class: population, throughput and cycle time."""
+        names = self.network.class_names or ["all"]
+        each = self.class_populations or (self.population,)
+        counts = [sum(each[i] for i in chain) for c in range(len(each)) for chain in self.network.chains if c in chain]
+        return [
+            {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
+            for name, n, x in zip(names, counts, self.class_throughput, strict=True)
+        ]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per population: throughput, cycle time, and per station queue length and utilization."""
+        X = self.throughputs[:, None]
+        Q, U = X * self.residence_times, self.utilization[None]
+        if not self.network.classes:
+            U = X * self.network.service_demand / self._servers
+            if self.busy is not None:
+                U = np.where(self._rated, self.busy, U)
+        columns = {"population": self.populations, "throughput": X[:, 0], "cycle_time": self.populations / X[:, 0]}
+        for k, name in enumerate(self.network.names):
+            columns |= {f"queue_length[{name}]": Q[:, k], f"utilization[{name}]": U[:, k]}
+        return extra("pandas", "frames", what="a DataFrame").DataFrame(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `to_json` writes them."""
+        document = {
+            "solver": self.solver,
+            "exact": self.exact,
+            "population": self.population,
+            "throughput": self.throughput,
+            "cycle_time": self.cycle_time,
+            "bottleneck": self.bottleneck,
+            "stations": self.to_rows(),
+        }
+        if self.reason:
+            document["reason"] = self.reason
+        if self.network.classes:
+            document["classes"] = self.class_rows()
+        return document
+
+    def caption(self) -> str:
+        """Population, throughput and method, and why that one where it says more than the usual choice would."""
+        about = (
+            f"{self.network.name or 'network'}: population {self.population}, throughput {self.throughput:.6g} /s, "
+            f"cycle time {self.cycle_time:.6g} s ({self.solver}, {'exact' if self.exact else 'approximate'})"
+        )
+        return f"{about}\n{self.reason}" if self.reason and self.solver != "exact MVA" else about
+
+    def tables(self) -> list[list[dict[str, Any]]]:
+        """Classes where there are several, then stations."""
+        return [*([self.class_rows()] if self.network.classes else []), self.to_rows()]

@@ -1,0 +1,382 @@
+"""Phase-type service: the time a small Markov chain takes to end."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import require_choice, require_count, require_name, require_number
+from ..base.errors import ModelError
+
+#: More phases than this make every exact chain hopeless.
+MOST_PHASES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseType:
+    """A phase-type distribution: start in phase i with probability alpha[i], move by the subgenerator T, end.
+
+    Parameters
+    ----------
+    alpha : sequence of float, shape (n,)
+        Probabilities of the first phase; they sum to one.
+    T : sequence of sequences, shape (n, n)
+        Rates (1/s) between phases; rows sum to zero or less, and every phase leads to the end.
+
+    Raises
+    ------
+    ModelError
+        When these are no probabilities or no rates.
+
+    Examples
+    --------
+    >>> PhaseType.from_moments(mean=0.05, scv=0.25).scv
+    0.25
+    """
+
+    alpha: tuple[float, ...]
+    T: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        a, T = _array(self.alpha, "alpha", 1), _array(self.T, "T", 2)
+        n = len(a)
+        if not 1 <= n <= MOST_PHASES or T.shape != (n, n):
+            raise ModelError(
+                f"phase-type: alpha needs 1 to {MOST_PHASES} phases and T that many rows and columns, "
+                f"got shapes {a.shape} and {T.shape}"
+            )
+        if (a < 0).any() or abs(a.sum() - 1) > 1e-9:
+            raise ModelError(f"phase-type: alpha must be probabilities that sum to 1, got sum {a.sum():.10g}")
+        off = T - np.diag(T.diagonal())
+        scale = np.abs(T.diagonal())
+        if (scale == 0).any() or (T.diagonal() > 0).any() or (off < 0).any() or (T.sum(axis=1) > 1e-9 * scale).any():
+            raise ModelError("phase-type: T needs a negative diagonal, rates >= 0 elsewhere and rows that sum to <= 0")
+        if (scale > 1e15).any() or (scale < 1e-9).any():
+            raise ModelError("phase-type: rates in T must be 1e-9 to 1e15 per second")
+        object.__setattr__(self, "alpha", tuple(float(x) for x in a / a.sum()))
+        object.__setattr__(self, "T", tuple(tuple(float(x) for x in row) for row in T))
+        with np.errstate(all="ignore"):
+            ends = np.linalg.matrix_rank(T) == n
+        if not ends or not 0 < self.mean < 1e9:
+            raise ModelError("phase-type: T must lead to the end from every phase (it is singular)")
+
+    @property
+    def mean(self) -> float:
+        """Mean, seconds."""
+        return float(np.array(self.alpha) @ np.linalg.solve(-np.array(self.T), np.ones(len(self.alpha))))
+
+    @property
+    def scv(self) -> float:
+        """Squared coefficient of variation."""
+        T = -np.array(self.T)
+        once = np.linalg.solve(T, np.ones(len(T)))
+        second = float(2 * np.array(self.alpha) @ np.linalg.solve(T, once))
+        return max(0.0, round(second / self.mean**2 - 1, 14))
+
+    @property
+    def exit_rates(self) -> np.ndarray:
+        """Rates (1/s) at which each phase ends the service, shape (n,)."""
+        return np.maximum(-np.array(self.T).sum(axis=1), 0.0)
+
+    @classmethod
+    def exponential(cls, mean: float) -> PhaseType:
+        """One phase."""
+        return cls((1.0,), ((-1.0 / require_number(mean, "phase-type: mean", unit="seconds", positive=True),),))
+
+    @classmethod
+    def from_moments(cls, *, mean: float, scv: float) -> PhaseType:
+        """Two moments: a mixture of Erlang(k-1) and Erlang(k) below 1, balanced-means hyperexponential above.
+
+        Both are the usual fits (Tijms, 1994). An scv below 0.01 would need more than 100 phases and is refused.
+        """
+        mean = require_number(mean, "phase-type: mean", unit="seconds", positive=True)
+        scv = require_number(scv, "phase-type: scv", unit="(squared coefficient of variation)")
+        if scv < 1 / MOST_PHASES:
+            raise ModelError(f"phase-type: scv must be at least {1 / MOST_PHASES:g} to have phases, got {scv!r}")
+        if abs(scv - 1) < 1e-12:
+            return cls.exponential(mean)
+        if scv > 1:
+            p = 0.5 * (1 + math.sqrt((scv - 1) / (scv + 1)))
+            return cls((p, 1 - p), ((-2 * p / mean, 0.0), (0.0, -2 * (1 - p) / mean)))
+        k = max(2, math.ceil(1 / scv - 1e-9))
+        p = (k * scv - math.sqrt(max(k * (1 + scv) - k * k * scv, 0.0))) / (1 + scv)
+        p = min(max(p, 0.0), 1.0)
+        rate = (k - p) / mean
+        T = np.diag([-rate] * k) + np.diag([rate] * (k - 1), 1)
+        return cls((1 - p, p, *[0.0] * (k - 2)), tuple(map(tuple, T)))  # skipping the first phase with probability p
+
+
+def _array(value: Any, what: str, dimensions: int) -> np.ndarray:
+    array = numbers_in(value)
+    if array is None or array.ndim != dimensions:
+        raise ModelError(f"phase-type: {what} must be an array of numbers with {dimensions} dimension(s)")
+    if not np.isfinite(array).all():
+        raise ModelError(f"phase-type: {what} must be finite")
+    return array
+
+
+def numbers_in(value: Any) -> np.ndarray | None:
+    """A float array of numbers that are laid out like one (NaN and infinity are left for others); else None."""
+    try:
+        array = np.array(value)
+        return array.astype(float) if array.dtype.kind in "iuf" else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+#: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
+LONGEST_SERVICE = 7 * 24 * 3600.0
+
+#: And service more variable than this for a mistake too.
+LARGEST_SCV = 1e6
+
+#: Processor sharing; first come first served; last come first served, preempting and resuming.
+DISCIPLINES = ("ps", "fcfs", "lifo-pr")
+
+#: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
+LARGEST_POPULATION = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A place where customers queue for service (times in seconds).
+
+    Parameters
+    ----------
+    name : str
+        Unique within its network.
+    service_time : float or mapping from class names
+        Mean seconds of service per visit; finite and >= 0. May be left out where ``distribution`` or ``rates`` say it.
+    visit_ratio : float or mapping from class names, default 1
+        Mean visits per cycle; finite and >= 0. A class that a mapping leaves out does not come here.
+    servers : int or math.inf, default 1
+        ``math.inf`` makes a delay station, where nobody ever queues.
+    discipline : {"ps", "fcfs", "lifo-pr"}, default "ps"
+        Processor sharing, first come first served, or last come first served with preemption.
+    scv : float or mapping from class names, default 1
+        Squared coefficient of variation of the service time; matters only under "fcfs".
+    distribution : PhaseType or mapping from class names, optional
+        The whole distribution of the service time; sets ``service_time`` and ``scv``.
+    rates : sequence of float, optional
+        Makes the station load-dependent: with n customers it completes ``rates[n-1]`` divided by ``service_time``
+        visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second.
+
+    Raises
+    ------
+    ModelError
+        When a value is negative, NaN, infinite where it must not be, or absurd.
+
+    Examples
+    --------
+    >>> Station("disk", service_time=0.02, visit_ratio=5).service_demand
+    0.1
+    """
+
+    name: str
+    _: KW_ONLY
+    service_time: float | Mapping[str, float] = None  # type: ignore[assignment]  # checked to be there
+    visit_ratio: float | Mapping[str, float] = 1.0
+    servers: float = 1
+    discipline: str = "ps"
+    scv: float | Mapping[str, float] = 1.0
+    distribution: PhaseType | Mapping[str, PhaseType] | None = None
+    rates: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        where, put = f"station {require_name(self.name, 'station')!r}", object.__setattr__
+        if self.distribution is not None:
+            _take_distribution(self, where)
+        elif self.service_time is None and self.rates is not None:
+            put(self, "service_time", 1.0)
+        time = require_numbers(self.service_time, f"{where}: service_time", unit="seconds")
+        longest = max(time.values()) if isinstance(time, PerClass) else time
+        if longest > LONGEST_SERVICE:
+            raise ModelError(
+                f"{where}: service_time must be below a week, got {longest!r} seconds; "
+                "traces are often in microseconds, so convert when reading them"
+            )
+        put(self, "service_time", time)
+        put(self, "visit_ratio", require_numbers(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
+        if self.scv != 1.0:
+            put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
+        if self.servers.__class__ is not int or self.servers != 1:
+            put(self, "servers", require_servers(self.servers, where))
+        if self.discipline not in DISCIPLINES:
+            require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
+        if self.rates is not None:
+            if self.servers != 1:
+                raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
+            put(self, "rates", _rate_values(self.rates, where))
+
+    @property
+    def is_delay(self) -> bool:
+        """Whether nobody ever queues here."""
+        return self.servers == math.inf
+
+    @property
+    def service_demand(self) -> float:
+        """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
+        if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
+            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
+        return self.visit_ratio * self.service_time
+
+    def distribution_of(self, job_class: str | None) -> PhaseType | None:
+        """The phase-type distribution given for a class, or None."""
+        given = self.distribution
+        if isinstance(given, Mapping):
+            return None if job_class is None else given.get(job_class)
+        return given
+
+    def scv_of(self, job_class: str | None) -> float:
+        """Squared coefficient of variation of a class's service time."""
+        return number_of(self.scv, job_class, 1.0)
+
+    def time_of(self, job_class: str | None) -> float:
+        """Mean seconds of a class's service per visit."""
+        return number_of(self.service_time, job_class, 0.0)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        if self.is_delay:
+            return "delay"
+        if self.rates is not None:
+            return f"{self.discipline}, load-dependent"
+        return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
+
+    def speeds(self, customers: int) -> np.ndarray:
+        """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,)."""
+        if self.rates is None:
+            n = np.arange(1.0, customers + 1)
+            return n if self.is_delay else np.minimum(n, self.servers)
+        if customers > len(self.rates):
+            raise ModelError(
+                f"station {self.name!r}: rates has {len(self.rates)} values, but {customers} customers can be "
+                "here; give one rate for each"
+            )
+        return np.array(self.rates[:customers])
+
+    def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
+        """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
+
+        Processor sharing, delays and one server that is preempted have it whatever the service; where the order says
+        who waits, service must be exponential and the same for all. Several preempted servers are of that kind: who
+        comes takes a server from one of several.
+        """
+        ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
+        if self.is_delay or not ordered:
+            return None
+        how = "first come first served" if self.discipline == "fcfs" else "last come first served by several servers"
+        where = f"station {self.name!r} is {how}"
+        for label in visiting:
+            shape = self.distribution_of(label)
+            if abs(self.scv_of(label) - 1.0) > 1e-9 or (shape is not None and len(shape.alpha) > 1):
+                return f"{where} with a service time that is not exponential"
+        times = [self.time_of(label) for label in visiting]
+        if times and max(times) - min(times) > 1e-12 * max(times):
+            return f"{where} with service times that differ by class"
+        return None
+
+
+def _take_distribution(station: Station, where: str) -> None:
+    given, put = station.distribution, object.__setattr__
+    for value in given.values() if isinstance(given, Mapping) else [given]:
+        if not isinstance(value, PhaseType):
+            raise ModelError(f"{where}: distribution must be a PhaseType or a mapping to them, got {value!r}")
+    if station.service_time is not None or station.scv != 1.0:
+        raise ModelError(f"{where}: distribution says service_time and scv already; give only one of them")
+    if isinstance(given, Mapping):
+        put(station, "distribution", PerClass(given))
+    for name, of in (("service_time", "mean"), ("scv", "scv")):
+        said = {c: getattr(d, of) for c, d in given.items()} if isinstance(given, Mapping) else getattr(given, of)
+        put(station, name, said)
+
+
+def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
+    if isinstance(rates, str | bytes | Mapping) or not isinstance(rates, Sequence | np.ndarray) or not len(rates):
+        raise ModelError(f"{where}: rates must be a list of numbers, got {rates!r}")
+    return tuple(
+        require_number(r, f"{where}: rates[{n}]", unit="(a rate)", positive=True, largest=1e15)
+        for n, r in enumerate(rates)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """A kind of customer.
+
+    Parameters
+    ----------
+    name : str
+        Unique within its network; stations name it in their mappings.
+    population : int, default 1
+        Customers of this class, >= 0.
+    think_time : float, optional
+        Seconds per cycle outside all stations; the network's think time unless given.
+
+    Raises
+    ------
+    ModelError
+        When the population is not a whole number >= 0 or the think time is negative or not finite.
+
+    Examples
+    --------
+    >>> JobClass("fast worker", population=4, think_time=0.2).population
+    4
+    """
+
+    name: str
+    _: KW_ONLY
+    population: int = 1
+    think_time: float | None = None
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "class")
+        what = f"class {self.name!r}: population"
+        object.__setattr__(self, "population", require_count(self.population, what, least=0, most=LARGEST_POPULATION))
+        if self.think_time is not None:
+            think = require_number(self.think_time, f"class {self.name!r}: think_time", unit="seconds")
+            object.__setattr__(self, "think_time", think)
+
+
+class PerClass(dict[str, float]):
+    """Numbers by class name, hashable because nobody changes them."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
+    """A number, or a mapping from class names to numbers, each checked by `require_number`."""
+    if type(value) is float or not isinstance(value, Mapping):  # the usual case, kept fast
+        return require_number(value, what, **limits)
+    if not value:
+        raise ModelError(f"{what} must name at least one class, got {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"{what}: class names must be texts that are not empty, got {name!r}")
+    return PerClass({name: require_number(v, f"{what}[class {name!r}]", **limits) for name, v in value.items()})
+
+
+def require_servers(servers: Any, what: str) -> float:
+    """A whole number of servers, or infinity for a delay."""
+    number = isinstance(servers, numbers.Real) and not isinstance(servers, bool)
+    if number and (servers == math.inf or (1 <= servers <= 1_000_000 and servers == int(servers))):
+        return math.inf if servers == math.inf else int(servers)
+    raise ModelError(
+        f"{what}: servers must be a whole number, 1 to 1,000,000, or math.inf for a delay station, got {servers!r}"
+    )
+
+
+def number_of(value: float | Mapping[str, float] | None, name: str | None, missing: float) -> float:
+    """The number of class ``name``: the common one, its own, or ``missing``."""
+    if type(value) is float:  # the usual case, kept fast
+        return value
+    if isinstance(value, PerClass):
+        return missing if name is None else value.get(name, missing)
+    return missing if value is None else float(value)  # type: ignore[arg-type]

@@ -1,0 +1,333 @@
+"""Strategies by name: each trains a problem in the time that a profile predicts, or a law tells its steps to a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
+from ..base.errors import ModelError
+from ..curves.convergence import Convergence, relative_convergence
+from ..models.half_synchronous import in_closed_network
+from ..models.predict import unsimulated
+from ..profile.profile import Profile
+from ..profile.scenario import Scenario
+from .compression import AdaQuantFL, BlockSign, DoubleCompression, TopK
+from .loop import Descent, descend
+from .messages import OrderedGradient, ServerSGD, SquarmSGD
+from .problems import KINDS, Problem, make_problem
+from .result import Compared, Comparison
+from .strategy import WORD, AdaComm, LocalSGD, OverlapLocalSGD, Strategy, SynchronousSGD
+from .timing import Timing
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way of training to compare."""
+
+    name: str
+    descent: Strategy  #: what it does to the loss
+    #: Arguments of `predict` for the seconds of its gradients; empty: its workers meet for a transfer.
+    asks: dict[str, Any] = field(default_factory=dict)
+    compression: float = 0.0  #: seconds that each worker computes at a meeting to compress; no profile tells them
+
+    def __post_init__(self) -> None:
+        require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
+
+
+def on_servers(workers: int) -> dict[str, Candidate]:
+    """Strategies that need a parameter server; k is half of the workers."""
+    k, backup = max(workers // 2, 1), min(workers - 1, 1)
+    late = {"strategy": "bounded-staleness", "staleness_bound": 2}
+    every = [
+        Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
+        Candidate(
+            "backup-worker", ServerSGD("k-sync", workers - backup), {"strategy": "sync-ps", "backup_workers": backup}
+        ),
+        *(
+            Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
+            for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
+        ),
+        Candidate("bounded-staleness", ServerSGD("bounded-staleness", staleness_bound=2), late),
+        Candidate("ordered-gradient", OrderedGradient()),
+    ]
+    return {one.name: one for one in every}
+
+
+#: Strategies whose workers meet, on servers or in an all-reduce.
+TOGETHER: dict[str, Strategy] = {
+    "sync": SynchronousSGD(),
+    "local-sgd": LocalSGD(8),
+    "adacomm": AdaComm(16),
+    "overlap-local-sgd": OverlapLocalSGD(2),
+    "top-k": DoubleCompression(TopK(0.01)),
+    "block-sign": DoubleCompression(BlockSign(8)),
+    "block-sign-local": DoubleCompression(BlockSign(8), local_steps=8),
+    "adaquant": AdaQuantFL(8),
+}
+
+#: Strategies that need links between workers.
+BETWEEN_WORKERS: dict[str, Strategy] = {"squarm-ring": SquarmSGD("ring", BlockSign(8), mixing=0.3)}
+
+NAMES = (*on_servers(2), *TOGETHER, *BETWEEN_WORKERS)
+
+
+def candidates(
+    asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool = True
+) -> list[Candidate]:
+    """Those asked for, or all that the profiled machines can run.
+
+    Unless the profile can be ``simulated`` these are without strategies that only the simulation predicts.
+    """
+    known = {name: Candidate(name, strategy) for name, strategy in TOGETHER.items()}
+    known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
+    if asked is None:
+        asks = [(one, one.asks.get("strategy"), one.asks.get("backup_workers")) for one in known.values()]
+        return [one for one, *asked in asks if simulated or in_closed_network(*asked)]
+    chosen = []
+    for one in [asked] if isinstance(asked, str) else asked:
+        if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:
+            needs = "of data-parallel rounds" if one in BETWEEN_WORKERS else "with a parameter server"
+            raise ModelError(f"compare: strategy {one!r} needs a profile {needs}; leave it out")
+        if isinstance(one, Candidate) and one.asks and not servers:
+            raise ModelError(f"compare: strategy {one.name!r} needs a profile with a parameter server; leave it out")
+        chosen.append(known[one] if isinstance(one, str) else one)
+    names = [one.name for one in chosen]
+    if not chosen or len(set(names)) < len(names):
+        raise ModelError(f"compare: strategies must be different and at least one, got {names}")
+    return chosen
+
+
+#: Seeds on which learning rates are chosen, apart from those that are reported, and rates that are tried.
+TRIALS, RATES = (10_001, 10_002), (0.03, 0.1, 0.3, 1.0)
+
+#: Looks at the loss.
+LOOKS = 200
+
+#: Share of the way from the first loss to the least that the target takes unless told.
+NEAR = 0.98
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What strategies are trained on, and for how many steps of each worker at most."""
+
+    problem: Problem
+    target: float
+    steps: int
+    seeds: Sequence[int]
+    rates: Sequence[float]
+
+    def learnt(self, one: Candidate, timing: Timing) -> Compared:
+        """A strategy's run at its best learning rate, in predicted seconds."""
+        pace = timing.pace(**one.asks) if one.asks else timing.together
+        each = 1 if isinstance(one.descent, ServerSGD) else timing.workers
+        clock = timing.alone if one.asks else timing.clock(one.descent, one.compression)
+        steps = self.steps * timing.workers // each
+
+        def run(rate: float, seeds: Sequence[int]) -> Descent:
+            return descend(
+                self.problem, one.descent, workers=timing.workers, steps=steps, learning_rate=rate, seeds=seeds,
+                record=LOOKS + 1, clock=clock, until=self.target,
+            )  # fmt: skip
+
+        def merit(rate: float) -> tuple[float, float]:
+            tried = run(rate, TRIALS)
+            return float(np.median(tried.steps_to(self.target))), float(tried.losses[:, -1].mean())
+
+        best = self.rates[0] if len(self.rates) == 1 else min(self.rates, key=merit)
+        done = run(best, self.seeds)
+        if one.asks:  # its gradients come at the rate of its network
+            done = replace(done, times=done.times * done.steps[-1] / pace.steps_per_second / done.times[:, -1:])
+        taken = int(done.steps[-1])
+        bits = float((done.up_bits + done.down_bits)[:, -1].mean())
+        return Compared(
+            name=one.name,
+            steps_per_second=each * taken / float(done.times[:, -1].mean()),
+            bytes_per_step=bits / 8 * timing.scale / taken * timing.sizing(one.descent),
+            steps_to=each * done.steps_to(self.target),
+            seconds_to=done.time_to(self.target),
+            spread=pace.spread,
+            learning_rate=best,
+            descent=done,
+        )
+
+
+#: What is trained to see what a strategy sends; the timing is that of as many parameters.
+TRIAL = Lesson(make_problem("logistic", features=50), -1.0, 200, range(2), (0.01,))
+
+#: Quantiles of a law of convergence that stand for all, of equal weight.
+LEVELS = (np.arange(41) + 0.5) / 41
+
+
+def by_law(one: Candidate, timing: Timing, law: Convergence | None, second: float) -> Compared:
+    """The time of a step and, where an update averages gradients of the same parameters, the law's steps.
+
+    The law tells examples by batch size; ``second``: a second in the unit of time that is told.
+    """
+    pace = timing.pace(**one.asks) if one.asks else timing.together
+    steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
+    averaged = _averaged(one, timing.workers)
+    if not averaged and not one.asks:
+        problem = TRIAL.problem
+        if one.descent.exact:  # a batch is all there is
+            problem = replace(problem, batch_size=len(problem.targets))
+        run = replace(TRIAL, problem=problem).learnt(one, timing)
+        steps_per_second, sent = run.steps_per_second, run.bytes_per_step
+    steps = np.full(1, np.nan)
+    if law is not None and averaged:
+        steps = np.array(law.quantiles(averaged * timing.batch_size, LEVELS)) / timing.batch_size
+    return Compared(one.name, steps_per_second, sent, steps, steps / steps_per_second * second, pace.spread)
+
+
+def _averaged(one: Candidate, workers: int) -> int:
+    """Workers whose gradients, all of the same parameters, make an update; 0 where some are older, or changed."""
+    if isinstance(one.descent, ServerSGD):
+        return one.descent.k if one.descent.name in ("k-sync", "k-batch-sync") else 0
+    return workers if isinstance(one.descent, SynchronousSGD) else 0
+
+
+def compare(
+    profile: Profile,
+    *,
+    workers: int = 8,
+    strategies: Sequence[str | Candidate] | None = None,
+    target: float | None = None,
+    problem: str | Problem | None = None,
+    convergence: Convergence | None = None,
+    steps: int = 1000,
+    seeds: int = 8,
+    learning_rates: Sequence[float] = RATES,
+    price_per_node_hour: float | None = None,
+    confidence: float = 0.9,
+    seed: int = 0,
+    progress: bool = False,
+    **changes: Any,
+) -> Comparison:
+    """
+    Compare strategies by the time in which they reach a loss.
+
+    Each strategy trains a `Problem` that stands for the job, for several seeds, in the time that the profile predicts:
+    computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server as
+    `predict` has them. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
+    strategy need not hold for the job's own loss; with ``convergence``, the job's own law of batch sizes, only
+    strategies can be told that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
+    whose batch is that of K workers. With neither, the gradient noise scale in the profile tells the same relative to
+    one worker alone; without that, too, the answer is per step.
+
+    Parameters
+    ----------
+    strategies : sequence of str or Candidate, optional
+        All that such machines can run, unless given; names are in `queuemodel.sgd.NAMES`.
+    target : float, optional
+        Loss to reach; 98 % of the way from the first to the least, unless given.
+    problem : str or Problem, optional
+        A name is one of `queuemodel.sgd.KINDS`.
+    convergence : Convergence, optional
+        What `fit_convergence` gives of examples, not epochs; then the target is its own.
+    steps : int
+        Steps of each worker at most.
+    price_per_node_hour : float, optional
+        Of every node, servers included; with a problem or a convergence law, whose target takes a time to pay for.
+    confidence : float
+        Of the intervals: over seeds, and the error of the predicted times. That error is taken to be the same for all
+        strategies, each in proportion to its own standard error: they come from one profile.
+    **changes
+        What-ifs for `predict`, and ``congestion_control`` and ``buffer``; not ``accumulation``, and ``batch_size`` only
+        without a problem.
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    n = require_count(workers, "compare: workers")
+    require_count(steps, "compare: steps", least=2)
+    require_count(seeds, "compare: seeds", least=2)
+    require_share(confidence, "compare: confidence", open_ended=True)
+    require_seed(seed, "compare: seed")
+    rates = [require_number(rate, "compare: learning_rates", positive=True) for rate in learning_rates]
+    if not rates:
+        raise ModelError("compare: at least one of learning_rates is needed, got none")
+    _require_one_question(problem, convergence, target, price_per_node_hour, changes)
+    if not isinstance(profile, Profile) or not (profile.steps or profile.rounds):
+        raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
+    if isinstance(problem, str):
+        problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
+    timing = Timing(profile, n, (problem or TRIAL.problem).dimension, changes)
+    unsaid = unsimulated(profile, Scenario(**changes)) if timing.on_servers else ""
+    chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not unsaid)
+    noise = profile.noise_scale() if problem is None and convergence is None else None
+    if problem is not None:
+        target = _loss_to_reach(problem, target)
+        lesson = Lesson(problem, target, steps, range(seed, seed + seeds), rates)
+        told = partial(lesson.learnt, timing=timing)
+    elif noise is not None:
+        alone = replace(timing, workers=1).together.steps_per_second
+        told = partial(by_law, timing=timing, law=relative_convergence(timing.batch_size, noise), second=alone)
+    else:
+        told = partial(by_law, timing=timing, law=convergence, second=1.0)
+    from tqdm import tqdm
+
+    rows = [told(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False)]
+    notes = []
+    if noise is not None:
+        notes.append(f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone")
+    elif problem is None and convergence is None:
+        notes.append(
+            "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
+            "step, not to a loss"
+        )
+    silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
+    if silent and (noise is not None or convergence is not None):
+        notes.append(f"no law tells the steps of {', '.join(silent)}")
+    if unsaid and strategies is None:
+        notes.append(f"half-synchronous strategies are left out: their simulation {unsaid}")
+    ends = {min(rates), max(rates)} if len(rates) > 1 else set()  # the best of all is perhaps beyond them
+    if at_end := [one.name for one in rows if one.learning_rate in ends]:
+        notes.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
+    if not timing.sized:
+        notes.append(
+            "the links' bandwidth or a step's bytes are not known: fewer bytes are taken to save nothing there"
+        )
+    if late := [one.name for one in rows if one.late]:
+        notes.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker, in half of the runs or more")
+    return Comparison(
+        rows=tuple(rows),
+        workers=n,
+        nodes=timing.together.nodes,
+        target=target,
+        price_per_node_hour=price_per_node_hour,
+        confidence=confidence,
+        note="; ".join(notes),
+        relative=noise is not None,
+        problem=repr(problem) if problem is not None else "",
+    )
+
+
+def _require_one_question(
+    problem: object, convergence: object, target: float | None, price: float | None, changes: dict[str, Any]
+) -> None:
+    """Refuse arguments that do not go together."""
+    if problem is not None and convergence is not None:
+        raise ModelError("compare: give a problem or a convergence law, not both")
+    if convergence is not None and not isinstance(convergence, Convergence):
+        raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
+    if target is not None and problem is None:
+        raise ModelError("compare: target is a loss of a problem; give one")
+    if price is not None and problem is None and convergence is None:
+        raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
+    if "accumulation" in changes or (problem is not None and "batch_size" in changes):
+        told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
+        raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")
+
+
+def _loss_to_reach(problem: Problem, target: float | None) -> float:
+    """The one asked for, or one near the least; between that and the first."""
+    first = float(problem.loss(problem.start(np.random.default_rng(0))))
+    goal = require_number(first - NEAR * (first - problem.minimum) if target is None else target, "compare: target")
+    if not problem.minimum < goal:
+        raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
+    if not goal < first:
+        raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {goal!r}")
+    return goal

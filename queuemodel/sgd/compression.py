@@ -1,0 +1,265 @@
+"""What is sent instead of a vector: compressors, and strategies that send less than they know.
+
+Both ways with error feedback and momentum (`DoubleCompression`), or in more levels as the loss falls (`AdaQuantFL`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..base.checks import require_count
+from .strategy import WORD, Moment, Sent, State, Strategy, per_worker, require_numbers
+
+
+class Compressor(ABC):
+    """C(v) of vectors of shape (S, ..., d).
+
+    ``unbiased``: its expectation is v; ``names``: a message names the few coordinates that it holds.
+    """
+
+    unbiased = False
+    names = False
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+
+    @abstractmethod
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        """What the receiver makes of it, shape (S, ..., d); each run S draws from its own generator."""
+
+    @abstractmethod
+    def bits(self, dimension: int) -> float:
+        """Bits of one message."""
+
+    @abstractmethod
+    def variance(self, dimension: int) -> float:
+        """A bound of the expectation of ``|C(v) - v|^2 / |v|^2``."""
+
+    def contract(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        """C(v), an unbiased one divided by 1 + its variance: then less than ``|v|^2`` is lost, as feedback needs."""
+        told = self.compress(v, rngs)
+        return told / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else told
+
+
+@dataclass(frozen=True)
+class Identity(Compressor):
+    """Nothing is lost."""
+
+    unbiased = True
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        return v
+
+    def bits(self, dimension: int) -> float:
+        return WORD * dimension
+
+    def variance(self, dimension: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class TopK(Compressor):
+    """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018).
+
+    An index has as many bits as it needs, unless ``index_bits`` are told: frameworks send 32 or 64.
+    """
+
+    share: float = 0.01
+    index_bits: int | None = None
+    names = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.index_bits is not None:
+            require_count(self.index_bits, "TopK: index_bits")
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        k = kept(self.share, v.shape[-1])
+        return only(v, np.argpartition(np.abs(v), -k, axis=-1)[..., -k:])
+
+    def bits(self, dimension: int) -> float:
+        return kept(self.share, dimension) * (WORD + (self.index_bits or math.ceil(math.log2(max(dimension, 2)))))
+
+    def variance(self, dimension: int) -> float:
+        return 1 - kept(self.share, dimension) / dimension
+
+
+@dataclass(frozen=True)
+class RandomK(Compressor):
+    """A random share of the coordinates; their indices follow from a seed that is sent.
+
+    ``unbiased``: scaled up by d/k, so that its expectation is right; else as they are, for error feedback.
+    """
+
+    share: float = 0.01
+    unbiased: bool = False
+    names = True
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        d = v.shape[-1]
+        k = kept(self.share, d)
+        chosen = np.argpartition(np.stack([rng.random(v.shape[1:]) for rng in rngs]), k - 1, axis=-1)[..., :k]
+        return only(v * v.dtype.type(d / k) if self.unbiased else v, chosen)
+
+    def bits(self, dimension: int) -> float:
+        return WORD * (kept(self.share, dimension) + 1)
+
+    def variance(self, dimension: int) -> float:
+        k = kept(self.share, dimension)
+        return dimension / k - 1 if self.unbiased else 1 - k / dimension
+
+
+@dataclass(frozen=True)
+class QSGD(Compressor):
+    """Random rounding of ``|v_i| / |v|`` to multiples of 1/levels, with signs (Alistarh et al., NeurIPS 2017)."""
+
+    levels: int = 4
+    unbiased = True
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        return quantize(v, self.levels, rngs)
+
+    def bits(self, dimension: int) -> float:
+        return float(qsgd_bits(dimension, self.levels))
+
+    def variance(self, dimension: int) -> float:
+        return min(dimension / self.levels**2, math.sqrt(dimension) / self.levels)
+
+
+@dataclass(frozen=True)
+class BlockSign(Compressor):
+    """Signs, times the mean absolute value of each block (Bernstein et al., ICML 2018; Zheng et al., NeurIPS 2019)."""
+
+    blocks: int = 1
+
+    def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        blocks = np.array_split(v, min(self.blocks, v.shape[-1]), axis=-1)
+        return np.concatenate([np.abs(b).mean(axis=-1, keepdims=True) * np.sign(b) for b in blocks], axis=-1)
+
+    def bits(self, dimension: int) -> float:
+        return dimension + WORD * min(self.blocks, dimension)
+
+    def variance(self, dimension: int) -> float:
+        longest = math.ceil(dimension / self.blocks)
+        return 1 - 1 / longest  # |v|_1^2 >= |v|^2 in each block
+
+
+def only(v: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The chosen coordinates of v, and 0 elsewhere."""
+    sent = np.zeros_like(v)
+    np.put_along_axis(sent, chosen, np.take_along_axis(v, chosen, axis=-1), axis=-1)
+    return sent
+
+
+def quantize(v: np.ndarray, levels: int | np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+    """Random rounding of ``v`` to its norm over so many levels."""
+    u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
+    norm = np.linalg.norm(v, axis=-1, keepdims=True)
+    scaled = np.abs(v) * np.divide(levels, norm, out=np.zeros_like(norm), where=norm > 0)
+    return (np.sign(v) * np.floor(scaled + u) * (norm / levels)).astype(v.dtype)
+
+
+def qsgd_bits(dimension: int, levels: float | np.ndarray) -> np.ndarray:
+    """Bits of one message of so many levels: a level and a sign for each coordinate, and the norm."""
+    return dimension * np.ceil(np.log2(np.add(levels, 1))) + dimension + WORD
+
+
+def kept(share: float, dimension: int) -> int:
+    """How many coordinates are kept, at least one."""
+    return max(1, round(share * dimension))
+
+
+class Anchored(Strategy):
+    """Workers go ``local_steps`` alone from an anchor that all know, and tell how far they have moved."""
+
+    local_steps: int
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x = per_worker(start, workers)
+        return {"x": x, "anchor": start[:, None].copy(), "moved": np.zeros_like(x)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        state["moved"] += moment.rate * gradients
+        if (moment.number + 1) % self.local_steps:
+            np.subtract(state["anchor"], state["moved"], out=state["x"])
+            return Sent()
+        sent = self.meet(state, moment)
+        state["x"][:] = state["anchor"]
+        state["moved"][:] = 0.0
+        return sent
+
+    @abstractmethod
+    def meet(self, state: State, moment: Moment) -> Sent:
+        """Move the anchor by what workers tell of their ``moved``, shape (S, n, d)."""
+
+    def model(self, state: State) -> np.ndarray:
+        return state["anchor"][:, 0]
+
+
+@dataclass(frozen=True)
+class DoubleCompression(Anchored):
+    """What is lost in compression is kept and sent later, at the workers and at the server.
+
+    DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019); with ``local_steps`` > 1 once
+    in so many steps, between which workers go on alone. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
+    sends C(p), keeps e = p - C(p); server: the same with the mean of what came, and its own error. e is in units of a
+    step, so a changing learning rate needs no scaling. Unbiased compressors are scaled down to contractions
+    (`Compressor.contract`); `Identity` gives SGD, with Nesterov's momentum.
+    """
+
+    compressor: Compressor = field(default_factory=TopK)
+    momentum: float = 0.0
+    local_steps: int = 1
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        state = super().begin(start, workers)
+        x, anchor = state["x"], state["anchor"]
+        return state | {"m": np.zeros_like(x), "error": np.zeros_like(x), "server_error": np.zeros_like(anchor)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        if self.momentum:
+            state["m"] = self.momentum * state["m"] + gradients
+            gradients = self.momentum * state["m"] + gradients
+        return super().update(state, gradients, moment)
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        wanted = state["moved"] + state["error"]
+        told = self.compressor.contract(wanted, moment.rngs)
+        state["error"] = wanted - told
+        total = told.mean(axis=1, keepdims=True) + state["server_error"]
+        answer = self.compressor.contract(total, moment.rngs)
+        state["server_error"] = total - answer
+        state["anchor"] -= answer
+        bits = self.compressor.bits(total.shape[-1])
+        return Sent(bits, bits, met=True)
+
+
+@dataclass(frozen=True)
+class AdaQuantFL(Anchored):
+    """Local steps whose sum is sent in more and more levels (Jhunjhunwala, Gadhikar, Joshi and Eldar, ICASSP 2021).
+
+    There are ceil(sqrt(f(w_0) / f(w_k)) initial_levels) of them, from the loss f. The way down is not compressed.
+    """
+
+    local_steps: int = 4
+    initial_levels: int = 2
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        runs = len(start)
+        more = {"first_loss": np.full(runs, np.nan), "levels": np.full(runs, self.initial_levels)}
+        return super().begin(start, workers) | more
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        anchor, levels = state["anchor"], state["levels"]
+        if moment.number + 1 == self.local_steps:  # the first time
+            state["first_loss"] = moment.loss(anchor[:, 0])
+        anchor -= quantize(state["moved"], levels[:, None, None], moment.rngs).mean(axis=1, keepdims=True)
+        share = state["first_loss"] / np.maximum(moment.loss(anchor[:, 0]), np.finfo(float).tiny)
+        wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
+        state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
+        d = anchor.shape[-1]
+        return Sent(qsgd_bits(d, levels), WORD * d, met=True)

@@ -1,0 +1,246 @@
+"""The one loop that runs every strategy on every problem, in simulated time, and what it yields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import require_count, require_number, require_seed, require_share
+from ..base.errors import ModelError
+from ..base.results import Result, rows_of
+from .problems import Problem
+from .strategy import Moment, Sent, State, Strategy
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Descent(Result):
+    """Losses of S runs of a strategy, looked at T times."""
+
+    strategy: Strategy
+    seeds: tuple[int, ...]
+    workers: int
+    steps: np.ndarray  #: shape (T,)
+    times: np.ndarray  #: seconds of the clock, shape (S, T)
+    losses: np.ndarray  #: of the parameters that training has reached, shape (S, T); infinite once a run has diverged
+    up_bits: np.ndarray  #: sent so far, shape (S, T), mean over the workers; `ServerSGD`: by those that completed
+    down_bits: np.ndarray  #: received, likewise
+    model: np.ndarray  #: the last parameters, shape (S, d)
+    staleness: np.ndarray  #: mean updates between beginning and completion of a gradient (`ServerSGD`), shape (S,)
+
+    def steps_to(self, loss: float) -> np.ndarray:
+        """Steps until each run was first seen with at most this loss, shape (S,); infinite where it never was."""
+        return self._to(loss, np.broadcast_to(self.steps, self.losses.shape))
+
+    def time_to(self, loss: float) -> np.ndarray:
+        """Seconds until each run was first seen with at most this loss, shape (S,); infinite where it never was."""
+        return self._to(loss, self.times)
+
+    def _to(self, loss: float, what: np.ndarray) -> np.ndarray:
+        return np.where(self.losses <= loss, what, np.inf).min(axis=1)  # neither steps nor seconds ever fall
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each look at the loss: means over the runs, and their least and largest loss."""
+        return rows_of({
+            "step": self.steps.astype(float),
+            "seconds": self.times.mean(axis=0),
+            "loss": self.losses.mean(axis=0),
+            "least": self.losses.min(axis=0),
+            "largest": self.losses.max(axis=0),
+            "megabytes_up": self.up_bits.mean(axis=0) / 8e6,
+            "megabytes_down": self.down_bits.mean(axis=0) / 8e6,
+        })  # fmt: skip
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        rows = self.to_rows()
+        return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, 8).round().astype(int))]
+
+    def caption(self) -> str:
+        return f"{self.strategy}, {self.workers} workers, {len(self.seeds)} seeds"
+
+
+#: Seconds of a transfer of so many bits up and down for each worker, arrays of shape (S,).
+Transfer = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a step costs in seconds: a gradient of a mini-batch takes ``step`` on average, gamma distributed."""
+
+    step: float = 1.0
+    cv: float = 0.0  #: coefficient of variation; 1 is exponential
+    transfer: Transfer = lambda up, down: np.zeros_like(up)  #: bits, for each worker, to the seconds of a meeting
+    paces: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
+    straggler_probability: float = 0.0  #: with which a gradient takes `straggler_slowdown` times as long
+    straggler_slowdown: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number(self.step, "Clock: step", unit="seconds")
+        require_number(self.cv, "Clock: cv")
+        for pace in self.paces:
+            require_number(pace, "Clock: paces", positive=True)
+        require_share(self.straggler_probability, "Clock: straggler_probability")
+        require_number(self.straggler_slowdown, "Clock: straggler_slowdown", positive=True)
+
+    def durations(
+        self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0
+    ) -> np.ndarray:
+        """Seconds of so many gradients, each of so many mini-batches."""
+        seconds = np.full(shape, self.step * batches)
+        if self.cv:
+            seconds = self.step * self.cv**2 * rng.gamma(batches / self.cv**2, size=shape)
+        if self.straggler_probability:
+            seconds[rng.random(shape) < self.straggler_probability] *= self.straggler_slowdown
+        return seconds
+
+    def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0) -> np.ndarray:
+        """Seconds of steps; workers along the last axis."""
+        seconds = self.durations(rng, shape, batches)
+        seconds[..., : len(self.paces)] *= self.paces[: shape[-1]]
+        return seconds
+
+
+def descend(
+    problem: Problem,
+    strategy: Strategy,
+    *,
+    workers: int,
+    steps: int,
+    learning_rate: float | Callable[[int], float],
+    seeds: int | Sequence[int] = 8,
+    record: int = 100,
+    clock: Clock | None = None,
+    until: float | None = None,
+) -> Descent:
+    """
+    Train: run a strategy on a problem, for several seeds side by side.
+
+    Steps are those of all workers, of `ServerSGD` single gradients. The learning rate may be a function of the step;
+    ``seeds`` are so many, or these: a seed's run is the same whichever others run beside it, but for rounding. The loss
+    is looked at ``record`` times, the first and the last included; training stops when every run has been seen with at
+    most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
+
+    Raises
+    ------
+    ModelError
+        For a senseless argument, or shares of another number of workers.
+
+    Examples
+    --------
+    >>> from queuemodel.sgd import LocalSGD, descend, make_problem
+    >>> run = descend(make_problem("least-squares"), LocalSGD(8), workers=4, steps=400, learning_rate=0.02, seeds=4)
+    >>> bool(run.losses[:, -1].mean() < 0.1 * run.losses[:, 0].mean())
+    True
+    """
+    n = require_count(workers, "descend: workers")
+    require_count(steps, "descend: steps")
+    record = min(require_count(record, "descend: record", least=2), steps + 1)
+    if not isinstance(problem, Problem):
+        raise ModelError(f"problem must be a Problem such as LeastSquares, got {type(problem).__name__}")
+    if not isinstance(strategy, Strategy):
+        raise ModelError(f"descend: strategy must be a Strategy such as LocalSGD(8), got {type(strategy).__name__}")
+    if len(problem.shares) not in (0, n):
+        raise ModelError(f"descend: the problem is split among {len(problem.shares)} workers, got {n}; split it again")
+    if not callable(learning_rate):
+        require_number(learning_rate, "descend: learning_rate", positive=True)
+    seeds = range(require_count(seeds, "descend: seeds")) if isinstance(seeds, int) else seeds
+    chosen = [require_seed(seed, "descend: seed") for seed in seeds]
+    rngs, timers, starts = ([np.random.default_rng([seed, use]) for seed in chosen] for use in range(3))
+    state = strategy.begin(np.stack([problem.start(rng) for rng in starts]), n)
+    loop = _Loop(problem, strategy, clock or Clock(), n, state, rngs, timers)
+    step = loop.one_by_one(steps) if strategy.one_by_one else loop.together()
+    marks = np.unique(np.linspace(0, steps, record).round().astype(int))
+    seen = np.zeros((4, len(chosen), len(marks)))  # seconds, bits up and down, losses
+    now, up, down = np.zeros((3, len(chosen)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen[3, :, 0] = loop.loss()
+        row = 1
+        for k in range(steps):
+            rate = learning_rate(k) if callable(learning_rate) else learning_rate
+            now, sent = step(Moment(k, rate, rngs, now, problem.loss))
+            up, down = up + sent.up, down + sent.down
+            if k + 1 == marks[row]:
+                seen[:, :, row] = now, up, down, loop.loss()
+                row += 1
+                if until is not None and (seen[3, :, :row] <= until).any(axis=1).all():
+                    break
+        times, up, down, losses = seen[..., :row]
+        staleness = state.get("staleness", np.zeros(len(chosen))) / marks[row - 1]
+        model = strategy.model(state)
+    return Descent(strategy, tuple(chosen), n, marks[:row], times, losses, up, down, model, staleness)
+
+
+@dataclass
+class _Loop:
+    """A problem, a strategy and what changes as it runs."""
+
+    problem: Problem
+    strategy: Strategy
+    clock: Clock
+    workers: int
+    state: State
+    rngs: list[np.random.Generator]
+    timers: list[np.random.Generator]
+
+    def loss(self) -> np.ndarray:
+        losses = self.problem.loss(self.strategy.model(self.state))
+        return np.where(np.isfinite(losses), losses, np.inf)
+
+    def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+        """A step of all workers; who meets waits for its partners and for the transfer."""
+        every, exact, runs = np.arange(self.workers), self.strategy.exact, len(self.rngs)
+        batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
+        clocks, arrival = np.zeros((runs, self.workers)), np.zeros((runs, 1))  # arrival: of what was sent ahead
+
+        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+            nonlocal clocks, arrival
+            x = self.state["x"]
+            if exact:
+                own = self.problem.worker_gradients(x[:, 0])
+                gradients = own.repeat(self.workers // own.shape[1], axis=1)
+            else:
+                gradients = self.problem.sampled_gradients(x, every, self.rngs)
+            sent = self.strategy.update(self.state, gradients, moment)
+            clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,), batches) for timer in self.timers])
+            if np.any(sent.met):
+                up, down, met = (np.broadcast_to(value, runs) for value in (sent.up, sent.down, sent.met))
+                met, takes = met[:, None], self.clock.transfer(up, down)[:, None]
+                if sent.ahead:  # this one's all-reduce begins when the last worker is there
+                    go = np.maximum(clocks, arrival)
+                    arrival = np.where(met, go.max(axis=1, keepdims=True) + takes, arrival)
+                else:
+                    go = np.where(sent.partners, clocks[:, None], -np.inf).max(axis=2) + takes
+                clocks = np.where(met, go, clocks)
+            return clocks.max(axis=1), sent
+
+        return step
+
+    def one_by_one(self, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
+        """A gradient of one worker of each run, the next to complete; the strategy says who then begins another."""
+        runs, size = np.arange(len(self.rngs)), steps // self.workers + 4 * math.isqrt(steps) + 8
+
+        def draw() -> np.ndarray:
+            return np.stack([self.clock.durations(timer, (self.workers, size)) for timer in self.timers])
+
+        drawn = draw()  # of each worker, one after the other
+        ends, begun = drawn[..., 0].copy(), np.ones((len(runs), self.workers), int)
+
+        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+            nonlocal drawn
+            chosen = ends.argmin(axis=1)
+            now = ends[runs, chosen]
+            x = self.state["copies"][runs, chosen][:, None]
+            gradients = self.problem.sampled_gradients(x, chosen[:, None], self.rngs)
+            sent = self.strategy.update(self.state, gradients, moment._replace(time=now, workers=chosen))
+            ends[runs, chosen] = np.inf
+            if begun.max() == drawn.shape[2]:
+                drawn = np.concatenate([drawn, draw()], axis=2)
+            run, worker = np.nonzero(sent.begin)
+            ends[run, worker] = now[run] + drawn[run, worker, begun[run, worker]]
+            begun[sent.begin] += 1
+            return now, sent
+
+        return step

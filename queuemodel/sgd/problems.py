@@ -1,0 +1,313 @@
+"""Problems: losses over recorded examples, whose gradients workers take on mini-batches of their own share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+
+from ..base.checks import require_choice, require_count, require_number, require_seed
+from ..base.errors import ModelError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem(ABC):
+    """Mean loss over examples, plus ``regularization / 2 * |x|^2``."""
+
+    features: np.ndarray  #: shape (m, p); their dtype is that of everything computed
+    targets: np.ndarray  #: shape (m,)
+    batch_size: int = 1  #: examples of one worker's gradient, drawn with replacement
+    regularization: float = 0.0
+    shares: tuple[np.ndarray, ...] = ()  #: the examples of each worker; empty: every worker draws from all (`split`)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        require_count(self.batch_size, f"{name}: batch_size")
+        require_number(self.regularization, f"{name}: regularization")
+        if self.features.ndim != 2 or self.targets.shape != self.features.shape[:1] or not len(self.targets):
+            raise ModelError(
+                f"{name}: features must have shape (m, p) and targets (m,), m > 0, got {self.features.shape} and "
+                f"{self.targets.shape}"
+            )
+        if not (np.isfinite(self.features).all() and np.isfinite(self.targets).all()):
+            raise ModelError(f"{name}: features and targets must be finite numbers")
+        for i, share in enumerate(self.shares):
+            if not len(share) or share.min() < 0 or share.max() >= len(self.targets):
+                raise ModelError(f"{name}: the share of worker {i} must name examples 0 to {len(self.targets) - 1}")
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of parameters, d."""
+
+    @abstractmethod
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Mean gradient over the examples, regularization apart; shapes (..., d), (..., B, p), (..., B) to (..., d)."""
+
+    @abstractmethod
+    def example_loss(self, x: np.ndarray) -> np.ndarray:
+        """Mean loss over all examples, regularization apart; shape (..., d) to (...)."""
+
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Where training starts, shape (d,)."""
+        return np.zeros(self.dimension, self.features.dtype)
+
+    def loss(self, x: np.ndarray) -> np.ndarray:
+        """The loss of parameters of shape (..., d)."""
+        return self.example_loss(x) + self.regularization / 2 * np.square(x).sum(axis=-1)
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Gradient of `loss`, shape (..., d)."""
+        return self.example_gradient(x, self.features, self.targets) + self.features.dtype.type(self.regularization) * x
+
+    def worker_gradients(self, x: np.ndarray) -> np.ndarray:
+        """Exact gradient of each worker's own loss at ``x`` of shape (..., d): shape (..., n, d); not split: n = 1."""
+        shares = self.shares or (slice(None),)
+        own = [self.example_gradient(x, self.features[s], self.targets[s]) for s in shares]
+        return np.stack(own, axis=-2) + self.features.dtype.type(self.regularization) * x[..., None, :]
+
+    def sampled_gradients(self, x: np.ndarray, workers: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Gradients on mini-batches of the workers' shares, shape (S, n, d).
+
+        ``x`` of shape (S, n, d), or (S, 1, d) where all share it; ``workers`` of shape (n,) or (S, n); a generator for
+        each of the S runs, so that a run is the same whatever runs beside it.
+        """
+        u = np.stack([rng.random((workers.shape[-1], self.batch_size)) for rng in rngs])
+        if self.shares:
+            chosen = self._padded[workers[..., None], (u * self.sizes[workers][..., None]).astype(np.intp)]
+        else:
+            chosen = (u * len(self.targets)).astype(np.intp)
+        gradients = self.example_gradient(x, self.features[chosen], self.targets[chosen])
+        if self.regularization:
+            gradients += self.features.dtype.type(self.regularization) * x
+        return gradients
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Examples of each worker's share, shape (n,), or of all, shape (1,)."""
+        return np.array([len(share) for share in self.shares] or [len(self.targets)])
+
+    @cached_property
+    def _padded(self) -> np.ndarray:
+        table = np.zeros((len(self.shares), self.sizes.max()), np.intp)
+        for row, share in zip(table, self.shares, strict=True):
+            row[: len(share)] = share
+        return table
+
+    @cached_property
+    def optimum(self) -> np.ndarray:
+        """Parameters of (locally) least loss, shape (d,), by L-BFGS from the start (Liu and Nocedal 1989)."""
+
+        def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+            return float(self.loss(x)), np.asarray(self.gradient(x), float)
+
+        exact = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-10}
+        found = minimize(
+            both, self.start(np.random.default_rng(0)).astype(float), jac=True, method="L-BFGS-B", options=exact
+        )
+        return found.x
+
+    @cached_property
+    def minimum(self) -> float:
+        """The least loss."""
+        return float(self.loss(self.optimum))
+
+    def __repr__(self) -> str:
+        m, p = self.features.shape
+        split = f", split among {len(self.shares)} workers" if self.shares else ""
+        return f"{type(self).__name__}({m} examples of {p} features, {self.dimension} parameters{split})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeastSquares(Problem):
+    """Half of the mean squared error of a linear prediction; minimum, smoothness and convexity are exact."""
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[1]
+
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        misses = (features @ x[..., None])[..., 0] - targets
+        return (misses[..., None, :] @ features)[..., 0, :] / features.shape[-2]
+
+    def example_loss(self, x: np.ndarray) -> np.ndarray:
+        return np.square(x @ self.features.T - self.targets).mean(axis=-1) / 2
+
+    @cached_property
+    def optimum(self) -> np.ndarray:
+        """Parameters of least loss, shape (d,): the normal equations."""
+        A, m = self.features.astype(float), len(self.targets)
+        return np.linalg.lstsq(self.hessian, A.T @ self.targets / m, rcond=None)[0]
+
+    @cached_property
+    def hessian(self) -> np.ndarray:
+        """Second derivatives, shape (d, d): its eigenvalues bound smoothness and strong convexity."""
+        A = self.features.astype(float)
+        return A.T @ A / len(A) + self.regularization * np.eye(self.dimension)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Classifier(Problem):
+    """Multinomial logistic loss of scores; targets are classes 0, 1, ..."""
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(self.classes, f"{type(self).__name__}: classes", least=int(self.targets.max()) + 1)
+
+    @abstractmethod
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Of each class, shape (..., B, c), by parameters (..., d) of features (..., B, p)."""
+
+    def example_loss(self, x: np.ndarray) -> np.ndarray:
+        scores, targets = self.scores(x, self.features), self.targets.astype(int)
+        right = np.take_along_axis(scores, np.broadcast_to(targets[:, None], (*scores.shape[:-1], 1)), axis=-1)
+        return (logsumexp(scores, axis=-1) - right[..., 0]).mean(axis=-1)
+
+
+def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Derivative of the mean cross-entropy over B examples; scores (..., B, c), targets (..., B) or broadcast."""
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    odds /= odds.sum(axis=-1, keepdims=True)
+    odds -= targets[..., None] == np.arange(scores.shape[-1])
+    odds /= scores.shape[-2]
+    return odds
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogisticRegression(Classifier):
+    """Scores linear in the features; strongly convex with ``regularization > 0``.
+
+    Parameters are those of one class after the other: features are then read and written as they lie in memory.
+    """
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[1] * self.classes
+
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+        weights = x.reshape(*x.shape[:-1], self.classes, features.shape[-1])
+        return features @ np.swapaxes(weights, -1, -2)
+
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        miss = softmax_miss(self.scores(x, features), targets)
+        gradient = np.swapaxes(miss, -1, -2) @ features
+        return gradient.reshape(*gradient.shape[:-2], -1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Perceptron(Classifier):
+    """One hidden layer of ``tanh`` units; not convex."""
+
+    hidden: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(self.hidden, "Perceptron: hidden")
+
+    @property
+    def dimension(self) -> int:
+        return (self.features.shape[1] + 1) * self.hidden + (self.hidden + 1) * self.classes
+
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Weights drawn with the variance of Glorot and Bengio (2010), biases 0."""
+        p = self.features.shape[1]
+        first = rng.normal(0, np.sqrt(2 / (p + self.hidden)), (self.hidden, p))
+        second = rng.normal(0, np.sqrt(2 / (self.hidden + self.classes)), (self.classes, self.hidden))
+        parts = first.ravel(), np.zeros(self.hidden), second.ravel(), np.zeros(self.classes)
+        return np.concatenate(parts).astype(self.features.dtype)
+
+    def _layers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        p, h, c = self.features.shape[1], self.hidden, self.classes
+        first, bias, second, last = np.split(x, np.cumsum([p * h, h, h * c]), axis=-1)
+        shape = x.shape[:-1]
+        return first.reshape(*shape, h, p), bias[..., None, :], second.reshape(*shape, c, h), last[..., None, :]
+
+    def _active(self, features: np.ndarray, first: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return np.tanh(features @ np.swapaxes(first, -1, -2) + bias)
+
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        first, bias, second, last = self._layers(x)
+        active = self._active(features, first, bias)
+        miss = softmax_miss(active @ np.swapaxes(second, -1, -2) + last, targets)
+        back = (miss @ second) * (1 - np.square(active))
+        parts = (
+            np.swapaxes(back, -1, -2) @ features,
+            back.sum(axis=-2),
+            np.swapaxes(miss, -1, -2) @ active,
+            miss.sum(axis=-2),
+        )
+        shape = miss.shape[:-2]
+        return np.concatenate([part.reshape(*shape, -1) for part in parts], axis=-1)
+
+    def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+        first, bias, second, last = self._layers(x)
+        return self._active(features, first, bias) @ np.swapaxes(second, -1, -2) + last
+
+
+P = TypeVar("P", bound=Problem)
+
+KINDS = ("least-squares", "logistic", "perceptron")
+
+
+def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_size: int = 4, seed: int = 0) -> Problem:
+    """A problem of random examples, one of `KINDS`.
+
+    Least squares with noise of 0.5; two classes whose labels a linear rule decides by odds, regularized by 0.01
+    (strongly convex); two classes that a random perceptron of 8 hidden units decides (not convex).
+
+    Examples
+    --------
+    >>> from queuemodel.sgd import make_problem
+    >>> make_problem("logistic")
+    LogisticRegression(512 examples of 20 features, 40 parameters)
+    """
+    require_choice(kind, "make_problem: kind", KINDS)
+    m, p = require_count(examples, "make_problem: examples"), require_count(features, "make_problem: features")
+    rng = np.random.default_rng(require_seed(seed, "make_problem: seed"))
+    A, w = rng.normal(size=(m, p)), rng.normal(size=p)
+    match kind:
+        case "least-squares":
+            return LeastSquares(A, A @ w + 0.5 * rng.normal(size=m), batch_size)
+        case "logistic":
+            return LogisticRegression(A, (rng.random(m) < expit(A @ w)).astype(int), batch_size, 0.01)
+        case _:
+            score = np.tanh(A @ rng.normal(size=(p, 8))) @ rng.normal(size=8)
+            return Perceptron(A, (score > np.median(score)).astype(int), batch_size)
+
+
+def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int = 0) -> P:
+    """The problem with its examples split among workers, each example at one of them, as many at each as can be.
+
+    Each worker draws the shares of its classes (of numbers: their quarters) from a symmetric Dirichlet distribution and
+    fills itself accordingly from what is left (Hsu, Qi and Brown 2019): with a small ``concentration`` each sees few
+    classes, with ``inf`` all alike.
+    """
+    require_count(workers, "split: workers")
+    if concentration != np.inf:
+        require_number(concentration, "split: concentration", positive=True)
+    rng = np.random.default_rng(require_seed(seed, "split: seed"))
+    y = problem.targets
+    if len(y) < workers:
+        raise ModelError(f"split: {len(y)} examples cannot be split among {workers} workers")
+    labels = y if y.dtype.kind in "iu" else np.searchsorted(np.quantile(y, [0.25, 0.5, 0.75]), y)
+    _, labels = np.unique(labels, return_inverse=True)
+    pools = [list(rng.permutation(np.flatnonzero(labels == label))) for label in range(labels.max() + 1)]
+    shares = []
+    for size in (len(part) for part in np.array_split(y, workers)):
+        liked = np.ones(len(pools)) if concentration == np.inf else rng.dirichlet(np.full(len(pools), concentration))
+        shares.append(np.array([_take(pools, liked, rng) for _ in range(size)]))
+    return replace(problem, shares=tuple(np.sort(share) for share in shares))
+
+
+def _take(pools: list[list[int]], liked: np.ndarray, rng: np.random.Generator) -> int:
+    """One example of a class drawn as liked; where none of these is left, and as numerous, of those that are."""
+    left = np.array([len(pool) for pool in pools], float)
+    weights = liked * left if (liked * left).sum() > 0 else left
+    return pools[rng.choice(len(pools), p=weights / weights.sum())].pop()

@@ -1,0 +1,219 @@
+"""What a way of training is, seen from the loss: where gradients are taken, what becomes of them, what is sent.
+
+Here too those that send whole parameters: synchronous SGD, and workers that go on alone and average now and then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+from ..base.checks import require_count, require_number, require_share
+
+#: Bits of a number that is sent as it is.
+WORD = 32
+
+#: Of a meeting: everyone waits for all.
+EVERYONE = np.ones((1, 1), bool)
+
+#: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
+State = dict[str, np.ndarray]
+
+#: What the numbers of strategies and compressors must be, by their names.
+RULES: dict[str, Callable[[Any, str], object]] = {
+    **dict.fromkeys(("local_steps", "initial_steps", "initial_levels", "k", "levels", "blocks"), require_count),
+    **dict.fromkeys(("trigger", "threshold", "relative"), require_number),
+    **dict.fromkeys(("momentum", "pull"), require_share),
+    **dict.fromkeys(("share", "mixing"), partial(require_number, positive=True, largest=1.0)),
+    "interval": partial(require_number, unit="seconds", positive=True),
+    "staleness_bound": partial(require_count, least=0),
+}
+
+
+def require_numbers(value: Any) -> None:
+    """Refuse a dataclass of which a number breaks its rule."""
+    for one in fields(value):
+        if one.name in RULES:
+            RULES[one.name](getattr(value, one.name), f"{type(value).__name__}: {one.name}")
+
+
+class Sent(NamedTuple):
+    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; nothing, unless said."""
+
+    up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
+    down: float | np.ndarray = 0.0
+    met: bool | np.ndarray = False  # the workers waited for each other, and for the transfer
+    ahead: bool = False  # the transfer goes on beside the next steps; at the next meeting all wait for it alone
+    partners: np.ndarray = EVERYONE  # for whom each worker waits, itself included, shape (n, n)
+    begin: np.ndarray = EVERYONE  # who begins a gradient, shape (S, n), where they complete one by one
+
+
+class Moment(NamedTuple):
+    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
+
+    number: int
+    rate: float
+    rngs: list[np.random.Generator]
+    time: np.ndarray
+    loss: Callable[[np.ndarray], np.ndarray]
+    workers: np.ndarray = np.empty(0, int)  # whose gradients these are, shape (S,), where they complete one by one
+
+
+class Strategy(ABC):
+    """A way of training. Values are frozen; what changes is in the `State`."""
+
+    #: Gradients are those of all examples of a worker's share, not of a mini-batch.
+    exact = False
+    #: A step is one gradient of one worker, at the parameters in ``copies`` that it began with.
+    one_by_one = False
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        """The state before the first step; ``start`` has shape (S, d)."""
+        return {"x": start[:, None].copy()}
+
+    @abstractmethod
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        """One step of every worker: change the state by gradients of shape (S, n, d), which may be overwritten."""
+
+    def model(self, state: State) -> np.ndarray:
+        """The parameters that training has reached, shape (S, d)."""
+        return state["x"].mean(axis=1)
+
+
+def per_worker(start: np.ndarray, workers: int) -> np.ndarray:
+    """A copy of the start for each worker, shape (S, n, d)."""
+    return np.repeat(start[:, None], workers, axis=1)
+
+
+def move(x: np.ndarray, gradients: np.ndarray, rate: float) -> None:
+    """``x -= rate * gradients`` of contiguous arrays of one shape, in one pass over memory."""
+    axpy = get_blas_funcs("axpy", (x,))
+    axpy(gradients.reshape(-1), x.reshape(-1), a=-rate)
+
+
+def over_workers(values: np.ndarray) -> np.ndarray:
+    """The mean over the workers, shape (S, n, d) to (S, 1, d); as ``mean`` to the bit, and faster."""
+    total = np.add.reduce(values, axis=1, keepdims=True)
+    total /= values.shape[1]
+    return np.asarray(total)
+
+
+def whole(gradients: np.ndarray, *, ahead: bool = False) -> Sent:
+    """All parameters both ways, uncompressed."""
+    bits = WORD * gradients.shape[-1]
+    return Sent(bits, bits, met=True, ahead=ahead)
+
+
+@dataclass(frozen=True)
+class SynchronousSGD(Strategy):
+    """x <- x - eta v, where v <- momentum v + mean of the gradients (Polyak 1964)."""
+
+    momentum: float = 0.0
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        return {"x": start[:, None].copy(), "v": np.zeros_like(start)[:, None]}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        if self.momentum:
+            state["v"] = gradients = self.momentum * state["v"] + over_workers(gradients)
+        state["x"] -= over_workers(moment.rate * gradients)
+        return whole(gradients)
+
+
+@dataclass(frozen=True)
+class LocalSGD(Strategy):
+    """Averages every ``local_steps`` steps (Stich, ICLR 2019; McDonald et al. 2010); 1 is synchronous SGD exactly."""
+
+    local_steps: int = 8
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        return {"x": per_worker(start, workers)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x = state["x"]
+        if (moment.number + 1) % self.local_steps:
+            move(x, gradients, moment.rate)
+            return Sent()
+        gradients *= moment.rate
+        apart = moment.number % self.local_steps  # else all are where the first is
+        x[:] = (over_workers(x) if apart else x[:, :1]) - over_workers(gradients)
+        return whole(gradients)
+
+
+@dataclass(frozen=True)
+class AdaComm(Strategy):
+    """Local SGD whose number of local steps follows the loss (Wang and Joshi, MLSys 2019).
+
+    At the first averaging after every ``interval`` seconds (about 60 in the paper) by the clock of the run,
+    ceil(sqrt(eta_0 F / (eta F_0)) initial_steps) local steps are chosen, from the loss F; when that is not less than
+    before, half of what it was (as we recall the paper's rule).
+    """
+
+    initial_steps: int = 16
+    interval: float = 60.0
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        runs = len(start)
+        return {
+            "x": per_worker(start, workers),
+            "local_steps": np.full(runs, self.initial_steps),
+            "since": np.zeros(runs, int),
+            "decided": np.zeros(runs),
+            "first_loss": np.full(runs, np.nan),
+            "first_rate": np.zeros(1),
+        }
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x, before = state["x"], state["local_steps"]
+        if moment.number == 0:
+            state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
+        due = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
+        if due.any():
+            share = moment.loss(x[:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
+            wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
+            chosen = np.where(wanted < before, wanted, np.ceil(before / 2))
+            state["local_steps"] = np.where(due, np.maximum(chosen, 1), before).astype(int)
+            state["decided"] = np.where(due, moment.time, state["decided"])
+        move(x, gradients, moment.rate)
+        state["since"] += 1
+        meet = state["since"] >= state["local_steps"]
+        x[meet] = over_workers(x[meet])
+        state["since"][meet] = 0
+        bits = WORD * gradients.shape[-1] * meet
+        return Sent(bits, bits, meet)
+
+
+@dataclass(frozen=True)
+class OverlapLocalSGD(Strategy):
+    """Workers are pulled towards an anchor that was averaged one round earlier (Wang, Liang and Joshi, ICASSP 2020).
+
+    At multiples of ``local_steps``: x_i <- (1 - pull) x_i + pull z; v <- momentum v + (z - mean x_i) / eta;
+    z <- z - eta v; and z's all-reduce goes on beside the next steps. Pull and momentum are the paper's.
+    """
+
+    local_steps: int = 2
+    pull: float = 0.6
+    momentum: float = 0.7
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        z = start[:, None].copy()
+        return {"x": per_worker(start, workers), "z": z, "v": np.zeros_like(z)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x, z = state["x"], state["z"]
+        move(x, gradients, moment.rate)
+        if (moment.number + 1) % self.local_steps:
+            return Sent()
+        x += self.pull * (z - x)
+        state["v"] = self.momentum * state["v"] + (z - x.mean(axis=1, keepdims=True)) / moment.rate
+        state["z"] = z - moment.rate * state["v"]
+        return whole(gradients, ahead=True)

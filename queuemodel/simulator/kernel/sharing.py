@@ -1,0 +1,144 @@
+"""How connections share links: weighted max-min fairly, each by what its congestion control would send.
+
+Under BBR a flow's weight is its estimate of the bandwidth, or its window per round trip where that is less (memory.py),
+under control by losses its window (windows.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compiler import entry, fast
+from .state import FLOWS
+from .windows import acknowledge, grow, queue_up, remember, window_rate
+
+TICK = 0.02  # seconds between two looks at growing rates
+PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks come later by this share of the rest
+
+
+@fast
+def offer(s, rules, d, remembers):
+    """Note what each flow would send, while links still have the loads that packets wait behind."""
+    _, W, K = s.serving.shape
+    for w in range(W):
+        for k in range(K):
+            s.offered[d, w, k] = s.estimate[d, w, k]
+            if remembers and s.serving[d, w, k] >= 0:
+                s.offered[d, w, k] = min(s.estimate[d, w, k], window_rate(s, rules, d, w, k))
+
+
+@fast
+def settle(s, d, i, rate):
+    """Give the ``i``-th of those that send its rate, and take it off what its links have left."""
+    w, k = s.sending[i, 0], s.sending[i, 1]
+    s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
+    for link in (k, s.serving.shape[2] + w):
+        s.left_over[link] -= rate
+        s.wanted[link] = max(1e-9 * s.weight[i], s.wanted[link] - s.weight[i])
+        s.unsettled[link] -= 1
+
+
+@fast
+def open_links(s, d):
+    """Nobody has a rate yet: note who has something to send and is not silent, and what links have to share."""
+    _, W, K = s.serving.shape
+    for link in range(K + W):
+        s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
+        s.flows[d, link] = s.unsettled[link] = 0
+    n = 0
+    for w in range(W):
+        for k in range(K):
+            s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
+            if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
+                s.sending[n, 0], s.sending[n, 1] = w, k
+                s.weight[n] = s.offered[d, w, k] * s.luck[d, w, k]
+                alone = s.offered[d, w, k] / s.trip[d, w, k]
+                for link in (k, K + w):
+                    s.wanted[link] += s.weight[n]
+                    s.load[d, link] += alone / s.links[d, link]
+                    s.flows[d, link] += 1
+                    s.unsettled[link] += 1
+                n += 1
+    return n
+
+
+@fast
+def keep(s, i, n):
+    """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
+    s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
+    s.weight[n] = s.weight[i]
+
+
+@fast
+def share(s, d, capped):
+    """
+    Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
+
+    A flow's weight is what it offers times its luck; when `capped`, it gets no more than it offers, per `trip`. Notes
+    each link's number of flows and its load, what they would send together over its capacity, and which link holds each
+    flow back.
+    """
+    _, W, K = s.serving.shape
+    n = open_links(s, d)
+    while n:
+        tightest, level = -1, np.inf
+        for i in range(K + W):
+            link = i if d == 0 else K + W - 1 - i  # of equal ones a sender's own holds its flow back, so it comes first
+            if s.unsettled[link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
+                tightest, level = link, s.left_over[link] / s.wanted[link]
+        left = 0
+        for i in range(n if capped else 0):
+            w, k = s.sending[i, 0], s.sending[i, 1]
+            if level * s.luck[d, w, k] * s.trip[d, w, k] >= 1.0:
+                settle(s, d, i, s.offered[d, w, k] / s.trip[d, w, k])
+            else:
+                keep(s, i, left)
+                left += 1
+        if not capped or left == n:
+            left = 0
+            for i in range(n):
+                w, k = s.sending[i, 0], s.sending[i, 1]
+                if tightest in (k, K + w):
+                    s.held[d, w, k] = tightest
+                    settle(s, d, i, level * s.offered[d, w, k] * s.luck[d, w, k])
+                else:
+                    keep(s, i, left)
+                    left += 1
+        n = left
+
+
+@entry
+def reshare(s, rules, now, d, rng):
+    """Bring the flows of direction ``d`` up to date and set their rates anew."""
+    _, W, K = s.serving.shape
+    windows = rules.kept > 0.0
+    remembers = rules.loaded_trip > 0.0 and not windows
+    if windows:
+        grow(s, rules, now, now - s.shared[d], d, rng)
+        acknowledge(s, d)
+    elif remembers:
+        remember(s, rules, now, now - s.shared[d], d, rng)
+    if s.dirty[d] == FLOWS:
+        s.same_since[d] = now
+    s.shared[d] = now
+    for w in range(W):
+        for k in range(K):
+            if s.serving[d, w, k] >= 0:
+                s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
+            s.since[d, w, k] = now
+    offer(s, rules, d, remembers)
+    share(s, d, windows or remembers)
+    if windows:
+        queue_up(s, rules, d)
+    s.tick[d] = np.inf
+    for w in range(W):
+        for k in range(K):
+            if s.serving[d, w, k] >= 0:
+                if s.rate[d, w, k] > 0.0:
+                    s.finish[d, w, k] = now + max(0.0, s.chunk_left[d, w, k]) / s.rate[d, w, k]
+                else:
+                    s.finish[d, w, k] = np.inf
+                    s.tick[d] = min(s.tick[d], s.silent[d, w, k])
+                if windows or remembers:
+                    s.tick[d] = min(s.tick[d], now + max(TICK, LATER * (now - s.same_since[d] - PATIENCE)))
+    s.dirty[d] = 0

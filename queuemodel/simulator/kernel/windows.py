@@ -1,0 +1,239 @@
+"""
+How much a connection may have under way, under control by losses (Reno, cubic): its congestion window.
+
+Below its threshold a window grows by what is acknowledged (slow start), then by a packet per round trip, or by less
+where less is taken away at a loss, so that both share alike (Floyd, Handley and Padhye 2000; RFC 9438, 4.3); cubic's
+own curve is slower than that on short round trips. What the buffer of a full link cannot hold is lost, and a connection
+that loses packets keeps a share of its window (RFC 5681). One that has sent nothing for a retransmission timeout begins
+again in slow start, from half of its window for each timeout, ten packets at least (`tcp_slow_start_after_idle`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compiler import entry, fast
+from .state import FIRST, PACKET
+
+LEAST = 2 * PACKET
+BURST = 7.0  # packets that a connection loses at once, where a buffer is full
+SCARCE = 8.0  # packets for each connection: where a buffer holds fewer, shares differ at the sender's own link too
+TIMEOUT = 0.2  # seconds: the least retransmission timeout
+SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
+
+
+@fast
+def standing(s, d, w, k):
+    """Seconds that packets wait on the way between worker ``w`` and server ``k`` in direction ``d``."""
+    return s.standing[d, k] + s.standing[d, s.serving.shape[2] + w]
+
+
+@fast
+def under_way(s, d, w, k):
+    """Bytes that a connection has under way: its window, or all that it has to send where that is less."""
+    return min(s.estimate[d, w, k], s.chunk_left[d, w, k] + s.backlog[d, w, k])
+
+
+@fast
+def growth(s, rules, seconds, d, w, k):
+    """
+    Bytes that a window grows by in `seconds` at its present rate, in slow start or after.
+
+    One that is not filled does not grow (RFC 7661).
+    """
+    acknowledged, window = s.rate[d, w, k] * seconds, s.estimate[d, w, k]
+    if under_way(s, d, w, k) < window:
+        return 0.0
+    if window < s.threshold[d, w, k]:
+        return min(acknowledged, s.threshold[d, w, k] - window)
+    return 3 * (1 - rules.kept) / (1 + rules.kept) * PACKET * acknowledged / window
+
+
+@fast
+def grow(s, rules, now, seconds, d, rng):
+    """
+    Move the windows of direction ``d``, after `seconds` at their present rates.
+
+    Where a buffer is full, what windows grow by is lost, in bursts. Far from the sender whoever grows loses: where a
+    burst was the whole window, only the timeout brings the news. At a host's own link a connection is told at once that
+    there is no room, and large ones more often: each loses in proportion to its window, so that they stay alike. But
+    where the buffer is `SCARCE` large windows are a few packets more, and shares come out as far from the sender.
+    """
+    _, W, K = s.serving.shape
+    s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
+    for w in range(W):
+        for k in range(K):
+            own = k if d == 0 else K + w
+            if s.rate[d, w, k] > 0.0 and s.held[d, w, k] == own:
+                s.left_over[own] += growth(s, rules, seconds, d, w, k)
+                s.wanted[own] += s.estimate[d, w, k]
+    for w in range(W):
+        for k in range(K):
+            if s.rate[d, w, k] > 0.0:
+                link, more = s.held[d, w, k], growth(s, rules, seconds, d, w, k)
+                far = link != (k if d == 0 else K + w)
+                scarce = rules.loaded_trip * s.links[d, link] < SCARCE * PACKET * s.flows[d, link]
+                lost = more if far or scarce else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
+                full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.calm[d, w, k]
+                if full and rng.random() < 1 - np.exp(-lost / PACKET / BURST):
+                    whole = far and rng.random() < np.exp(-s.estimate[d, w, k] / PACKET / BURST)
+                    lose(s, rules, now, d, w, k, whole)
+                else:
+                    s.estimate[d, w, k] += more
+
+
+@fast
+def lose(s, rules, now, d, w, k, whole):
+    """
+    A burst is lost: a share of the window stays, of that which slow start has doubled by the time that the news comes.
+
+    After a timeout there is slow start from one packet.
+    """
+    trip = SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
+    window = s.estimate[d, w, k]
+    if window < s.threshold[d, w, k]:
+        window = min(2 * window, s.threshold[d, w, k])
+    s.estimate[d, w, k] = s.threshold[d, w, k] = max(LEAST, rules.kept * window)
+    s.calm[d, w, k] = now + trip
+    if whole:
+        s.estimate[d, w, k] = PACKET
+        s.silent[d, w, k] = s.calm[d, w, k] = now + TIMEOUT + trip
+
+
+@fast
+def acknowledge(s, d):
+    """Note each flow's round trip besides its own queue: acknowledgements wait behind data that goes the other way."""
+    _, W, K = s.serving.shape
+    for w in range(W):
+        for k in range(K):
+            s.trip[d, w, k] = SHORT_TRIP + standing(s, 1 - d, w, k)
+
+
+@fast
+def queue_up(s, rules, d):
+    """Where and for how long packets wait: what windows hold beyond rates stands before the link that holds them."""
+    _, W, K = s.serving.shape
+    for link in range(K + W):
+        s.standing[d, link] = 0.0
+    for w in range(W):
+        for k in range(K):
+            link = s.held[d, w, k]
+            if s.serving[d, w, k] >= 0 and link >= 0:
+                waiting = under_way(s, d, w, k) - s.rate[d, w, k] * s.trip[d, w, k]
+                s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
+
+
+@entry
+def restart(s, rules, now, d, w, k):
+    """Slow start after idleness; the request, if there is one, and the first packets wait in the queues."""
+    s.silent[d, w, k] = now + standing(s, 1, w, k) + (standing(s, 0, w, k) if d == 0 else 0.0)
+    timeout = TIMEOUT + SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
+    halvings = np.floor((now - s.idle_since[d, w, k]) / timeout)
+    if halvings >= 1:
+        s.threshold[d, w, k] = max(s.threshold[d, w, k], rules.resumed * s.estimate[d, w, k])
+        s.estimate[d, w, k] = max(min(FIRST, s.estimate[d, w, k]), s.estimate[d, w, k] * 0.5**halvings)
+    s.idle_since[d, w, k] = now  # it is idle no more: since when it sends
+
+
+GAIN, CYCLE, MOST_CYCLES = 1.25, 8, 100.0
+FULL = 0.98  # a link's load from which on a queue stands before it
+QUANTA, QUANTUM, SMALLEST = 3, 2.0**-10, 2 * PACKET  # in a window, seconds and least bytes of each (`tcp_bbr.c`)
+AT_ONCE = 16 * PACKET  # what acknowledgements that come together add to a window
+ACCIDENTS, FEWEST = 12.0, 10.0  # per second and other connection, over the buffer's packets, of which there are some
+LONE = 0.25  # other connections that one alone suffers like
+AGAIN = 0.05  # share of packets sent again that are lost
+POLICED = 48.0  # round trips for which a link is taken for policed
+FLIGHT = 6 * PACKET  # a round trip lasts until so much is sent
+SPREAD, MORE = 0.55, 1.25  # rates taken for policed, over the fair one: how they vary, and what they are at own links
+MISTAKEN, LEAST_FLIGHT, MOST = (
+    0.05,
+    0.05,
+    0.4,
+)  # share of far links' rates that were taken while silent, and what they come to
+
+
+@fast
+def window(estimate):
+    """Bytes that a connection with this estimate may have under way."""
+    return AT_ONCE + QUANTA * max(SMALLEST, QUANTUM * estimate)
+
+
+@fast
+def queue(s, rules, d, link, besides):
+    """Seconds that the windows of a link's flows last, of all but `besides`, as far as the buffer holds them."""
+    flows, rate = s.flows[d, link], s.links[d, link]
+    return min(rules.loaded_trip, (flows - besides) * window(rate / flows) / rate)
+
+
+@fast
+def waits(s, rules, d, w, k, besides):
+    """
+    Seconds that packets wait at full links on the way from sender to receiver in direction ``d``.
+
+    At the sender's own link one flow is enough, at the receiver's it takes two: one alone has been slowed down before.
+    """
+    K = s.serving.shape[2]
+    own, far = (k, K + w) if d == 0 else (K + w, k)
+    longest = 0.0
+    if s.load[d, own] > FULL:
+        longest = queue(s, rules, d, own, besides)
+    if s.load[d, far] > FULL and s.flows[d, far] > 1:
+        longest = max(longest, queue(s, rules, d, far, besides))
+    return longest
+
+
+@fast
+def window_rate(s, rules, d, w, k):
+    """What a flow's window allows it to send: so much per round trip, behind the other flows' windows."""
+    trip = SHORT_TRIP + waits(s, rules, d, w, k, 1) + waits(s, rules, 1 - d, w, k, 0)
+    return window(s.estimate[d, w, k]) / trip
+
+
+@fast
+def remember(s, rules, now, seconds, d, rng):
+    """
+    Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
+
+    Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate,
+    until the link is full. Round trips are long while packets wait at a full link, and while their acknowledgements
+    wait behind the data that goes the other way.
+    """
+    _, W, K = s.serving.shape
+    for w in range(W):
+        for k in range(K):
+            if s.rate[d, w, k] <= 0.0:
+                continue
+            trip = SHORT_TRIP + waits(s, rules, d, w, k, 0) + waits(s, rules, 1 - d, w, k, 0)
+            estimate, link = s.estimate[d, w, k], min(s.links[d, k], s.links[d, K + w])
+            if s.policed[d, w, k] > 0.0:
+                s.policed[d, w, k] -= seconds / max(trip, FLIGHT / estimate)
+                if s.policed[d, w, k] <= 0.0:
+                    s.estimate[d, w, k] = link
+            else:
+                probed = max(s.load[d, k], s.load[d, K + w]) + (GAIN - 1) * estimate / link
+                cycles = min(MOST_CYCLES, seconds / (CYCLE * trip))
+                s.estimate[d, w, k] = estimate * min(GAIN**cycles, (GAIN / probed) ** min(1.0, cycles))
+            suffer(s, rules, now, seconds, d, w, k, rng)
+
+
+@entry
+def suffer(s, rules, now, seconds, d, w, k, rng):
+    """What happens to a flow in `seconds` because others share its link, and, more seldom, alone."""
+    far = s.serving.shape[2] + w
+    link = k if s.flows[d, k] > s.flows[d, far] else far
+    packets = max(FEWEST, s.links[d, link] * rules.loaded_trip / PACKET)
+    often, others = ACCIDENTS * seconds / packets, s.flows[d, link] - 1
+    if s.policed[d, w, k] <= 0.0 and rng.random() > np.exp(-often * others):
+        s.policed[d, w, k] = POLICED
+        rate = s.links[d, link] / s.flows[d, link] * np.exp(SPREAD * rng.standard_normal())
+        if link == (k if d == 0 else far):
+            rate *= MORE
+        elif rng.random() < MISTAKEN:
+            rate *= LEAST_FLIGHT + (MOST - LEAST_FLIGHT) * rng.random()
+        s.estimate[d, w, k] = max(FLIGHT / TIMEOUT, rate)
+    if rng.random() > np.exp(-often * max(others, LONE)):
+        timeout = TIMEOUT + rules.loaded_trip
+        s.silent[d, w, k] = now + timeout
+        while rng.random() < AGAIN:
+            timeout *= 2
+            s.silent[d, w, k] += timeout

@@ -1,0 +1,313 @@
+"""The cluster's rules, checked: how workers synchronize, which are slow, and how connections share a link."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ..base.checks import (
+    FASTEST_LINK,
+    nearest,
+    require_choice,
+    require_count,
+    require_number,
+    require_seed,
+    require_share,
+)
+from ..base.compiled import ready
+from ..base.errors import ModelError
+from ..profile.job import MOST_WORKERS
+from ..profile.profile import Profile
+from ..profile.scenario import MOST_RESULTS
+from .contention import NETWORK, Contention, contentions
+from .graph import MACHINES, Graphs, chunk_bytes, prepare
+from .kernel.state import ASYNC, BATCHES, BOUNDED, DONE, FIRST_FEW, GROUPS, SYNC, Rules, State, new_state
+from .result import SimulatedRun
+
+Synchronization = Literal["async", "sync", "bounded", "groups", "first", "batches"]
+MODES = {
+    "async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS, "first": FIRST_FEW, "batches": BATCHES,
+}  # fmt: skip
+#: Those in which all begin together.
+BARRIERS = ("sync", "first", "batches")
+#: Those that wait for so many results.
+ROUNDS_OF = ("groups", "first", "batches")
+#: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
+LARGEST_UNFAIRNESS = 5.0
+
+#: Share of its window to which a connection comes back in slow start after idleness (Linux: `tcp_current_ssthresh`);
+#: cubic's curve, which keeps more at a loss, then brings it back to all of it at once.
+RESUMED = 0.75
+
+
+#: Arguments of `cluster_rules` that `simulate` has, too.
+RULES = (
+    "synchronization", "backup_workers", "results", "staleness_bound", "slowdown", "straggler_probability",
+    "straggler_slowdown",
+)  # fmt: skip
+
+
+def cluster_rules(
+    network: Contention,
+    *,
+    workers: int,
+    policy: str,
+    synchronization: Synchronization = "async",
+    backup_workers: int = 0,
+    results: int = 0,
+    staleness_bound: int = 0,
+    slowdown: Sequence[float] | None = None,
+    straggler_probability: float = 0.0,
+    straggler_slowdown: float = 1.0,
+) -> Rules:
+    """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`; each worker alone unless told."""
+    require_choice(synchronization, "simulate: synchronization", MODES)
+    require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
+    require_count(staleness_bound, "simulate: staleness_bound", least=0)
+    if synchronization in ROUNDS_OF:
+        require_count(results, "simulate: results", most=MOST_RESULTS if synchronization == "batches" else workers)
+    for name, value, where in (
+        ("backup_workers", backup_workers, ("sync",)),
+        ("results", results, ROUNDS_OF),
+        ("staleness_bound", staleness_bound, ("bounded",)),
+    ):
+        if value and synchronization not in where:
+            which = " or ".join(map(repr, where))
+            raise ModelError(f"simulate: {name} must be 0 unless synchronization is {which}, got {value!r}")
+    weights = require_number(network.unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
+    return Rules(
+        slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
+        chunk=float(chunk_bytes(policy)),
+        shuffle=policy == "random",
+        mode=MODES[synchronization],
+        awaited=int(results or workers - backup_workers),
+        bound=int(staleness_bound),
+        straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
+        straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
+        loaded_trip=require_number(network.loaded_trip, "simulate: loaded_trip", unit="seconds"),
+        unfairness=0.0 if network.window_kept else weights,  # windows alone are as unequal as plain connections
+        kept=require_share(network.window_kept, "simulate: window_kept"),
+        resumed=RESUMED if network.window_kept <= 0.5 else 1.0,
+    )
+
+
+def in_between(
+    workers: np.ndarray,
+    /,
+    *,
+    synchronization: Synchronization = "async",
+    backup_workers: int = 0,
+    results: int = 0,
+    staleness_bound: int = 0,
+    **_others: Any,
+) -> np.ndarray:
+    """Where so many workers (n,) wait for each other, but not for everybody in every step; arguments of `simulate`."""
+    match synchronization:
+        case "sync":
+            waiting = np.full(workers.shape, backup_workers > 0)
+        case "bounded":
+            waiting = np.full(workers.shape, staleness_bound > 0)
+        case "groups":
+            waiting = (results > 1) & (results < workers)
+        case "first":
+            waiting = results < workers
+        case _:
+            waiting = np.full(workers.shape, synchronization == "batches")
+    return (workers > 1) & waiting
+
+
+def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:
+    """One number > 0 per worker, or a `ModelError`."""
+    numbers = list(values)
+    if len(numbers) != workers:
+        raise ModelError(f"simulate: {name} must be {workers} numbers > 0, one per worker, got {values!r}")
+    return np.array([require_number(v, f"simulate: {name}", positive=True, largest=largest) for v in numbers])
+
+
+#: Events between two moments at which a keypress can end the run, divided by the number of connections.
+EVENTS = 2_000_000
+
+#: What may be asked of the cluster.
+SETTINGS = (*MACHINES, *NETWORK, *RULES, "worker_bandwidth")
+
+#: Ends runs in other threads than the one that an interruption reaches.
+INTERRUPTED = threading.Event()
+
+#: Connections, and operations of all workers times servers, that a run may hold: 4 GB of memory.
+MOST_CONNECTIONS, MOST_OPERATIONS = 100_000, 50_000_000
+
+
+def simulate(
+    profile: Profile | Graphs,
+    *,
+    workers: int,
+    steps: int = 200,
+    seed: int = 0,
+    in_phase: bool = False,
+    trace_steps: int = 0,
+    confidence: float = 0.9,
+    progress: bool = False,
+    **settings: Any,
+) -> SimulatedRun:
+    """
+    Simulate distributed training operation by operation.
+
+    Parameters
+    ----------
+    profile : Profile
+        With operations in its steps; they say how long computations and updates take and what waits for what.
+    workers : int
+    steps : int
+        Of each worker on average; of a synchronous run, rounds.
+    seed : int
+        The same seed gives the same run.
+    in_phase : bool
+        All workers start at once; otherwise each waits for a random time of up to two steps.
+    trace_steps : int
+        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones,
+        and the one that it is in when the run ends.
+    confidence : float
+        Of the interval around the throughput.
+    progress : bool
+        Show a progress bar on standard error.
+    **settings
+        What follows, of the cluster and its machines.
+
+    parameter_servers : int, optional
+        As profiled, unless given; tensors are then dealt anew (`sharding`).
+    bandwidth : float, optional
+        Nominal bytes per second of every host's link, each direction, for what-ifs, by the rule of
+        `queuemodel.profile.bandwidth`; without, what the links carried in the profile.
+    policy : {"tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"}
+        Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
+        another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
+        use; TicTac's two orders.
+    synchronization : {"async", "sync", "bounded", "groups", "first", "batches"}
+        Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
+        updates of so many `results` of different workers, who wait for it while the others go on; rounds that end with
+        the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or (in batches)
+        as many as each makes until then, which fetches once.
+    sharding : {"round-robin", "greedy"}
+        How tensors are dealt to a number of servers other than the profiled one: in turn, or largest first, each to
+        the server with the fewest bytes.
+    links : Links, optional
+        What the links carry, instead of `estimate_links(profile)`.
+    worker_bandwidth : sequence of float, optional
+        Payload bytes per second of each worker's link, when they differ.
+    slowdown : sequence of float, optional
+        Factor on each worker's computations.
+    straggler_probability, straggler_slowdown : float
+        A step's computations take `straggler_slowdown` times as long with this probability.
+    backup_workers : int
+        A round ends without the slowest so many gradients, which are dropped.
+    results : int
+        In an update, of groups, or a round, of first few or batches.
+    staleness_bound : int
+    congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
+        TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based, which the result
+        says (`trace_curve` spans all).
+    buffer : float, optional
+        Seconds that a packet waits at a full link; the profile's unless given. 0: each connection has a queue of its
+        own there (fq_codel), so that shares are equal.
+    loaded_trip : float, optional
+        Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
+        whole of it again, and how often one falls silent (docs/explanation/shared-links); 0: at once, and never.
+        Without, it follows from these two (`queuemodel.simulator.contention`).
+    unfairness : float, optional
+        How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
+        every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally. Windows have no other weights.
+    window_kept : float, optional
+        Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
+        with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.
+
+    Returns
+    -------
+    SimulatedRun
+
+    Raises
+    ------
+    DataError
+        When the profile's steps have no operations, take no time, or name servers that are not there.
+    ModelError
+        When an argument makes no sense or does not apply, or the run would not fit into memory.
+
+    Notes
+    -----
+    The idea is that of Li, Yan, Paolieri and Golubchik (ICPE 2020). Links are shared max-min fairly among connections.
+    The estimate is that of the steady state: what comes before is cut off by MSER-5, and the interval comes from batch
+    means.
+
+    Examples
+    --------
+    >>> from queuemodel.simulator import simulate
+    >>> from queuemodel.models import Operation, Job, Profile, Source, Step
+    >>> operations = [
+    ...     Operation("fetch", "w", 0.0, 0.1, 1_000_000),
+    ...     Operation("compute", "forward_backward", 0.1, 0.6, after=[0]),
+    ...     Operation("push", "g", 0.6, 0.7, 1_000_000, after=[1]),
+    ...     Operation("update", "sgd", 0.7, 0.7, after=[2]),
+    ... ]
+    >>> step = Step(step_time=0.7, fetch=0.1, compute=0.5, push=0.1, update=0.0,
+    ...             fetched_bytes=1_000_000, pushed_bytes=1_000_000, operations=operations)
+    >>> profile = Profile(source=Source(framework="by hand"), job=Job(batch_size=1, parameter_bytes=1_000_000,
+    ...                   tensors=1), steps=[step])
+    >>> round(simulate(profile, workers=1, steps=100).throughput, 3)
+    1.429
+    """
+    from tqdm import tqdm
+
+    run = ready("queuemodel.simulator.kernel.loop", "run")
+    require_count(workers, "simulate: workers", most=MOST_WORKERS)
+    require_count(steps, "simulate: steps")
+    require_count(trace_steps, "simulate: trace_steps", least=0, most=steps)
+    require_seed(seed, "simulate: seed")
+    require_share(confidence, "simulate: confidence", open_ended=True)
+    if unknown := next((name for name in settings if name not in SETTINGS), None):
+        raise ModelError(f"simulate: {unknown} is no setting of a simulation{nearest(unknown, SETTINGS)}")
+    machines, network, rules_of = (
+        {name: settings[name] for name in names if name in settings} for names in (MACHINES, NETWORK, RULES)
+    )
+    graphs = profile if isinstance(profile, Graphs) else prepare(profile, **machines)
+    kind, *others = contentions(graphs.profile, bandwidth=graphs.bandwidth, **network)
+    rules = cluster_rules(kind, workers=workers, policy=graphs.policy, **rules_of)
+    rng = np.random.default_rng(seed)
+    latest = 2 * graphs.profile.values("step_time").mean()
+    starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
+    own_links = settings.get("worker_bandwidth")
+    state = _at_start(graphs, rules, starts=starts, worker_bandwidth=own_links, kept_steps=trace_steps)
+    target = steps * rules.awaited
+    events = max(100, EVENTS // state.queued.size)
+    with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
+        while state.count[DONE] < target:
+            if INTERRUPTED.is_set():
+                raise KeyboardInterrupt
+            if not run(graphs.steps, state, rules, rng, target, events):
+                raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
+            bar.update(int(state.count[DONE]) - bar.n)
+    said = {"policy": graphs.policy, "synchronization": settings.get("synchronization", "async"), "seed": seed}
+    if kind.name:
+        said["network"] = f"{kind.name} (assumed)" if others else kind.name
+    return SimulatedRun.from_state(state, profile=graphs.profile, settings=said, confidence=confidence)
+
+
+def _at_start(
+    graphs: Graphs, rules: Rules, *, starts: np.ndarray, worker_bandwidth: Sequence[float] | None, kept_steps: int
+) -> State:
+    """The cluster before its first event."""
+    W, K = len(starts), graphs.parameter_servers
+    operations = W * int(np.diff(graphs.steps.first).max()) * (K + kept_steps)
+    for what, number, most in (
+        ("workers times parameter_servers", W * K, MOST_CONNECTIONS),
+        ("operations of all workers, times servers and kept steps,", operations, MOST_OPERATIONS),
+    ):
+        if number > most:
+            raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
+    links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
+    if graphs.carried is not None:
+        links[:, :K] = np.reshape(graphs.carried, (2, 1))
+    if worker_bandwidth is not None:
+        links[:, K:] = per_worker("worker_bandwidth", worker_bandwidth, W, largest=FASTEST_LINK)
+    return new_state(graphs.steps, links=links, starts=starts, rules=rules, kept_steps=kept_steps)
