@@ -73,8 +73,8 @@ class ThroughputCurve(Result):
         count. Empty otherwise.
     model : TrainingModel, AllReduceModel, GrowthModel or None
         What was fitted: its parameters, for reports.
-    beyond_model : str
-        What the curve has that its model knows nothing of; empty for nothing.
+    asynchronous : bool
+        Whether nobody waits for anybody, but for the servers.
     """
 
     workers: np.ndarray
@@ -104,7 +104,7 @@ class ThroughputCurve(Result):
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = None
-    beyond_model: str = ""
+    asynchronous: bool = False
     digits = 3
 
     @property
@@ -381,4 +381,4 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
 
 def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
     """Whether a curve is of workers on parameter servers who wait for nobody, as measurements beside a profile are."""
-    return bool(curve.stations) and not curve.in_rounds and "synchronization" not in curve.beyond_model
+    return bool(curve.stations) and curve.asynchronous and not curve.in_rounds

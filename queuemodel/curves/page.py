@@ -107,9 +107,7 @@ def curve_data(
     """
     model = curve.model
     obstacle = model.obstacle() if model else "the curve has no model"
-    if curve.beyond_model:
-        obstacle = f"the closed network does not know: {curve.beyond_model}"
-    elif not obstacle and curve.workers[-1] > MOST_WORKERS:
+    if not obstacle and curve.workers[-1] > MOST_WORKERS:
         obstacle = f"more than {MOST_WORKERS} workers keep a reader waiting"
     network, shown = None, curve.method
     if model and not obstacle:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ..base.checks import require_share
 from ..base.errors import ModelError
-from ..base.estimates import Parameter, normal_quantile
-from ..base.results import Result
-from ..curves.curve import ThroughputCurve, require_workers
+from ..base.estimates import Parameter
 from ..profile.bandwidth import contradiction, transfer_time
 from ..profile.job import Job
-from ..profile.scenario import Scenario, of_group, require_answered
+from ..profile.scenario import of_group
 from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ..transport.trees import COLLECTIVES
-from .explorer import Explorer
 from .group import (
     AHEAD_ERROR,
     IN_TURN_FROM_THREE,
@@ -34,6 +29,7 @@ from .group import (
     in_turn_error,
 )
 from .loading import waits
+from .outcome import Breakdown, Model, Outcome
 from .round_fit import FittedRounds
 from .rounds import slowest_of
 from .schemes import SCHEMES, Buckets, Scheme, Slices
@@ -59,20 +55,19 @@ SUCCESSIVE = 600
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
 
-#: What it can be asked.
-CHANGES = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AllReduceModel(Result):
+class AllReduceModel(Model):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
-    Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`.
+    Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`, whose workers are ranks, one on each
+    node unless ``ranks_per_node`` is asked for. Computation is proportional to the batch size; of accumulated steps
+    (`no_sync`) that of the first is that of the last.
     """
 
     fitted: FittedRounds
-    #: What differs from the profiled machines, as given to `what_if`
-    scenario: Scenario = field(default_factory=Scenario)
+    changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
+    kind = "of all-reduce"
 
     @property
     def job(self) -> Job:
@@ -203,73 +198,46 @@ class AllReduceModel(Result):
         scheme, tail = self.scheme, self.fitted.tail
         return Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], self.collective, scheme, tail)
 
-    def throughput(
-        self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0
-    ) -> ThroughputCurve:
-        """Predict throughput against the number of ranks.
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """Groups drawn from the recorded ranks, their rounds timed by `round_time`; the same draws for every number.
 
-        Groups are drawn from the recorded ranks and their rounds timed by `round_time`; the same draws serve every
-        number of ranks. The interval covers the sampling of rounds, the fit of bandwidth and latency and, beyond the
-        recorded ranks, the model's own error.
-
-        Parameters
-        ----------
-        workers : iterable of int
-            Increasing numbers of ranks, one on each node.
-        confidence : float
-        seed : int
-
-        Raises
-        ------
-        ModelError
-            When workers are not whole, increasing and at least 1.
+        Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
         """
-        counts = require_workers(workers)
-        require_share(confidence, "confidence", open_ended=True)
-        every = np.union1d(counts, 1)
-        at, z, k = np.searchsorted(every, counts), normal_quantile(confidence), self.steps_per_round
-        fitted, compute = self.fitted, float(self.fitted.computed.mean() * self.slowness * k)
-        parts, low, high = self._rounds(every, compute, seed)
-        waited, longer, shorter = self._waited(every, parts[0], seed)
-        low, high = np.hypot(low, longer), np.hypot(high, shorter)
+        k, fitted = self.steps_per_round, self.fitted
+        compute = float(fitted.computed.mean() * self.slowness * k)
+        parts, low, high = self._rounds(workers, compute, seed)
+        waited, longer, shorter = self._waited(workers, parts[0], seed)
         T, network, latency, stragglers, wire, messages = parts
         T = T + waited
-        beyond = (every > fitted.ranks) | self.other_machines
-        error = np.where(beyond, MODEL_ERROR, TRACING_ERROR)
-        error = np.where((every > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
-        X = k * every / T
+        other = (workers > fitted.ranks) | self.other_machines
+        error = np.where(other, MODEL_ERROR, TRACING_ERROR)
+        error = np.where((workers > max(2, fitted.ranks)) & self._in_turn, self._in_turn_error, error)
         added = np.stack([network, latency, stragglers], axis=-1)
         busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
-        first = self._first(compute)
-        least = np.where(every > 1, np.maximum(first + wire, compute), T)
+        least = np.where(workers > 1, np.maximum(self._first(compute) + wire, compute), T)
         most = T[0] + wire + messages + stragglers
         behind = self.input > T[-1] - waited[-1]
         shares = dict(zip(PLACES, added[-1], strict=True), compute=compute, input=math.inf if behind else waited[-1])
-        return ThroughputCurve(
-            workers=counts,
-            steps_per_second=X[at],
-            lower=(X * np.exp(-z * np.hypot(low, error)))[at],
-            upper=(X * np.exp(z * np.hypot(high, error)))[at],
-            single=float(X[0]),
-            batch_size=self.job.batch_size,
-            parameter_servers=getattr(self.collective, "servers", 0),
-            workers_per_node=getattr(self.collective, "ranks_per_node", 1),
-            dataset_size=self.job.dataset_size,
-            confidence=confidence,
-            stations=PLACES,
-            utilization=np.minimum(busy / T[:, None], 1.0)[at],
-            residence_time=added[at] / k,
-            think_time=(T - added.sum(axis=-1))[at] / k,
-            bound_lower=np.minimum(k * every / most, X)[at],
-            bound_upper=np.maximum(k * every / least, X)[at],
-            saturation_workers=math.inf,
-            bottleneck=max(shares, key=shares.__getitem__),
-            profiled_workers=0 if self.other_machines else fitted.ranks,
+        return Outcome(
+            workers=workers,
+            throughput=k * workers / T,
+            error=np.hypot([np.hypot(low, longer), np.hypot(high, shorter)], error),
+            breakdown=lambda X: Breakdown(
+                stations=PLACES,
+                utilization=np.minimum(busy / T[:, None], 1.0),
+                residence_time=added / k,
+                think_time=(T - added.sum(axis=-1)) / k,
+                bound_lower=np.minimum(k * workers / most, X),
+                bound_upper=np.maximum(k * workers / least, X),
+                bottleneck=max(shares, key=shares.__getitem__),
+            ),
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
             note=self.note,
-            model=self,
+            parameter_servers=getattr(self.collective, "servers", 0),
+            workers_per_node=getattr(self.collective, "ranks_per_node", 1),
+            profiled_workers=0 if self.other_machines else fitted.ranks,
             synchronous=True,
-            steps_per_round=k * counts if k > 1 else np.empty(0),
+            steps_per_round=k * workers if k > 1 else np.empty(0),
         )
 
     @property
@@ -330,55 +298,18 @@ class AllReduceModel(Result):
             found.append((mean, longer, math.hypot(longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean))))
         return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
 
-    def what_if(self, **changes: Any) -> AllReduceModel:
-        """The model of the same job on other machines, or that sends in another way; told against the profile.
+    def check(self) -> None:
+        """See `Model`: refuse what the profile does not tell, and what does not fit together."""
+        _ = self.scheme, self.collective
 
-        One that is asked for again replaces the earlier one; accelerator speeds multiply.
-
-        Parameters
-        ----------
-        bandwidth : float
-            Bytes per second of each node's link, nominal.
-        latency : float
-            Seconds per message.
-        batch_size : int
-            Examples per step and rank; computation is taken as proportional to it.
-        accelerator_speed : float
-            2 halves the computation's time.
-        accumulation : int
-            Steps of each rank between two reductions (`no_sync`); computation of the first ones is that of the last.
-        scheme : {"ddp", "horovod", "tf-ring", "p3", "bytescheduler"} or Scheme
-            How gradients are put together, cut and ordered (`queuemodel.models.SCHEMES`).
-        bucket_bytes : float
-            The scheme's cap of a bucket, fused message or slice; ``"ddp"`` unless another scheme is asked for.
-        collective : str or Algorithm
-            Instead of the ring; a name of `COLLECTIVES`, or a value of `queuemodel.transport.trees`.
-        ranks_per_node : int
-            Ranks on each node, which share its link; the curve goes on counting ranks.
-        inside_bandwidth : float
-            Bytes per second between two ranks of a node, with ``ranks_per_node``.
-        nodes_per_rack : int
-        oversubscription : float
-            Bandwidth of a rack's nodes over that of its link up, with ``nodes_per_rack``.
-
-        Raises
-        ------
-        ModelError
-            For a change that is not among these, a value that makes no sense, or what the profile does not tell.
-        """
-        require_answered(changes, CHANGES, "of all-reduce")
-        changed = replace(self, scenario=self.scenario.and_also(**changes))
-        _ = changed.scheme, changed.collective  # refuse what the profile does not tell, and what does not fit together
-        return changed
+    @property
+    def bandwidth(self) -> float | None:
+        """See `Model`."""
+        return self.scenario.bandwidth or self.fitted.nominal
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve."""
         return "synchronous rounds are no closed network"
-
-    def explore(self, *, workers: int = 32) -> Explorer:
-        """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
-        bandwidth = self.scenario.bandwidth or self.fitted.nominal
-        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
 
     @property
     def note(self) -> str:
@@ -441,10 +372,6 @@ class AllReduceModel(Result):
                 note="needs several racks",
             ),
         )  # fmt: skip
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row per parameter."""
-        return [parameter.to_row() for parameter in self.parameters]
 
     def caption(self) -> str:
         """Job, buckets, and what the fit cannot know."""

@@ -101,7 +101,7 @@ def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: boo
     faster = max((untraced_throughput(measured, servers) or 0.0) * float(fitted.demands.total), 1.0)  # untraced
     for point in measured:
         scenario, n = site_of(point)
-        curve = TrainingModel(fitted, scenario).throughput([n])
+        curve = TrainingModel(fitted, scenario=scenario).throughput([n])
         low, high, most = (float(end[0]) for end in (curve.lower, curve.upper, curve.bound_upper))
         low, high = low / UNLIKELY, UNLIKELY * high
         x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size
@@ -191,7 +191,7 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
         demands=demands,
         draws=fitted.draws.scaled(server=np.exp(thought.contention[drawn]), worker=np.exp(thought.worker[drawn])),
         doubted=None,  # as far as it slows workers, the measurements have it
-        bend=Bend(at, np.log(here.pace(at).X), after.at(range(len(points), len(points) + len(at)))),
+        bend=Bend(at, np.log(here.pace(at).X), after.at(range(len(points), len(points) + len(at))), range(len(at))),
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
@@ -272,13 +272,13 @@ def of_steps(fitted: Fitted, sites: Sequence[Site]) -> Thought:
         for factor in (contention, 0.0 * contention)
     )
     saturation = {
-        scenario: TrainingModel(alone, scenario).throughput([1]).saturation_workers
+        scenario: TrainingModel(alone, scenario=scenario).throughput([1]).saturation_workers
         for scenario in {one for one, _ in sites}
     }
     logs, sampled, error = [], [], []
     for scenario, n in sites:
-        of_grid = TrainingModel(shared if n > 1 else unshared, scenario)  # one worker shares nothing
-        model = TrainingModel(alone, scenario)
+        of_grid = TrainingModel(shared if n > 1 else unshared, scenario=scenario)  # one worker shares nothing
+        model = TrainingModel(alone, scenario=scenario)
         logs.append(np.log(of_grid.drawn(np.array([n]))[0]))
         sampled.append(np.log(model.drawn(np.array([n]))[0]))
         error.append(float(model.own_error(np.array([n]), saturation[scenario])[0]))

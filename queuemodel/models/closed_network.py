@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 
-from ..base.checks import require_share
 from ..base.errors import ModelError
-from ..base.estimates import Origin, Parameter, normal_quantile
-from ..base.results import Result
-from ..curves.curve import ThroughputCurve, require_workers
+from ..base.estimates import Origin, Parameter
 from ..profile.bandwidth import transfer_time
 from ..profile.job import Job
-from ..profile.scenario import Scenario, require_answered
 from ..queueing.network import Network
 from ..queueing.stations import JobClass, Station
 from . import recipe
 from .demands import Demands, Servers
-from .ensemble import model_error, profiled_error, worst_error
-from .explorer import Explorer
+from .ensemble import Bend, model_error, profiled_error, worst_error
+from .outcome import Breakdown, Model, Outcome
 from .rules import Barrier, Pace, Rule, rule_for
 from .step_fit import Fitted, Recorded, step_parameters
 
@@ -33,16 +29,16 @@ UNTOLD = (
     "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
     "(--congestion-control) to narrow them"
 )
-#: What it can be asked.
-CHANGES = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingModel(Result):
-    """Asynchronous SGD on parameter servers as a closed network with one customer per worker.
+class TrainingModel(Model):
+    """SGD on parameter servers as a closed network with one customer per worker.
 
-    Made by `fit`; changed by `what_if`; asked by `throughput`. Everything else follows from what was fitted and what
-    changed since.
+    Made by `fit`; changed by `what_if`; asked by `throughput`. Another bandwidth replaces the part of the recorded
+    transfer time that the profiled link explains, 95 % of the nominal one carrying tensors, and keeps the rest
+    (serialization). Tensors are dealt to other numbers of servers round robin, as TensorFlow does; where their sizes
+    are not known, the largest share of P servers is taken as P**-0.8. Computation is proportional to the batch size.
 
     Attributes
     ----------
@@ -56,9 +52,10 @@ class TrainingModel(Result):
     """
 
     fitted: Fitted
-    scenario: Scenario = field(default_factory=Scenario)
     barrier: float | None = None
     steps_per_round: int = 0
+    changes = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
+    kind = "of the closed network"
 
     @cached_property
     def demands(self) -> Demands:
@@ -171,10 +168,6 @@ class TrainingModel(Result):
         return self.barrier is not None or self.steps_per_round > 0
 
     @property
-    def _under_bbr(self) -> TrainingModel:
-        return replace(self, fitted=replace(self.fitted, flights=self.fitted.doubted, doubted=None))
-
-    @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
         unequal, servers = self.unequal, self.servers.count
@@ -238,81 +231,58 @@ class TrainingModel(Result):
         compute /= (*(self.scenario.worker_speeds or ()), 1.0)[0]
         return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
 
-    def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
-        """Predict throughput against the number of workers.
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """By the rule of such a cluster (`queuemodel.models.rules`).
 
-        By the rule of such a cluster (`queuemodel.models.rules`): mean-value analysis, exact for one server whose
-        stations share their time, also with unequal workers; approximate where computation overlaps transfers, so that
-        workers settle in phases, for several servers, and for links shared under BBR (`ParallelServers`).
-
-        Parameters
-        ----------
-        workers : iterable of int
-            Increasing numbers of workers.
-        confidence : float
-            Probability of the interval, which covers the sampling of steps, the fit's uncertainty and, beyond what was
-            profiled, the model's own error as measured in docs/validation; where nobody told TCP's congestion control,
-            links shared under BBR as well.
-
-        Raises
-        ------
-        ModelError
-            When workers are not whole, increasing and at least 1, or more than the given worker speeds.
+        Mean-value analysis, exact for one server whose stations share their time, also with unequal workers;
+        approximate where computation overlaps transfers, so that workers settle in phases, for several servers, and for
+        links shared under BBR (`ParallelServers`). Where nobody knows TCP's congestion control, BBR is an alternative.
         """
-        counts = require_workers(workers)
-        require_share(confidence, "confidence", open_ended=True)
         speeds = self.scenario.worker_speeds
-        if speeds and counts[-1] > len(speeds):
+        if speeds and workers[-1] > len(speeds):
             raise ModelError(
-                f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {counts[-1]}"
+                f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {workers[-1]}"
             )
-        populations = np.union1d(counts, 1)
-        X, R, Z = self.pace(populations)
-        drawn = self.drawn(populations)
-        tail = (1 - confidence) / 2
-        low, high = np.log(np.quantile(drawn, [tail, 1 - tail], axis=-1) / X)
-        D = self.service_demand
-        bound_lower, bound_upper, saturation = self._asymptotes(counts)
-        error = normal_quantile(confidence) * self.own_error(populations, saturation)
-        most = self._most(populations, tail) * np.exp(error[0])  # as far as one worker's step is known
-        at = np.searchsorted(populations, counts)
-        lower, upper = X * np.exp(-np.hypot(low, error)), X * np.exp(np.hypot(high, error))
-        upper = np.maximum(np.minimum(upper, most), X)
-        notes = [self.note]
+        X, R, Z = self.pace(workers)
+        D, saturation = self.service_demand, self._asymptotes(workers)[2]
+        error = self.own_error(workers, saturation)
+        alternatives = []
         if self.fitted.doubted:
-            under_bbr = self._under_bbr.throughput(counts, confidence=confidence).lower
-            notes += [UNTOLD] * bool((under_bbr < 0.999 * lower[at]).any())
-            lower[at] = np.minimum(lower[at], under_bbr)
-        bend = self.bend(populations, confidence)
-        if bend is not None:
-            X, lower, upper = X * bend
-            R, Z = R / bend[0][:, None], Z / bend[0]
-            bound_lower, bound_upper = bound_lower * bend[0][at], bound_upper * bend[0][at]
-        return ThroughputCurve(
-            workers=counts,
-            steps_per_second=X[at],
-            lower=lower[at],
-            upper=upper[at],
-            single=float(X[0]),
-            batch_size=self.job.batch_size,
+            under_bbr = replace(self, fitted=replace(self.fitted, flights=self.fitted.doubted, doubted=None))
+            alternatives = [replace(under_bbr.outcome(workers), doubt=UNTOLD)]
+
+        def breakdown(x: np.ndarray) -> Breakdown:
+            faster = x / X
+            lower, upper, knee = self._asymptotes(workers)
+            return Breakdown(
+                stations=self.servers.stations,
+                utilization=np.minimum(x[:, None] * D, 1.0),
+                residence_time=R / faster[:, None],
+                think_time=Z / faster,
+                bound_lower=lower * faster,
+                bound_upper=upper * faster,
+                saturation_workers=knee,
+                bottleneck=self.servers.stations[int(D.argmax())] if D.any() else "",
+            )
+
+        return Outcome(
+            workers=workers,
+            throughput=X,
+            error=error,
+            draws=np.log(self.drawn(workers)),
+            ceiling=None if self.barrier is None else np.log(self._limits(self.fitted.draws, workers)[1]),
+            ceiling_error=float(error[0]),  # as far as one worker's step is known
+            alternatives=alternatives,
+            bend=self.bend,
+            breakdown=breakdown,
+            method=self.rule.method,
+            note=self.note,
             parameter_servers=self.servers.count,
-            dataset_size=self.job.dataset_size,
-            confidence=confidence,
-            stations=self.servers.stations,
-            utilization=np.minimum(X[at, None] * D, 1.0),
-            residence_time=R[at],
-            think_time=Z[at],
-            bound_lower=bound_lower,
-            bound_upper=bound_upper,
-            saturation_workers=saturation,
-            bottleneck=self.servers.stations[int(D.argmax())] if D.any() else "",
             profiled_workers=self.profiled_workers,
             measured=self.measured,
-            method=self.rule.method,
-            note="; ".join(filter(None, notes)),
             synchronous=self.barrier is not None,
-            steps_per_round=np.full(len(counts) if self.steps_per_round else 0, self.steps_per_round),
-            model=self,
+            asynchronous=not self.in_rounds,
+            steps_per_round=np.full(len(workers) if self.steps_per_round else 0, self.steps_per_round),
         )
 
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -336,46 +306,11 @@ class TrainingModel(Result):
         ]
         return np.concatenate(each, axis=1)
 
-    def _most(self, populations: np.ndarray, tail: float) -> np.ndarray:
-        """What the upper bounds at a barrier exceed with probability ``tail``, by the draws, (n,)."""
-        if self.barrier is None:
-            return np.full(len(populations), math.inf)
-        return np.asarray(np.quantile(self._limits(self.fitted.draws, populations)[1], 1 - tail, axis=-1))
-
-    def what_if(self, **changes: Any) -> TrainingModel:
-        """The model of the same job on other machines.
-
-        All changes are computed from the profile, whatever their order. One that is asked for again replaces the
-        earlier one; accelerator speeds multiply.
-
-        Parameters
-        ----------
-        bandwidth : float
-            Bytes per second of each host's link, nominal; 95 % of it is assumed to carry tensors. The part of the
-            profiled transfer time that the profiled link explains is replaced, the rest (serialization) is kept.
-        parameter_servers : int
-            Servers that the tensors are dealt to round robin, as TensorFlow does (as the profile has them, when the
-            number is the profile's); where tensor sizes are not known, the largest share is taken as P**-0.8.
-        shards : iterable of float
-            Sizes (bytes or any weight) of the servers' shares, when they are uneven.
-        batch_size : int
-            Examples per step; computation is taken as proportional to it.
-        accelerator_speed : float
-            2 halves the computation's time.
-        worker_speeds : iterable of float
-            One per worker, relative to the profiled one.
-
-        Raises
-        ------
-        ModelError
-            For another change, a value that makes no sense, or a cluster that no rule covers.
-        """
-        require_answered(changes, CHANGES, "of the closed network")
-        changed = replace(self, scenario=self.scenario.and_also(**changes))
-        if not any(self.fitted.recorded.transferred) and "bandwidth" in changed.other_machines:
+    def check(self) -> None:
+        """See `Model`."""
+        if not any(self.fitted.recorded.transferred) and "bandwidth" in self.other_machines:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
-        _ = changed.rule  # refuses what it does not cover
-        return changed
+        _ = self.rule  # refuses what it does not cover
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
@@ -390,25 +325,16 @@ class TrainingModel(Result):
         profiled = 0.0 if traced in dict(self.measured) else profiled_error("mva")  # the draws have it
         return np.where(populations == traced, profiled, model_error("mva", populations / saturation))
 
-    def bend(self, populations: np.ndarray, confidence: float) -> np.ndarray | None:
-        """Factors on throughput, to the middle and the interval's ends, (3, n), where measured ones bend the curve."""
+    @property
+    def bend(self) -> Bend | None:
+        """How far measured throughputs bend the curve: of asynchronous workers on the machines that were measured."""
         elsewhere = self.in_rounds or self.other_machines or self.servers != self.fitted.servers
-        return None if elsewhere or self.fitted.bend is None else self.fitted.bend.factors(populations, confidence)
+        return None if elsewhere else self.fitted.bend
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row per parameter."""
-        return [parameter.to_row() for parameter in self.parameters]
-
-    def explore(self, *, workers: int = 32) -> Explorer:
-        """What-ifs as sliders in a notebook, the curve for 1 to ``workers`` workers redrawn as one drags.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without ipywidgets (``pip install 'queuemodel[notebook]'``).
-        """
-        bandwidth = self.scenario.bandwidth or self.fitted.recorded.bandwidth
-        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=bandwidth)
+    @property
+    def bandwidth(self) -> float | None:
+        """See `Model`."""
+        return self.scenario.bandwidth or self.fitted.recorded.bandwidth
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the curve of this model; empty when it can."""

@@ -228,11 +228,12 @@ class Bend:
 
     workers: np.ndarray  # (P,): Increasing
     logs: np.ndarray  # (P,): Logarithms of the curve's throughput there
-    thought: Ensemble  # At these P places
+    thought: Ensemble
+    places: Sequence[int]  # Where it has these P
 
     def factors(self, workers: np.ndarray, confidence: float) -> np.ndarray:
         """Factors on the curve: to the middle and to the interval's ends, (3, n); beyond the last number they stay."""
-        ends = np.log(self.thought.interval(confidence, range(len(self.workers)))) - self.logs
+        ends = np.log(self.thought.interval(confidence, self.places)) - self.logs
         return np.exp([np.interp(np.log(workers), np.log(self.workers), row) for row in ends])
 
 

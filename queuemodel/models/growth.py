@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from statistics import mode
@@ -25,19 +25,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..base.checks import require_count, require_share
+from ..base.checks import require_count
 from ..base.errors import FitError, ModelError
-from ..base.estimates import Parameter, normal_quantile
-from ..base.results import Result
-from ..curves.curve import ThroughputCurve, require_workers
+from ..base.estimates import Parameter
 from ..profile.bandwidth import LINK_EFFICIENCY, contradiction
 from ..profile.job import MOST_WORKERS, Job, Throughput
-from ..profile.scenario import Scenario
 from ..profile.throughputs import doubt
 from ..queueing.bounds import knee_throughput
 from .demands import Servers, largest_share, uneven_shards
 from .ensemble import worst_error
-from .explorer import Explorer
+from .outcome import Breakdown, Model, Outcome
 
 Strategy = Literal["async-ps", "sync-ps", "all-reduce"]
 STRATEGIES: tuple[Strategy, ...] = ("async-ps", "sync-ps", "all-reduce")
@@ -256,7 +253,7 @@ def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GrowthModel(Result):
+class GrowthModel(Model):
     """A job known by throughputs alone: how the time of a round, or of a worker's cycle, grows with the group.
 
     Made by `fit`; asked by `throughput`. Throughputs of synchronous training may count machines or devices, as long as
@@ -276,8 +273,6 @@ class GrowthModel(Result):
         Of an all-reduce, where it is known: its workers are ranks then.
     link : float or None
         Nominal bytes per second of each asynchronous server's link.
-    scenario : Scenario
-        Other servers than those measured; no other machine's effect is known.
     assumption : str
         What is assumed of how the job trains.
     """
@@ -289,7 +284,6 @@ class GrowthModel(Result):
     sparse_gradients: bool = False
     ranks_per_node: int | None = None
     link: float | None = None
-    scenario: Scenario = field(default_factory=Scenario)
     assumption: str = ""
 
     @cached_property
@@ -385,75 +379,45 @@ class GrowthModel(Result):
             doublings == 0, KNEE_ERROR, np.maximum(np.hypot(KNEE_ERROR, KNEE_DRIFT * np.sqrt(doublings)), misfit)
         )
 
-    def throughput(self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9) -> ThroughputCurve:
-        """Predict throughput against the number of workers.
-
-        Medians of the posterior of rounds; of asynchronous workers points of the least expected relative error.
-
-        Parameters
-        ----------
-        workers : iterable of int
-            Increasing numbers of workers.
-        confidence : float
-            Probability of the interval of what would be measured: it covers the fit's uncertainty, what the laws
-            miss and the measurement's own error.
-
-        Raises
-        ------
-        ModelError
-            When workers are not whole, increasing and at least 1.
-        """
-        counts, free = require_workers(workers), self.strategy == "async-ps"
-        require_share(confidence, "confidence", open_ended=True)
-        every = np.union1d(counts, 1).astype(float)
-        if free:
-            every = np.union1d(every, _rungs(int(counts[-1])))
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """Medians of the posterior of rounds; of asynchronous workers points of the least expected relative error."""
+        free = self.strategy == "async-ps"
+        every = np.union1d(workers, _rungs(int(workers[-1]))) if free else workers
         logs = np.log(self.drawn(every))
-        tail = (1.0 - confidence) / 2
-        low, middle, high = np.quantile(logs, [tail, 0.5, 1.0 - tail], axis=1)
-        if free:
-            middle = _points(every, logs)
-        error, at = normal_quantile(confidence) * self._error(every), np.searchsorted(every, counts)
         measured = self.on_such_servers
-        stations: dict[str, Any] = {"method": f"{self.strategy} rounds (learnt growth)", "synchronous": True}
-        if free:
-            stations = self._stations(counts, np.exp(middle)[at])
-        return ThroughputCurve(
-            workers=counts,
-            steps_per_second=np.exp(middle)[at],
-            lower=np.exp(middle - np.hypot(middle - low, error))[at],
-            upper=np.exp(middle + np.hypot(high - middle, error))[at],
-            single=float(np.exp(middle[0])),
-            batch_size=self.job.batch_size,
-            workers_per_node=self.ranks_per_node or 1,
+        return Outcome(
+            workers=every,
+            throughput=np.exp(_points(every, logs) if free else np.median(logs, axis=1)),
+            draws=logs,
+            error=self._error(every),
+            breakdown=(lambda X: self._stations(every, X)) if free else lambda X: Breakdown(),
+            method="mva (fcfs knee)" if free else f"{self.strategy} rounds (learnt growth)",
+            note=self.note,
+            assumption=self.assumption,
             parameter_servers=_servers(self),
-            dataset_size=self.job.dataset_size,
-            confidence=confidence,
+            workers_per_node=self.ranks_per_node or 1,
             profiled_workers=max((p.workers for p in measured), default=0),
             measured=tuple((p.workers, p.steps_per_second) for p in measured),
-            assumption=self.assumption,
-            note=self.note,
-            model=self,
-            **stations,
+            synchronous=not free,
+            asynchronous=free,
         )
 
-    def _stations(self, counts: np.ndarray, X: np.ndarray) -> dict[str, Any]:
+    def _stations(self, counts: np.ndarray, X: np.ndarray) -> Breakdown:
         """Of asynchronous workers: what a curve says of the servers, by the medians of cycle and demand."""
         cycle, demand = (float(np.median(draws)) for draws in self.posterior.servers[:2])
         D, Z = demand * np.array(self.servers.shards), cycle - demand
         at_servers = np.maximum(counts / X - Z, demand)[:, None] * (D / demand if demand else D)
         names = self.servers.stations
-        return {
-            "method": "mva (fcfs knee)",
-            "stations": names,
-            "utilization": np.minimum(X[:, None] * D, 1.0),
-            "residence_time": at_servers,
-            "think_time": np.full(len(counts), Z),
-            "bound_lower": counts / (cycle + (counts - 1) * demand),
-            "bound_upper": np.minimum(counts / cycle, 1.0 / D.max() if demand else math.inf),
-            "saturation_workers": cycle / float(D.max()) if demand else math.inf,
-            "bottleneck": names[int(D.argmax())] if demand else "",
-        }
+        return Breakdown(
+            stations=names,
+            utilization=np.minimum(X[:, None] * D, 1.0),
+            residence_time=at_servers,
+            think_time=np.full(len(counts), Z),
+            bound_lower=counts / (cycle + (counts - 1) * demand),
+            bound_upper=np.minimum(counts / cycle, 1.0 / D.max() if demand else math.inf),
+            saturation_workers=cycle / float(D.max()) if demand else math.inf,
+            bottleneck=names[int(D.argmax())] if demand else "",
+        )
 
     def what_if(self, **changes: Any) -> GrowthModel:
         """The model with another number of asynchronous servers (``parameter_servers``), or with uneven ``shards``.
@@ -463,23 +427,14 @@ class GrowthModel(Result):
         ModelError
             For any other change: throughputs alone do not tell its effect.
         """
-        asked = {name: value for name, value in changes.items() if value is not None}
         answered = ("parameter_servers", "shards") if self.strategy == "async-ps" else ()
-        if unknown := next((name for name in asked if name not in answered), None):
+        if unknown := next((n for n, value in changes.items() if value is not None and n not in answered), None):
             raise ModelError(f"{unknown} needs a profile with recorded steps: throughputs alone do not tell its effect")
-        return replace(self, scenario=self.scenario.and_also(**asked))
+        return replace(self, scenario=self.scenario.and_also(**changes))
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve."""
         return "throughputs alone do not tell what other machines would change"
-
-    def explore(self, *, workers: int = 32) -> Explorer:
-        """What-ifs as sliders in a notebook, as those of `TrainingModel.explore`."""
-        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=None)
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row per parameter."""
-        return [parameter.to_row() for parameter in self.parameters]
 
     def caption(self) -> str:
         """Which job, and what the fit cannot know."""

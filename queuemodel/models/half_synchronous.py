@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..base.checks import require_choice, require_count
 from ..base.errors import ModelError
-from ..curves.curve import ThroughputCurve
 from ..profile.profile import Profile
 from ..profile.scenario import MOST_RESULTS, NUMBERS, Scenario
 from ..queueing.network import Network
@@ -76,14 +75,13 @@ class HalfSynchronous:
                 f"got {workers[0]}"
             )
 
-    def rounds_of(self, curve: ThroughputCurve) -> ThroughputCurve:
-        """A simulated curve, with what a round of it is."""
+    def counted(self, workers: np.ndarray) -> dict[str, Any]:
+        """Fields of an `Outcome`: whether all make their steps together, or else how many steps count in a round."""
         number = self.number or 0
         together = self.name in ("sync-ps", "bounded-staleness") and number == 0
         if together or self.name == "bounded-staleness":
-            return replace(curve, synchronous=together)
-        counted = curve.workers - number if self.name == "sync-ps" else np.full(len(curve.workers), number)
-        return replace(curve, steps_per_round=counted)
+            return {"synchronous": together}
+        return {"steps_per_round": workers - number if self.name == "sync-ps" else np.full(len(workers), number)}
 
 
 def in_closed_network(strategy: str | None, backup_workers: int | None = None) -> bool:

@@ -26,17 +26,17 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..base.checks import MOST_EXAMPLES, require_count, require_number, require_seed, require_share
+from ..base.checks import MOST_EXAMPLES, require_count, require_number
 from ..base.errors import DataError, FitError, ModelError
 from ..base.estimates import Parameter, standard_errors
 from ..base.files import Row, read_bytes, read_rows
-from ..base.results import Result
-from ..curves.curve import ThroughputCurve, require_workers
+from ..profile.job import Job
+from .outcome import Model, Outcome
 from .rules import order_statistic
 
 #: GPUs of a job, and seconds of a step: nobody has more, or waits longer.
@@ -185,7 +185,7 @@ TOLD = 0.7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlacementModel(Result):
+class PlacementModel(Model):
     """How long a synchronous data-parallel step takes, by nodes, GPUs and batch size.
 
     Made by `fit_placements`; a worker of its curves is a GPU.
@@ -210,6 +210,8 @@ class PlacementModel(Result):
     draws: np.ndarray
     prior_spread: np.ndarray
     error: np.ndarray
+    changes = ("batch_size", "gpus_per_node")
+    kind = "of placements"
 
     @property
     def profiled_nodes(self) -> int:
@@ -247,61 +249,36 @@ class PlacementModel(Result):
         self._require_known(batch_size, placed.nodes)
         return float(self.seconds([placed])[0])
 
-    def throughput(
-        self,
-        gpus: int | Iterable[int] = range(1, 33),
-        *,
-        gpus_per_node: int | None = None,
-        batch_size: int | None = None,
-        confidence: float = 0.9,
-        seed: int = 0,
-    ) -> ThroughputCurve:
-        """Predict throughput against the number of GPUs, on as few nodes as they fit.
-
-        Nodes have as many GPUs as the fullest measured one, unless told; the batch size, examples per GPU and step, may
-        be left out where only one was measured. Intervals cover the fit's uncertainty and that of a measurement. Raises
-        as `step_time`.
-        """
-        N = require_workers(gpus)
-        require_share(confidence, "confidence", open_ended=True)
-        g = require_count(
-            max(point.gpus_per_node for point in self.measured) if gpus_per_node is None else gpus_per_node,
-            "throughput: gpus_per_node", most=MOST_GPUS,
-        )  # fmt: skip
+    @property
+    def job(self) -> Job:
+        """Its batch size is that which is asked for; it may be left out where only one was measured."""
         sizes = {point.batch_size for point in self.measured}
-        if batch_size is None and len(sizes) > 1:
+        if self.scenario.batch_size is None and len(sizes) > 1:
             raise ModelError(
                 f"throughput: batch_size must be given, since {len(sizes)} were measured ({span(self.sizes)})"
             )
-        size = min(sizes) if batch_size is None else batch_size
-        self._require_known(size, -(-int(N.max()) // g))
-        n = np.append(1, N)
+        return Job(batch_size=self.scenario.batch_size or min(sizes), parameter_bytes=0, tensors=0)
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """On as few nodes as the GPUs fit; nodes have as many as the fullest measured one, unless told."""
+        g = self.scenario.gpus_per_node or max(point.gpus_per_node for point in self.measured)
+        size, n = self.job.batch_size, workers
+        self._require_known(size, -(-int(n.max()) // g))
         placed = shapes(self.sizes, -(-n // g), n, np.minimum(n, g), np.full_like(n, size))
-        rng = np.random.default_rng(require_seed(seed, "throughput: seed"))
-        noise = np.exp(self.error * rng.standard_t(TAILS, len(self.draws)))[:, None]
-        single, X = np.split(n / step_time(self.mode, placed), [1])
-        tail = (1.0 - confidence) / 2
-        drawn = (n / (noise * step_time(self.draws, placed)))[:, 1:]
-        lower, upper = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-        return ThroughputCurve(
-            workers=N,
-            steps_per_second=X,
-            lower=np.minimum(lower, X),
-            upper=np.maximum(upper, X),
-            single=float(single[0]),
-            batch_size=size,
-            parameter_servers=0,
+        noise = self.error * np.random.default_rng(seed).standard_t(TAILS, len(self.draws))
+        return Outcome(
+            workers=n,
+            throughput=n / step_time(self.mode, placed),
+            draws=(np.log(n) - np.log(step_time(self.draws, placed)) - noise[:, None]).T,
+            method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
+            note=self.note,
             workers_per_node=g,
-            confidence=confidence,
             profiled_workers=max(point.gpus for point in self.measured),
             measured=tuple(
                 (p.gpus, p.gpus / p.step_time)
                 for p in sorted(self.measured, key=lambda p: p.gpus)
                 if (p.batch_size, p.nodes, p.gpus_per_node) == (size, -(-p.gpus // g), min(p.gpus, g))
             ),
-            method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
-            note=self.note,
-            model=self,
             synchronous=True,
         )
 
@@ -324,10 +301,6 @@ class PlacementModel(Result):
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve."""
         return "step times by placement do not tell what other machines would change"
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row per parameter."""
-        return [parameter.to_row() for parameter in self.parameters]
 
     def caption(self) -> str:
         """What was measured, and what the fit cannot know."""

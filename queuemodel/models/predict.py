@@ -15,11 +15,11 @@ from ..profile.job import Throughput
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario, of_group
 from ..profile.throughputs import as_throughputs, read_throughputs, require_measured
-from .all_reduce import AllReduceModel
-from .closed_network import CHANGES
+from .closed_network import TrainingModel
 from .fit import fit, require_answerable, strategy_of
 from .half_synchronous import HalfSynchronous
 from .placements import PlacedStep, PlacementModel, fit_placements, holds_placements, read_placements
+from .simulation import SimulationModel
 
 METHODS = ("auto", "mva", "trace")
 #: What the simulation of recorded operations can be asked.
@@ -78,13 +78,8 @@ def predict(
     counts = require_workers(workers).tolist()
     question = (scenario or Scenario()).and_also(**asked)
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        return _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs).throughput(
-            counts,
-            gpus_per_node=question.gpus_per_node,
-            batch_size=question.batch_size,
-            confidence=confidence,
-            seed=seed,
-        )
+        placed = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
+        return placed.what_if(**question.of(placed.changes)).throughput(counts, confidence=confidence, seed=seed)
     if question.gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
     measured, strategy = as_throughputs(throughputs), strategy_of(data, question)
@@ -97,22 +92,17 @@ def predict(
             half.require_workers(counts)
         reason = unsimulated(profile, question)
         if simulated(reason, half, method):
-            from .simulation import trace_curve
-
-            told = question.of(of_group("network"))
-            curve = trace_curve(
-                profile.told(**told), measured=[*profile.throughputs, *measured], workers=counts, seed=seed,
-                confidence=confidence, progress=progress, **question.of(SIMULATED), **told,
-                **(half.simulated if half else {}),
-            )  # fmt: skip
-            return half.rounds_of(curve) if half else curve
+            measured = [*profile.throughputs, *measured]
+            told = profile.told(**question.of(of_group("network")))
+            simulation = SimulationModel(told, tuple(measured), half, {"progress": progress})
+            asked = question.of(simulation.changes)
+            return simulation.what_if(**asked).throughput(counts, confidence=confidence, seed=seed)
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
         raise ModelError(f"predict: {name} is for the simulation only; use method 'trace'")
     model = fit(cast("Profile | Sequence[Throughput]", data), question, throughputs=measured, seed=seed)
-    own: dict[str, Any] = {"seed": seed} if isinstance(model, AllReduceModel) else {}
-    return model.throughput(counts, confidence=confidence, **own)
+    return model.throughput(counts, confidence=confidence, seed=seed)
 
 
 def _of_placements(
@@ -149,7 +139,9 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     """Why the recorded operations cannot be simulated with these changes, or ""."""
     if not any(step.operations for step in profile.steps):
         return UNTRACED
-    if unknown := [name for name in CHANGES if name not in SIMULATED and name in question.relative_to(profile).asked]:
+    if unknown := [
+        name for name in TrainingModel.changes if name not in SIMULATED and name in question.relative_to(profile).asked
+    ]:
         return f"cannot change {', '.join(sorted(unknown))}"
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"

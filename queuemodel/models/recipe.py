@@ -105,6 +105,6 @@ def _servers(model: TrainingModel, count: int, most: int, confidence: float) -> 
         "profiled_workers": there.profiled_workers,
         "measured": there.measured,
         "error": there.own_error(np.arange(1, most + 1), saturation) if there.profiled_workers else [],
-        "bend": there.bend(np.arange(1, most + 1), confidence),
+        "bend": there.bend and there.bend.factors(np.arange(1, most + 1), confidence),
         "method": there.rule.method,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,21 +11,26 @@ import msgspec
 import numpy as np
 
 from ..base.checks import require_share
-from ..base.estimates import Parameter, normal_quantile
+from ..base.errors import ModelError
+from ..base.estimates import Parameter
 from ..base.results import Result
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.bandwidth import best_rates, nominal_bandwidth
-from ..profile.job import TOLD, Throughput
+from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
+from ..profile.scenario import of_group
 from ..profile.throughputs import on_profiled_links
 from ..simulator.contention import NETWORK, Contention, contentions
 from ..simulator.links import Link, Links
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import trace_runs
 from ..simulator.simulate import BARRIERS, in_between
-from .calibration import fit_network, goes_further, untraced_throughput
+from .calibration import contradicted, fit_network, goes_further, untraced_throughput
+from .closed_network import TrainingModel
+from .demands import Servers
 from .ensemble import (
     OTHER_MACHINES,
+    Bend,
     Ensemble,
     doubling,
     model_error,
@@ -33,6 +38,9 @@ from .ensemble import (
     waiting_error,
     workers_correlation,
 )
+from .half_synchronous import HalfSynchronous
+from .outcome import Breakdown, Model, Outcome
+from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 
 #: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
 #: where nobody tells the buffer (3 to 50 ms are usual) and where somebody does; the weight that each gets.
@@ -259,12 +267,12 @@ class Calibration(Result):
         """Where they have so many workers on the machines asked for."""
         return _place(self.sites, self.asked, workers)
 
-    def bend(self, workers: np.ndarray, confidence: float) -> np.ndarray:
-        """Factors on the first network's simulation as asked for: to the middle and the interval's ends, (3, n)."""
+    @property
+    def bend(self) -> Bend:
+        """How far what is thought now is off the first network's simulation, as asked for."""
         at = self.sites[self.asked].workers
         places = [self.at_asked(n) for n in at]
-        logs = np.log(self.after.interval(confidence, places)) - self.networks[0, places]
-        return np.exp([np.interp(np.log(workers), np.log(at), row) for row in logs])
+        return Bend(np.array(at), self.networks[0, places], self.after, places)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -416,86 +424,184 @@ def _mean_and_deviation(values: np.ndarray, weights: np.ndarray) -> tuple[float,
     return mean, float(np.sqrt(share @ (values - mean) ** 2))
 
 
-#: What-ifs that the fitted network knows too.
-WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
+#: Settings that say how to simulate, and nothing of the job.
+HOW = ("seed", "progress", "congestion_control", "buffer")
 
 
-def trace_throughput(
-    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9, **settings: Any
-) -> np.ndarray:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationModel(Model):
+    """Training on parameter servers, simulated operation by operation from recorded steps of one worker alone.
+
+    Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`).
+    ``settings`` are those of `trace_runs` that are no fields of `Scenario`.
     """
-    Steps per second against the number of workers: throughput, lower and upper, shape (n, 3).
 
-    The interval is that of a measurement of about a minute: it joins the spread of such windows, that of the mean of
-    the replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
-    the throughput is that of the likeliest, and the interval spans the intervals of all. Arguments are those of
-    `trace_runs`.
-    """
-    return _ensemble(profile, workers=workers, confidence=confidence, **settings)[2]
+    profile: Profile
+    measured: tuple[Throughput, ...] = ()
+    synchronization: HalfSynchronous | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    changes = (
+        *of_group("simulation"), *of_group("network"), "bandwidth", "parameter_servers", "worker_speeds",
+        "accelerator_speed",
+    )  # fmt: skip
+    kind = "of the simulation"
 
+    @property
+    def job(self) -> Job:
+        """See `Model`."""
+        return self.profile.job
 
-def _ensemble(
-    profile: Profile, *, confidence: float, replications: int = 4, **settings: Any
-) -> tuple[Contention, list[list[SimulatedRun]], np.ndarray]:
-    """The likeliest kind of network with its runs, and throughputs with intervals over all plausible kinds."""
-    require_share(confidence, "confidence", open_ended=True)
-    told = {name: settings.pop(name, None) for name in NETWORK}
-    kinds = contentions(profile, bandwidth=settings.get("bandwidth"), **told)
-    runs = [
-        trace_runs(
-            profile,
-            replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
-            **kind.settings,
-            **settings,
+    @property
+    def bandwidth(self) -> float | None:
+        """See `Model`."""
+        return self.scenario.bandwidth or nominal_bandwidth(self.profile)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Arguments of `trace_runs`."""
+        waiting = self.synchronization.simulated if self.synchronization else {}
+        return self.settings | waiting | self.scenario.asked
+
+    @property
+    def servers(self) -> Servers:
+        """The servers' stations."""
+        return servers_of(self.profile, "links").asked(self.scenario, tensor_bytes_of(self.profile))
+
+    @cached_property
+    def closed_network(self) -> TrainingModel:
+        """The closed network of the same job, as far as it knows the changes: what a page computes with."""
+        model = fit_network(msgspec.structs.replace(self.profile, throughputs=list(self.measured)))
+        return model.what_if(**self.scenario.of(WHAT_IFS))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those of the closed network."""
+        return self.closed_network.parameters
+
+    def check(self) -> None:
+        """See `Model`."""
+        sizes = sum(step.fetched_bytes + step.pushed_bytes for step in self.profile.steps)
+        if not sizes and self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile)):
+            raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
+        _ = self.servers  # refuses more than there are tensors
+
+    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[Contention, list[list[SimulatedRun]], Outcome]:
+        """The likeliest kind of network, its runs, and the outcome over all kinds, apart from what was measured.
+
+        Errors are those of a measurement of about a minute: the spread of such windows, of the mean of the
+        replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
+        the throughput is that of the likeliest, and the others are alternatives.
+        """
+        asked = self.asked | {"seed": seed, "workers": workers.tolist()}
+        told, replications = {name: asked.pop(name, None) for name in NETWORK}, asked.pop("replications", 4)
+        kinds = contentions(self.profile, bandwidth=asked.get("bandwidth"), **told)
+        runs = [
+            trace_runs(
+                self.profile,
+                replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
+                **kind.settings,
+                **asked,
+            )
+            for kind in kinds
+        ]
+        first, *others = (_outcome(self.profile, own, asked, kind.name) for own, kind in zip(runs, kinds, strict=True))
+        if asked.get("links") is None and (best := best_rates(self.profile)):
+            others += _unfilled(self.profile, best, kinds[0].settings | asked)
+        return kinds[0], runs[0], replace(first, alternatives=others)
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """Bottleneck, saturation and bounds follow from what stations are busy with per simulated step."""
+        profiled, servers = self.profile.cluster.parameter_servers, self.servers
+        measured = on_profiled_links(self.measured, self.profile)
+        kind, runs, found = self.sampled(workers, seed=seed)
+        X, last = found.throughput, runs[-1][0].settings
+        means = [_mean(own) for own in runs]
+        places = [f"{place}[{k}]" for k in range(servers.count) for place in ("transmit", "receive", "update")]
+        D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None]  # utilization law
+        phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * X[:, None]
+        name, notes = kind.name, [self.doubts, step_note(self.profile), kind.note]
+        untraced = untraced_throughput(measured, profiled)
+        if untraced is not None:
+            longer = throughput(trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]) / untraced
+            if kind.name == "loopback":  # no links, that carry as much while nobody traces
+                D = D * longer
+        if goes_further(measured, profiled):
+            calibration = calibrate(self.profile, measured, workers=knots(workers), **self.asked | {"seed": seed})
+            found = replace(found, bend=calibration.bend)
+            name, notes = calibration.likeliest.name, [self.doubts, calibration.note]
+        elif untraced is not None:
+            found = found.scaled(longer ** -untraced_share(np.log(X), workers, kind))
+        speeds = self.scenario.worker_speeds
+        relative = np.array((speeds or (1.0,))[: workers[-1]]) / (speeds or (1.0,))[0]
+
+        def breakdown(x: np.ndarray) -> Breakdown:
+            residence_time = np.tile(phases / x[:, None] / servers.count, servers.count)
+            busiest = float(D[-1].max())
+            if self.scenario.worker_bandwidth is None:
+                lower, upper = busy_bounds(workers, x, D, float(x[0]), relative, last["synchronization"])
+            else:  # the first worker's link tells nothing of the others'
+                lower, upper = np.full(len(x), np.nan), np.maximum(x, 1 / D.max(axis=1))
+            return Breakdown(
+                stations=servers.stations,
+                utilization=np.minimum(x[:, None] * D, 1.0),
+                residence_time=residence_time,
+                think_time=np.maximum(workers / x - residence_time.sum(axis=1), 0.0),
+                bound_lower=lower,
+                bound_upper=upper,
+                saturation_workers=1.0 / (float(x[0]) * busiest) if busiest else np.inf,
+                bottleneck=servers.stations[int(D[-1].argmax())],
+            )
+
+        other = self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile))
+        other = other or self.scenario.accelerator_speed not in (None, 1.0)
+        own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None and not other]
+        alike = not other and servers == servers_of(self.profile, "links")
+        how = filter(None, (last["policy"], last["synchronization"], name))
+        rounds = self.synchronization
+        return replace(
+            found,
+            breakdown=breakdown,
+            method=f"trace-driven simulation ({', '.join(how)})",
+            note="; ".join(filter(None, notes)),
+            parameter_servers=servers.count,
+            profiled_workers=max([self.profile.cluster.workers if alike else 0, *(p.workers for p in own)]),
+            measured=tuple((p.workers, p.steps_per_second) for p in own),
+            asynchronous=last["synchronization"] == "async",
+            **(rounds.counted(workers) if rounds else {}),
         )
-        for kind in kinds
-    ]
-    rows = np.array([_intervals(profile, own, settings, confidence) for own in runs])
-    X, lower, upper = rows[0, :, 0], rows[:, :, 1].min(axis=0), rows[:, :, 2].max(axis=0)
-    if settings.get("links") is None and (best := best_rates(profile)):
-        lower, upper = _unfilled(profile, best, lower, upper, kinds[0].settings | settings, confidence)
-    return kinds[0], runs[0], np.stack([X, lower, upper], axis=1)
+
+    @property
+    def doubts(self) -> str:
+        """Which measured throughputs contradict the profile; empty for none."""
+        measured = on_profiled_links(self.measured, self.profile)
+        if not measured:
+            return ""
+        steps = fit_steps(self.profile, form="links", seed=0)
+        return contradicted(measured, steps, held_up=best_rates(self.profile) is not None)
+
+    @property
+    def _as_profiled(self) -> dict[str, Any]:
+        """Arguments of `trace_runs` for the profiled machines."""
+        return {name: value for name, value in self.asked.items() if name not in (*WHAT_IFS, "worker_speeds")}
+
+    def obstacle(self) -> str:
+        """Why a page cannot recompute the model's curve; empty when the closed network can."""
+        unknown = [name for name in self.asked if name not in (*WHAT_IFS, *HOW)]
+        if unknown:
+            return f"the closed network does not know: {', '.join(name.replace('_', ' ') for name in unknown)}"
+        return self.closed_network.obstacle()
+
+    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
+        """What a page needs: the closed network's."""
+        return self.closed_network.recipe(workers=workers, confidence=confidence)
+
+    def caption(self) -> str:
+        """Which job, on how many servers."""
+        return f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), simulated"
 
 
-def _unfilled(
-    profile: Profile,
-    best: tuple[float, float],
-    lower: np.ndarray,
-    upper: np.ndarray,
-    settings: dict[str, Any],
-    confidence: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Intervals where one worker does not fill its link: nobody knows what held it up, and how many that goes for.
-
-    At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
-    bandwidth, if it is known, is used up.
-    """
-    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
-    slowest, fastest = Links(*map(Link, usual)), Links(*map(Link, best))
-    shared = _intervals(profile, trace_runs(profile, replications=2, links=slowest, **settings), settings, confidence)
-    alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
-    counts = require_workers(settings["workers"])
-    at_best = counts * _intervals(profile, alone, settings, confidence)[0, 2]
-    if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
-        size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
-        at_best = np.minimum(at_best, profile.cluster.parameter_servers * bandwidth / size)
-    return np.minimum(lower, shared[:, 1]), np.maximum(upper, at_best)
-
-
-def _intervals(
-    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any], confidence: float
-) -> np.ndarray:
-    rows = []
-    for replications, error in zip(runs, simulation_error(profile, runs, settings), strict=True):
-        X = np.array([run.throughput for run in replications])
-        own = X.std(ddof=1) / X.mean() / len(X) ** 0.5 if len(X) > 1 else 0.0
-        window = window_spread(replications)
-        share = sampling_error(profile) * sampled_share(profile, replications)
-        width = normal_quantile(confidence) * np.sqrt(own**2 + window**2 + share**2 + error**2)
-        rows.append((X.mean(), X.mean() * np.exp(-width), X.mean() * np.exp(width)))
-    return np.array(rows)
+#: What-ifs that the closed network knows too.
+WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
 
 
 def trace_curve(
@@ -503,84 +609,69 @@ def trace_curve(
     *,
     workers: int | Iterable[int] = range(1, 33),
     confidence: float = 0.9,
-    bandwidth: float | None = None,
-    parameter_servers: int | None = None,
-    accelerator_speed: float = 1.0,
-    worker_speeds: Iterable[float] | None = None,
     measured: Sequence[Throughput] = (),
+    seed: int = 0,
     **settings: Any,
 ) -> ThroughputCurve:
-    """
-    Predict throughput against the number of workers by simulating the recorded operations.
+    """Predict throughput by simulating the recorded operations; settings are those of `trace_runs`."""
+    return _model(profile, measured, settings).throughput(workers, confidence=confidence, seed=seed)
 
-    Bottleneck, saturation and bounds follow from what each station is busy with per simulated step (`busy_bounds`).
-    Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`). Other
-    arguments are those of `TrainingModel.what_if`, of `trace_runs` and, through it, of `simulate`.
+
+def trace_throughput(
+    profile: Profile,
+    *,
+    workers: int | Iterable[int] = range(1, 33),
+    confidence: float = 0.9,
+    seed: int = 0,
+    **settings: Any,
+) -> np.ndarray:
+    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    require_share(confidence, "confidence", open_ended=True)
+    _, _, outcome = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
+    return outcome.interval(confidence)[0].T
+
+
+def _model(profile: Profile, measured: Sequence[Throughput], settings: dict[str, Any]) -> SimulationModel:
+    asked = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
+    model = SimulationModel(profile, tuple(measured), settings=settings)
+    return model.what_if(**asked)
+
+
+def _outcome(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], asked: dict[str, Any], method: str) -> Outcome:
+    """Throughput of runs, and how far a measurement may be from it."""
+    X, errors = np.array([throughput(replications) for replications in runs]), []
+    for x, replications in zip(X, runs, strict=True):
+        own = np.array([run.throughput for run in replications])
+        mean = own.std(ddof=1) / x / len(own) ** 0.5 if len(own) > 1 else 0.0
+        steps = sampling_error(profile) * sampled_share(profile, replications)
+        errors.append(mean**2 + window_spread(replications) ** 2 + steps**2)
+    error = np.sqrt(np.array(errors) + simulation_error(profile, runs, asked) ** 2)
+    workers = np.array([replications[0].workers for replications in runs])
+    return Outcome(workers=workers, throughput=X, error=error, method=method)
+
+
+def _unfilled(profile: Profile, best: tuple[float, float], asked: dict[str, Any]) -> list[Outcome]:
     """
-    counts = require_workers(workers)
-    speeds = None if worker_speeds is None else list(worker_speeds)
-    model = fit_network(msgspec.structs.replace(profile, throughputs=list(measured))).what_if(
-        bandwidth=bandwidth,
-        parameter_servers=parameter_servers,
-        accelerator_speed=accelerator_speed,
+    What else it may be where one worker does not fill its link: nobody knows what held it up, and for how many.
+
+    At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
+    bandwidth, if it is known, is used up.
+    """
+    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
+    slowest, fastest = Links(*map(Link, usual)), Links(*map(Link, best))
+    shared = _outcome(profile, trace_runs(profile, replications=2, links=slowest, **asked), asked, "shared")
+    alone = trace_runs(profile, replications=2, links=fastest, **asked | {"workers": 1})
+    each = _outcome(profile, alone, asked, "apart")
+    at_best = shared.workers * each.throughput
+    most = np.inf
+    if (bandwidth := asked.get("bandwidth") or nominal_bandwidth(profile)) is not None:
+        size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+        most = profile.cluster.parameter_servers * bandwidth / size
+    apart = replace(
+        shared, throughput=np.minimum(at_best, most), error=each.error, ceiling=np.full((len(at_best), 1), np.log(most))
     )
-    measured = on_profiled_links(measured, profile)
-    fitted = model.throughput(counts, confidence=confidence)  # names and sizes; every number is replaced
-    every = np.union1d(counts, 1)
-    machines = {
-        "bandwidth": bandwidth,
-        "parameter_servers": parameter_servers,
-        "accelerator_speed": None if accelerator_speed == 1.0 else accelerator_speed,
-        "worker_speeds": speeds,
-    }
-    asked = settings | {name: value for name, value in machines.items() if value is not None}
-    kind, runs, rows = _ensemble(profile, confidence=confidence, workers=every.tolist(), **asked)
-    at = np.searchsorted(every, counts)
-    means = [_mean(runs[i]) for i in at]
-    servers = range(model.parameter_servers)
-    places = [f"{place}[{server}]" for server in servers for place in ("transmit", "receive", "update")]
-    D = np.array([[mean[place] for place in places] for mean in means]) / rows[at, :1]  # utilization law
-    phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * rows[at, :1]
-    name, note = kind.name, "; ".join(filter(None, (model.note, kind.note)))
-    alone = untraced_throughput(measured, profile.cluster.parameter_servers)
-    if alone is not None:
-        longer = throughput(trace_runs(profile, workers=1, **settings)[0]) / alone
-        if kind.name == "loopback":  # no links, that carry as much while nobody traces
-            D = D * longer
-    if goes_further(measured, profile.cluster.parameter_servers):
-        found = calibrate(profile, measured, workers=knots(every), **asked)
-        rows = (rows[:, 0] * found.bend(every, confidence)).T
-        name, note = found.likeliest.name, "; ".join(filter(None, (model.fitted.contradiction, found.note)))
-    elif alone is not None:
-        rows = rows * longer ** -untraced_share(np.log(rows[:, 0]), every, kind)[:, None]
-    X, single = rows[at, 0], float(rows[0, 0])
-    residence_time = np.tile(phases / X[:, None] / len(servers), len(servers))
-    busiest, last = float(D[-1].max()), runs[-1][0].settings
-    how = (last["policy"], last["synchronization"], name)
-    relative = np.array((speeds or [1.0])[: counts[-1]]) / (speeds or [1.0])[0]
-    if settings.get("worker_bandwidth") is None:
-        lower, upper = busy_bounds(counts, X, D, single, relative, last["synchronization"])
-    else:  # the first worker's link tells nothing of the others'
-        lower, upper = np.full(len(X), np.nan), np.maximum(X, 1 / D.max(axis=1))
-    return replace(
-        fitted,
-        steps_per_second=X,
-        lower=rows[at, 1],
-        upper=rows[at, 2],
-        single=single,
-        utilization=np.minimum(X[:, None] * D, 1.0),
-        bound_lower=lower,
-        bound_upper=upper,
-        saturation_workers=1.0 / (single * busiest) if busiest else np.inf,
-        bottleneck=fitted.stations[int(D[-1].argmax())],
-        residence_time=residence_time,
-        think_time=np.maximum(counts / X - residence_time.sum(axis=1), 0.0),
-        method=f"trace-driven simulation ({', '.join(filter(None, how))})",
-        note=note,
-        beyond_model=", ".join(
-            name.replace("_", " ") for name in asked if name not in {"seed", "progress", *TOLD, *WHAT_IFS}
-        ),
-    )
+    return [shared, apart]
 
 
 def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:

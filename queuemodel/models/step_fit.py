@@ -106,7 +106,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     """Each demand is the mean over the steps of the time in which the machine was busy, apart from other workers."""
     steps = np.column_stack([profile.values(name) for name in PHASES])
     sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
-    servers = _servers(profile, form)
+    servers = servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
     flights = {control: _flights(profile, sizes)} if form == "links" else {}
@@ -120,11 +120,6 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    notes = [
-        ALONE,
-        UNFILLED if best_rates(profile) else "",
-        contradiction(float(_rate(profile, np.arange(len(steps)))), nominal),
-    ]
     rule = rule_for(servers=servers.count, unequal=False, settled=settled, flights=flights.get("bbr"))
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
@@ -138,15 +133,22 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
-            tensor_bytes=_tensor_bytes(profile),
+            tensor_bytes=tensor_bytes_of(profile),
             bandwidth=nominal,
             steps=len(steps),
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",
         ),
         others=(CONTENTION,),
-        note="; ".join(filter(None, notes)),
+        note=step_note(profile),
     )
+
+
+def step_note(profile: Profile) -> str:
+    """What recorded steps of one worker cannot show, and what is odd about them."""
+    rate = float(_rate(profile, np.arange(len(profile.steps))))
+    notes = [ALONE, UNFILLED if best_rates(profile) else "", contradiction(rate, nominal_bandwidth(profile))]
+    return "; ".join(filter(None, notes))
 
 
 def _flights(profile: Profile, sizes: np.ndarray) -> Flights | None:
@@ -155,12 +157,12 @@ def _flights(profile: Profile, sizes: np.ndarray) -> Flights | None:
     return Flights((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
 
 
-def _servers(profile: Profile, form: Form) -> Servers:
+def servers_of(profile: Profile, form: Form) -> Servers:
     sizes, count = profile.job.shard_bytes, profile.cluster.parameter_servers
     return Servers(form, tuple(size / sum(sizes) for size in sizes) if sum(sizes) else (1.0 / count,) * count)
 
 
-def _tensor_bytes(profile: Profile) -> tuple[int, ...]:
+def tensor_bytes_of(profile: Profile) -> tuple[int, ...]:
     """Sizes of the fetched tensors, by name, of the first step that has operations."""
     for step in profile.steps:
         sizes = {op.name: op.bytes for op in step.operations if op.kind == "fetch"}

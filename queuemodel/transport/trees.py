@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...base.checks import require_count
-from ...base.errors import ModelError
-from ..collectives import (
+from ..base.checks import require_count
+from ..base.errors import ModelError
+from .collectives import (
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
