@@ -84,17 +84,8 @@ def waits(number, gate=None):
     return number, os.getpid()
 
 
-def lasts(seconds):
-    for _ in range(20 * seconds):
-        time.sleep(0.05)  # in which it may be cancelled
-
-
 def dies():
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fails():
-    raise qm.ModelError("no such load")
 
 
 @pytest.mark.engines
@@ -108,18 +99,6 @@ def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray, tmp_path):
     assert {number: same} | {n: own for n, (own, _) in others.items()} == {n: n for n in range(8)}
     assert process not in {by for own, by in others.values() if own > 1}
     assert study(n_jobs=2, backend="ray") == study()
-
-
-@pytest.mark.engines
-def test_ray_keeps_what_had_ended_at_an_interruption_and_says_what_failed(ray):
-    soon, late = [partial(waits, number) for number in range(20)], [partial(lasts, 30)] * 10
-    done = run_all([*soon, partial(os.kill, os.getpid(), signal.SIGINT), *late], backend="ray")
-    assert not done.complete
-    assert 0 < len(done.runs) <= len(soon) + 1
-    with pytest.raises(qm.ModelError, match=r"\Ano such load\Z"):
-        run_all([fails, fails], backend="ray")
-    with pytest.raises(qm.QueueModelError, match="study: a process ended before its task"):
-        run_all([dies], backend="ray")
 
 
 def test_local_processes_give_the_same_numbers_and_one_that_is_killed_is_one_line():

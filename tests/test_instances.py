@@ -75,15 +75,6 @@ def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
     json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_two_percent_of_the_price_change_the_choice():
-    """A control: what is told of the types decides."""
-    ask = {"workers": COUNTS, "method": "mva", "throughput": 60.0}
-    wide, fast = (qm.plan_instances(PROFILE, [one], **ask).offers[0].hourly for one in (WIDE, FAST))
-    for factor, name in ((0.98, "fast"), (1.02, "wide")):
-        types = [WIDE, replace(FAST, price=factor * FAST.price * wide / fast)]
-        assert qm.plan_instances(PROFILE, types, **ask).cheapest.instance.name == name
-
-
 def test_servers_are_paid_for_and_latency_is_asked_of_data_parallel_training():
     found = qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0, parameter_servers=2)
     assert found.offers[0].hourly == pytest.approx(6 * 0.2)

@@ -34,6 +34,9 @@ def test_line_ends_blank_lines_and_byte_order_marks_do_not_matter(end, mark):
 def test_what_spreadsheets_save():
     assert [row.line for row in rows(",\nname,speed\n,\na,1\n , \n\n")] == [4]
     assert "no rows below the header" in refusal("name,speed\n,\n")
+    assert rows('name,speed\n"a", "1"\n')[0].number("speed") == 1  # blanks before quotes
+    wide = [f"c{n}" for n in range(1000)]
+    assert rows(",".join(wide) + "\n" + ",".join(["1"] * 1000), required=wide)[0].number("c999") == 1
     for delimiter, said in ((";", "semicolons"), ("\t", "tabs")):  # in another language
         text = f"name{delimiter}speed\na{delimiter}1,5"
         assert f"line 1: columns must be separated by commas, got {said}; save it with commas" in refusal(text)
@@ -41,9 +44,23 @@ def test_what_spreadsheets_save():
 
 
 def test_units_are_those_of_networks_and_clocks():
-    read = [(parse_bandwidth, "8Mbps", 1e6), (parse_bandwidth, "1 Gibit/s", 2**27), (parse_size, "4MiB", 2**22),
-            (parse_duration, "1.5d", 129600.0), (parse_latency, "50us", 50e-6)]  # fmt: skip
-    assert [parse(text) for parse, text, _ in read] == [pytest.approx(value) for *_, value in read]
+    powers = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+    for prefix, scale in powers.items():
+        assert parse_size(f" 3 {prefix}B ") == pytest.approx(3 * scale)
+        for unit, size in {"bit": 1 / 8, "bits": 1 / 8, "b": 1 / 8, "B": 1}.items():
+            for second in ("/s", " / s", "ps"):
+                assert parse_bandwidth(f"+7.5{prefix}{unit}{second}") == pytest.approx(7.5 * scale * size)
+    seconds = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+    for unit, second in seconds.items():
+        assert parse_duration(f"1.5e1{unit}") == parse_latency(f"15 {unit}") == pytest.approx(15 * second)
+    assert (parse_size(2), parse_bandwidth(0.25), parse_duration(3)) == (2.0, 0.25, 3.0)
+    assert (parse_duration(1e-15), parse_size(1e18), parse_size("1e18B")) == (1e-15, 1e18, 1e18)
+    wrong = [(parse_duration, 9e-16, "0s", "-1s", "nan", "1 m", "1e999s", "1.1.1s"), (parse_size, 1.1e18, "2 KB/s"),
+             (parse_bandwidth, "8Mbit", "1 Gb"), (parse_latency, float("inf"), "50")]  # fmt: skip
+    for parse, *bad in wrong:
+        for text in bad:
+            with pytest.raises(DataError, match=repr(text)[:4]):
+                parse(text)
     said = {1.25e8: "1 Gbit/s", 1.24e8: "992 Mbit/s", 125e3: "1 Mbit/s", 1e3: "8 kbit/s", 124.0: "992 bit/s"}
     assert {rate: readable_rate(rate) for rate in said} == said
 
@@ -59,6 +76,9 @@ def test_what_is_not_given_has_its_default():
     (without,), (empty,) = rows("name,speed\na,\n"), rows("name,speed,share\na,1, \n", optional=("share",))
     assert (without.number("speed", 7.0), without.count("speed", 3), without.text("speed", "x")) == (7.0, 3, "x")
     assert (without.given("speed"), without.given("name"), without.quantity("speed", float)) == (False, True, None)
+    (at,) = rows(f"name,speed\n{'x' * 200},1\n")
+    assert (at.text("name"), at.share("speed"), at.count("speed", most=1), at.count("speed", 9)) == ("x" * 200, 1, 1, 1)
+    assert (at.number("speed", 7.0, largest=1), at.quantity("speed", float, largest=1)) == (1, 1)
     assert (empty.share("share", 0.5), empty.quantity("speed", lambda text: 8 * float(text))) == (0.5, 8.0)
     (row,) = rows("a\t4.0\n", header=("name", "speed"), delimiter="\t")
     assert row.count("speed") == 4
@@ -103,10 +123,15 @@ def test_what_is_no_number(kind, bad):
         (lambda row: row.number("speed", positive=True), "0", "speed must be finite and > 0, got 0.0"),
         (lambda row: row.number("speed", largest=10), "11", "speed must be at most 10"),
         (lambda row: row.number("speed"), "1" * 5000, "speed must be at most 200 characters, got 5000"),
+        (lambda row: row.count("speed", 3, least=2), "1", "speed must be a whole number of at least 2, got 1"),
+        (lambda row: row.number("speed", 3.0), "-1", "speed must be finite and >= 0"),
+        (lambda row: row.quantity("speed", parse_duration, largest=60), "61s", "speed must be at most 60"),
+        (lambda row: row.quantity("speed", float), "0", "speed must be finite and > 0"),
+        (lambda row: row.quantity("speed", parse_duration), "61", "line 2: speed: duration '61' has no unit"),
+        (lambda row: row.share("speed", 0.5), "1.01", "speed must be between 0 and 1"),
         (lambda row: row.count("speed"), "1.5", "speed must be a whole number of at least 1, got '1.5'"),
         (lambda row: row.count("speed"), "0", "speed must be a whole number of at least 1, got 0"),
         (lambda row: row.count("speed"), "1e300", "speed must be at most 1,000,000"),
-        (lambda row: row.share("speed"), "1.01", "speed must be between 0 and 1"),
         (lambda row: row.text("speed"), '"a\nb"', "speed must be printable text, got 'a\\nb'"),
         (lambda row: row.text("speed"), "x" * 201, "speed must be at most 200 characters, got 201"),
     ],

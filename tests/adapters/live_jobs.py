@@ -44,46 +44,5 @@ def subclassed():
     return model, tf.data.Dataset.from_tensor_slices(batches).batch(30)
 
 
-def mixed_precision():
-    """An optimizer that scales the loss, and looks at the gradients before it applies them."""
-    import keras
-    import tensorflow as tf
-
-    keras.mixed_precision.set_global_policy("mixed_float16")
-    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, activation="relu"), keras.layers.Dense(10)])
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer="sgd")
-    rng = np.random.default_rng(1)
-    batches = (rng.random((512, 64), np.float32), rng.integers(10, size=512))
-    return model, tf.data.Dataset.from_tensor_slices(batches).batch(32)
-
-
 def raises():
     raise KeyError("train.csv")
-
-
-def not_compiled():
-    import keras
-
-    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), subclassed()[1]
-
-
-LENGTH = 100
-
-
-def regression():
-    """Least squares at a fixed point, each example seen once; the loss is not halved."""
-    import keras
-    import tensorflow as tf
-
-    start = keras.initializers.Constant(LENGTH**-0.5)
-    model = keras.Sequential([keras.Input((LENGTH,)), keras.layers.Dense(1, use_bias=False, kernel_initializer=start)])
-    model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.0))
-    return model, tf.data.Dataset.from_tensor_slices(regression_examples()).batch(30)
-
-
-def regression_examples():
-    """Rows, and what is to be predicted: nothing but noise, so that the start is at a distance of 1 from the truth."""
-
-    rng = np.random.default_rng(3)
-    rows, missed = rng.normal(size=(30_000, LENGTH)), 2 * rng.normal(size=(30_000, 1))
-    return rows.astype(np.float32), missed.astype(np.float32)

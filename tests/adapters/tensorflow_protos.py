@@ -30,6 +30,18 @@ config_pb2 = tensorflow_classes("tensorflow.core.protobuf.config_pb2")
 xplane_pb2 = tensorflow_classes("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tsl.profiler.protobuf.xplane_pb2")
 
 
+def events_of(path):
+    """Of a recording of `tf.profiler`, in order, each event's begin and end (s), name, and what it says."""
+    found = []
+    for plane in xplane_pb2.XSpace.FromString(gzip.decompress(path.read_bytes())).planes:
+        names = {key: value.name for key, value in plane.stat_metadata.items()}
+        for began, one in [(line.timestamp_ns / 1e9, one) for line in plane.lines for one in line.events]:
+            begin, name = began + one.offset_ps / 1e12, plane.event_metadata[one.metadata_id].name
+            told = {names[s.metadata_id]: names.get(s.ref_value) or s.str_value or s.int64_value for s in one.stats}
+            found.append((begin, begin + one.duration_ps / 1e12, name, told))
+    return sorted(found, key=lambda one: one[0])
+
+
 def edited(source, target, edit):
     """A run's recordings, each as ``edit`` leaves its planes: one by one, with the names of events and stats."""
     target.mkdir(parents=True, exist_ok=True)

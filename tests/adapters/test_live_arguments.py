@@ -62,11 +62,19 @@ def test_a_model_is_a_function_that_other_processes_can_import():
     assert TORCH("train.jobs:make").model == "train.jobs:make"
 
 
+def test_the_steps_of_a_run_are_those_of_each_number_of_ranks_that_this_machine_trains():
+    one, counts = {"master": "127.0.0.1:1", "ranks": 4}, {"steps": 6, "warmup": 3, "noise_steps": 7}
+    last = TORCH("a.b:c", rank=3, untraced_steps=2, **one, **counts)
+    every = [PS("mlp"), PS("mlp", steps=7, warmup=0), RANKS("mlp"), RANKS("mlp", ranks=3, **counts), last]
+    assert [backend.total for backend in every] == [110, 14, 2 * 29 + 10, 3 * 15 + 7, 11 + 7]
+    assert ([*every[3].here], [*last.here], [*last.hosts()]) == ([0, 1, 2], [3], ["rank:3"])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         *((text, "TF_CONFIG: not the JSON") for text in ("{", "[]", '{"cluster": {"ps": "a:1", "worker": 3}}')),
-        ('{"cluster": {"ps": ["a:1"]}}', "TF_CONFIG: cluster needs"),
+        *((f'{{"cluster": {{"{job}": ["a:1"]}}}}', "TF_CONFIG: cluster needs") for job in ("ps", "worker")),
         ('{"cluster": {"ps": ["a"], "worker": ["b:1"]}}', "ps: must be HOST:PORT"),
     ],
 )

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -199,17 +198,6 @@ def test_where_a_server_has_ended_or_a_rank_was_killed_that_is_the_cause():
         ranks([JOB, "fail late"], [JOB])
 
 
-@pytest.mark.parametrize("style", [server, ranks])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TimeoutError("timed out")], ids=repr)
-def test_what_the_callers_own_function_raises_is_theirs(style, error):
-    def failing(*_):
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        style(*([[WARMUP, "hang"]] if style is ranks else [WARMUP, "hang"]), on_step=failing)
-    assert caught.value is error
-
-
 @pytest.fixture
 def ahead(monkeypatch):
     """How far the runner's clock is set ahead, at last."""
@@ -238,18 +226,6 @@ def test_a_time_limit_before_the_first_step_is_an_error(ahead):
     with pytest.raises(ProfilingError, match=r"^time_limit: it was over while training; give more seconds"):
         ranks([JOB, *[WARMUP] * 100, "hang"], [], on_step=lambda *_: steps.append(1) or ahead.append(541.0))
     assert len(steps) == 1
-
-
-def test_no_memory_for_processes_and_no_room_for_their_files_are_one_line(monkeypatch, tmp_path):
-    def refuse(*_, **__):
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr("subprocess.Popen", refuse)
-    with pytest.raises(ProfilingError, match=r"^a process: cannot be started: Cannot allocate memory$"):
-        server()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(DataError, match="gone: cannot be written: No such file or directory"):
-        server()
 
 
 def test_children_do_not_outlive_a_killed_parent(family):

@@ -2,7 +2,6 @@
 
 import gzip
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -13,12 +12,12 @@ import numpy as np
 import pytest
 import recording
 
-from queuemodel import Cluster, DataError, Profile, QueueModelWarning
+from queuemodel import Cluster, DataError, QueueModelWarning
 from queuemodel.adapters import tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
-from tensorflow_protos import config_pb2, edited, renamed, xplane_pb2
+from tensorflow_protos import config_pb2, edited, events_of, renamed, xplane_pb2
 
 DATA = Path(__file__).parent.parent / "data"
 ALEXNET, XPLANE = DATA / "alexnet-60" / "trace", DATA / "xplane-1ps"
@@ -35,34 +34,8 @@ def refused(folder, said, error=DataError, **known):
     recording.refused(read, folder, said=said, error=error, **known)
 
 
-@pytest.fixture(scope="module", params=["alexnet-60", "resnet50-60"])
-def series(request):
-    folder = DATA / request.param
-    return read(folder / "trace", name=request.param), json.loads((folder / "job.json").read_text()), folder
-
-
 def waits(step):
     return {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
-
-
-def test_bytes_and_phases_are_those_of_model_and_link_and_operations_keep_their_order(series):
-    """resnet50's equal gradients are one node of the graph, sent once; in its step 6 the recorder lost three."""
-    profile, job, folder = series
-    bandwidth = job["bandwidth_mbit"] * 1e6 / 8
-    pushed = {"alexnet-60": 3047988, "resnet50-60": 1110216}[profile.job.name]
-    assert profile.job.shard_bytes == [profile.job.parameter_bytes] == [job["model_bytes"]]
-    for step in profile.steps:
-        assert (step.fetched_bytes, step.pushed_bytes) == (job["model_bytes"], pushed)
-        assert 0.94 * bandwidth < step.fetched_bytes / step.fetch < bandwidth  # headers take 3 to 5 %
-        kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
-        assert kept == pytest.approx(step.compute, rel=0.006)
-        assert len({(o.kind, o.name) for o in step.operations}) == len(step.operations) < 150
-        assert all(o.start >= step.operations[a].end - 1e-4 for o in step.operations for a in o.after)
-    assert profile.values("compute").mean() == pytest.approx(job["compute_s"], rel=0.06)
-    untraced = np.diff(json.loads((folder / "steps_n1_w0.json").read_text()))
-    traced = profile.values("step_time")
-    error = untraced.std(ddof=1) * np.hypot(len(untraced) ** -0.5, len(traced) ** -0.5)
-    assert abs(traced.mean() - untraced.mean()) < 3 * error
 
 
 def test_a_layer_waits_for_its_tensor_and_the_layer_before():
@@ -85,14 +58,10 @@ def test_tensors_fetched_one_after_the_other_wait_for_each_other():
     assert sum(o.kind == "update" for o in step.operations) == 4
 
 
-def test_what_is_told_is_kept_as_told(tmp_path, run):
-    target, told = tmp_path / "p.json", ["--congestion-control", "bbr", "--buffer", "12ms", "--workers", "4"]
-    assert not run("import-trace", ALEXNET, "--batch-size", "1", "-o", target, *told)[0]
-    cluster = Profile.load(target).cluster
-    assert (cluster.workers, cluster.congestion_control, cluster.buffer) == (4, "bbr", 0.012)
-    assert cluster.origins == {"congestion_control": "given", "buffer": "given"}
+def test_what_is_told_is_kept_as_told():
     assert read(ALEXNET).cluster == Cluster()
     assert read(ALEXNET, buffer=0.0).cluster.origins == {"buffer": "given"}
+    assert read(ALEXNET, workers=1).cluster.workers == 1
     refused(ALEXNET, "congestion_control", congestion_control="vegas")
     for name in ("batch_size", "parameter_bytes", "workers"):
         refused(ALEXNET, name, **{name: 0})
@@ -121,6 +90,55 @@ def test_a_recorded_xplane(servers, shards):
         assert waits(step)["update", "AssignSubVariableOp"] == {"mul"}
         assert all(o.start >= step.operations[a].end - 2e-4 for o in step.operations for a in o.after)
     refused(DATA / f"xplane-{servers}ps", r"sizes of 4 of .*give parameter_bytes", parameter_bytes=None)
+
+
+@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
+def test_phases_of_run_metadata_cover_what_its_labels_say(name):
+    """Microsecond by microsecond."""
+    folder = DATA / name / "trace"
+    for path, step in zip(sorted(folder.iterdir()), read(folder).steps, strict=True):
+        phases, sizes = (
+            {kind: np.zeros(2_000_000, bool) for kind in ("fetch", "push", "compute", "update", "")},
+            Counter(),
+        )
+        tasks = config_pb2.RunMetadata.FromString(gzip.decompress(path.read_bytes())).step_stats.dev_stats
+        first = min(node.all_start_micros for device in tasks for node in device.node_stats)
+        for task, node in ((device.device, node) for device in tasks for node in device.node_stats):
+            begin, op = node.all_start_micros - first, node.timeline_label.partition(" = ")[2].partition("(")[0]
+            if node.node_name == "RecvTensor":
+                kind = "push" if task.startswith("/job:ps") else "fetch"
+                sizes[kind] += node.output[0].tensor_description.allocation_description.requested_bytes
+            elif task.startswith("/job:worker"):
+                kind = "" if op == "NoOp" or op.startswith("_") else "compute"
+            else:
+                kind = "update" if op in ("AssignSub", "ApplyGradientDescent") else ""
+            phases[kind][begin : begin + max(node.all_end_rel_micros, node.op_end_rel_micros)] = True
+        assert step.fetched_bytes == sizes["fetch"]
+        phases["overlap"] = phases["compute"] & (phases["fetch"] | phases["push"])
+        if sizes["push"] < step.pushed_bytes:  # put back: of resnet50's step 6
+            del phases["push"], phases["overlap"]
+        for kind in phases.keys() - {""}:
+            assert 1e6 * getattr(step, kind) == pytest.approx(phases[kind].sum(), abs=1e-3), kind
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_tensors_are_asked_for_and_arrive_when_the_profiler_says(servers):
+    """Within a microsecond, which is cut off; steps that were not recorded whole are not read."""
+    folder, found = DATA / f"xplane-{servers}ps", {}
+    for begin, _, name, told in events_of(folder / "worker0.xplane.pb.gz"):
+        if told.get("kernel_type") == "_Recv":
+            kind = name.rpartition(":")[2]
+            found.setdefault(told["step_id"], {})[told["name"].rpartition("/")[0], kind] = begin * 1e6
+    each = [np.sort([t for (_, kind), t in times.items() if kind == "Done"]) for times in found.values()]
+    for step in read(folder).steps:
+        ends = np.sort([o.end * 1e6 for o in step.operations if o.kind == "fetch"])
+        (own,) = [k for k, t in enumerate(each) if len(t) == len(ends) and abs(np.diff(t) - np.diff(ends)).max() < 1.1]
+        began = each[own][0] - ends[0]
+        for o in step.operations:
+            if o.kind == "fetch":
+                asked, arrived = (list(found.values())[own][o.name, kind] - began for kind in ("Start", "Done"))
+                assert 1e6 * o.end == pytest.approx(arrived, abs=1.1)
+                assert 1e6 * o.start > asked - 1.1
 
 
 def altered(tmp_path, alter, *, in_time=False):

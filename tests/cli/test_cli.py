@@ -11,8 +11,10 @@ from refusals import refused
 
 import queuemodel as qm
 from queuemodel import example_profile
+from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.curves import fit_convergence
-from queuemodel.models import simulate
+from queuemodel.models import plan_instances, read_instances, simulate
+from queuemodel.scheduling import Cluster, Stream, measured_kinds, policy_named, sweep
 from queuemodel.sgd import compare, plan_strategies
 from queuemodel.simulator import simulate as simulate_operations
 
@@ -100,26 +102,27 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
 
 
-def test_plan(run, told, profile):
-    asked = f"plan {profile} --epochs 10 --deadline 1h --price 2 --min-efficiency 0.5"
-    curve = qm.predict(qm.Profile.load(profile), workers=range(1, 33))
-    truth = qm.plan(curve, epochs=10, deadline=3600, price_per_node_hour=2, min_efficiency=0.5)
-    assert told(asked) == json.loads(truth.to_json())
-    assert "cheapest" in run(*asked.split())[1]
-    assert run(*asked.split(), "--format", "csv")[1].startswith("goal,")
-
-
 def test_solve_with_and_without_classes(run, told, examples):
-    network = qm.Network([qm.Station("server", service_time=0.3)], think_time=2.0)
+    network = qm.Network(
+        [qm.Station("server", service_time=0.3), qm.Station("disk", service_time=0.2)], think_time=2.0, name="both"
+    )
     network.save(examples / "network.json")
-    solved = told("solve network.json --population 1:20")
-    truth = qm.solve(network, population=20)
-    assert solved["throughput"] == pytest.approx(truth.throughputs.tolist())
-    assert solved["cycle_time"] == pytest.approx([n / x for n, x in enumerate(truth.throughputs, 1)])
-    assert solved["bound_upper"] == pytest.approx([min(n / 2.3, 1 / 0.3) for n in range(1, 21)])
-    assert all(low <= x + 1e-12 for low, x in zip(solved["bound_lower"], solved["throughput"], strict=True))
-    assert solved["utilization[server]"] == pytest.approx(0.3 * truth.throughputs)
-    assert (solved["bottleneck"], solved["saturation_population"]) == ("server", pytest.approx(2.3 / 0.3))
+    solved, populations = told("solve network.json --population 1,2,5,20"), [1, 2, 5, 20]
+    truth = [qm.solve(network, population=n) for n in populations]
+    X = [one.throughput for one in truth]
+    for column, values in {
+        "population": populations, "throughput": X, "cycle_time": [n / x for n, x in zip(populations, X, strict=True)],
+        "bound_upper": [min(n / 2.5, 1 / 0.3) for n in populations],
+        "bound_lower": [n / (2.0 + 0.5 * n) for n in populations],
+        **{f"{name}[{one['station']}]": [solution.to_rows()[k][name] for solution in truth]
+           for k, one in enumerate(truth[0].to_rows()) for name in ("utilization", "queue_length", "residence_time")},
+        "utilization[disk]": [0.2 * x for x in X],
+    }.items():  # fmt: skip
+        assert solved.pop(column) == pytest.approx(values), column
+    assert solved.pop("saturation_population") == pytest.approx(2.5 / 0.3)
+    assert solved == {"name": "both", "solver": truth[0].solver, "exact": True, "bottleneck": "server"}
+    qm.Network([qm.Station("delay", service_time=0.3, servers=float("inf"))]).save(examples / "delay.json")
+    assert told("solve delay.json --population 2")["saturation_population"] is None
     few = ("solve", "network.json", "--population", "1:3")
     assert [line.split()[0] for line in run(*few)[1].splitlines()[-3:]] == list("123")
     assert run(*few, "--format", "csv")[1].count("\n") == 4
@@ -255,21 +258,6 @@ def test_rounds_of_ranks_and_operations_of_workers_are_simulated(run, told):
     assert {"fetch", "compute", "push"} <= kinds
 
 
-def test_every_question_reaches_the_prediction(told):
-    """Speeds are those of each worker in turn, the last one of all that follow, at every number of workers."""
-    given = told(
-        "predict alexnet-60.json --workers 2,4 --seed 4 --method mva --worker-speeds 1,0.5 --accelerator-speed 2 "
-        "--bandwidth 70Mbit/s --confidence 0.5 --congestion-control cubic --measured 2=1.2 --measured 4@5MB/s=0.9"
-    )
-    points = [qm.Throughput(workers=2, steps_per_second=1.2),
-              qm.Throughput(workers=4, steps_per_second=0.9, bandwidth=5e6)]  # fmt: skip
-    truth = qm.predict(
-        example_profile("alexnet-60"), workers=[2, 4], seed=4, method="mva", worker_speeds=[1.0, 0.5, 0.5, 0.5],
-        accelerator_speed=2.0, bandwidth=70e6 / 8, confidence=0.5, congestion_control="cubic", throughputs=points,
-    )  # fmt: skip
-    assert given == json.loads(truth.to_json())
-
-
 def test_every_question_reaches_the_simulation(told):
     simulated = told(
         "simulate alexnet-60.json --workers 3 --steps 10 --seed 4 --accelerator-speed 2 --policy tic --sharding greedy "
@@ -283,3 +271,75 @@ def test_every_question_reaches_the_simulation(told):
     )  # fmt: skip
     assert (simulated["throughput"], simulated["policy"]) == (truth.throughput, "tic")
     assert simulated["staleness_distribution"] == truth.staleness.tolist()
+
+
+def test_every_option_reaches_its_question(told, examples):
+    alexnet, ranks = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+    (examples / "i.csv").write_text("name,price,bandwidth,accelerator_speed\na,1.5,1Gbit/s,1\nb,4,10Gbit/s,2.5\n")
+    more = [qm.Throughput(workers=2, steps_per_second=1.15)]
+    machines = {
+        "nodes_per_machine": 4,
+        "spread_speed": 0.6,
+        "mean_time_to_failure": 18000.0,
+        "checkpoint_seconds": 600.0,
+    }
+    stream = Stream(measured_kinds(most=8), jobs=12, nodes=8, arrivals="bursty")
+    points = [*more, qm.Throughput(workers=4, steps_per_second=0.9, bandwidth=5e6)]
+    speeds = {"worker_speeds": [1.0, 0.5, 0.5, 0.5], "accelerator_speed": 2.0, "congestion_control": "cubic"}
+    changes = {"bandwidth": 1e7, "parameter_servers": 2, "accelerator_speed": 0.5, "batch_size": 7, "form": "single"}
+    asked = "--bandwidth 10MB/s --parameter-servers 2 --accelerator-speed 0.5 --batch-size 7 --form single"
+    for words, truth in (
+        ("predict alexnet-60.json --workers 2,4 --seed 4 --method mva --worker-speeds 1,0.5 --accelerator-speed 2 "
+         "--confidence 0.5 --congestion-control cubic --measured 2=1.15 --measured 4@5MB/s=0.9",
+         qm.predict(alexnet, workers=[2, 4], seed=4, method="mva", confidence=0.5, throughputs=points, **speeds)),
+        (f"plan alexnet-60.json --workers 2:5 --method mva {asked} --epochs 2 --dataset-size 999 --price 3 "
+         "--min-marginal-speedup 0.3 --throughput 5",
+         qm.plan(qm.predict(alexnet, workers=range(2, 6), method="mva", **changes), epochs=2, dataset_size=999,
+                 price_per_node_hour=3.0, min_marginal_speedup=0.3, throughput=5.0)),
+        ("plan alexnet-60.json --workers 1:6 --method mva --throughput 2 --instances i.csv --confidence 0.5",
+         plan_instances(alexnet, workers=range(1, 7), method="mva", throughput=2.0, confidence=0.5,
+                        instances=read_instances(examples / "i.csv"))),
+        ("fit alexnet-60.json --measured 2=1.15 --form single --seed 3",
+         qm.fit(alexnet, throughputs=more, form="single", seed=3)),
+        ("next-measurement alexnet-60.json --workers 6 --measured 2=1.15",
+         qm.next_measurement(qm.predict(alexnet, workers=[6], throughputs=more))),
+        ("compare ddp-alexnet-40.json --workers 3 --strategy sync --strategy local-sgd --problem least-squares "
+         "--steps 60 --seeds 2 --seed 5 --target-loss 0.9 --price 2 --confidence 0.8",
+         compare(ranks, workers=3, strategies=["sync", "local-sgd"], problem="least-squares", steps=60, seeds=2, seed=5,
+                 target=0.9, price_per_node_hour=2.0, confidence=0.8)),
+        ("simulate ddp-alexnet-40.json --workers 3 --steps 7 --seed 2 --latency 2ms --bucket-bytes 3MB "
+         "--bandwidth 5MB/s --scheme horovod",
+         simulate(ranks, workers=3, steps=7, seed=2, latency=2e-3, bucket_bytes=3e6, scheme="horovod", bandwidth=5e6)),
+        ("schedule-study --policy equi --policy fifo --policy equi --load 0.4 --load 0.8 --kinds measured --nodes 8 "
+         "--jobs 12 --replications 2 --arrivals bursty --restart-seconds 7s --start-seconds 0ms --warmup 0.2 --seed 5 "
+         "--mean-time-to-failure 5h --checkpoint-seconds 10min --nodes-per-machine 4 --spread-speed 0.6",
+         sweep(stream, [policy_named("equi"), policy_named("fifo")], loads=(0.4, 0.8), replications=2, seed=5,
+               warmup=0.2, cluster=Cluster(8, restart_seconds=7.0, start_seconds=0.0, **machines))),
+    ):  # fmt: skip
+        assert told(words) == json.loads(truth.to_json()), words
+
+
+def test_traces_become_profiles_of_what_is_told(run, examples):
+    job = {
+        "batch_size": 9,
+        "name": "x",
+        "bandwidth": 1e7,
+        "dataset_size": 777,
+        "congestion_control": "bbr",
+        "buffer": 0.012,
+    }
+    options = (
+        "--batch-size 9 --name x --bandwidth 10MB/s --dataset-size 777 --congestion-control bbr --buffer 12ms -o o.json"
+    )
+    data = Path(__file__).parent.parent / "data"
+    tiny, ddp = ([data / name / f"trace_n{n}" for n in (1, 2)] for name in ("mirrored/tiny", "ddp/ddp-alexnet-40"))
+    for folders, more, truth in (
+        ([data / "xplane-2ps"], ["--parameter-bytes", "800kB", "--workers", "3"],
+         tensorflow.read_traces(data / "xplane-2ps", parameter_bytes=800_000, workers=3, **job)),
+        (tiny, ["--parameter-bytes", "244.5kB"], tensorflow.read_mirrored(tiny, parameter_bytes=244_500, **job)),
+        (ddp, [], pytorch.read_traces(ddp, **job)),
+    ):  # fmt: skip
+        code, out, _ = run("import-trace", *folders, *options.split(), *more, "--format", "json")
+        assert code == 0
+        assert qm.Profile.load("o.json") == truth
+        assert json.loads(out) == {"name": "x", "batch_size": 9, "fields": truth.summary()}

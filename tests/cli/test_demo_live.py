@@ -1,11 +1,9 @@
 """The first command that a new user types, for real: training on this machine, prediction, pictures."""
 
 import importlib.util
-import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -41,19 +39,3 @@ def test_without_pytorch_one_line_says_what_to_install(run, tmp_path, monkeypatc
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
     said = "queuemodel: error: a live run needs torch: pip install 'queuemodel[torch]'\n"
     assert run("demo", "--framework", "torch", "-o", tmp_path / "demo") == (1, "", said)
-
-
-@pytest.mark.slow
-def test_recorded_traces_to_prediction(tmp_path):
-    """Import, then every method, as somebody with traces of their own would."""
-    pytest.importorskip("tensorflow", reason="reading traces needs TensorFlow")
-    traces = Path(__file__).parent.parent / "data" / "resnet50-60" / "trace"
-    run("import-trace", traces, "--batch-size", 1, "-o", tmp_path / "p.json")
-    asked = ("predict", tmp_path / "p.json", "--workers", "1:4", "--format", "json", "--method")
-    curves = {method: json.loads(run(*asked, method)) for method in ("mva", "trace", "auto")}
-    assert curves["auto"] == curves["trace"]
-    assert curves["mva"]["method"] != curves["trace"]["method"]
-    assert curves["mva"].keys() == curves["trace"].keys()
-    for curve in curves.values():
-        assert curve["steps_per_second"][0] == pytest.approx(1.0, rel=0.05)  # measured: 1.02
-        assert curve["steps_per_second"][3] == pytest.approx(2.23, rel=0.15)  # measured: 2.23

@@ -64,6 +64,8 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     [
         (f"{PLAN} --budget 100", "no such option '--budget'; see "),
         (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce\n"),
+        ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
+        ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
         # files
         (f"{PLAN} --instances nowhere.csv --throughput 1", "nowhere.csv"),
         (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: line 1"),

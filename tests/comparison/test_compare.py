@@ -76,6 +76,25 @@ def test_what_cannot_be_simulated_is_compared_without_the_strategies_that_only_a
         compare(profile, workers=4, strategies=["k-sync"], **changes)
 
 
+def test_names_stand_for_strategies():
+    """Of five workers; k is half of them."""
+    sign = "DoubleCompression(compressor=BlockSign(blocks=8), momentum=0.0, local_steps="
+    together = {
+        "sync": "SynchronousSGD(momentum=0.0)", "local-sgd": "LocalSGD(local_steps=8)", "block-sign": f"{sign}1)",
+        "adacomm": "AdaComm(initial_steps=16, interval=60.0)", "block-sign-local": f"{sign}8)",
+        "overlap-local-sgd": repr(qd.OverlapLocalSGD()), "top-k": repr(qd.DoubleCompression()),
+        "adaquant": "AdaQuantFL(local_steps=8, initial_levels=2)",
+    }  # fmt: skip
+    served = {name: repr(qd.ServerSGD(name, 2)) for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")} | {
+        "async-ps": repr(qd.ServerSGD()), "backup-worker": repr(qd.ServerSGD("k-sync", 4)), "ordered-gradient":
+        repr(qd.OrderedGradient()), "bounded-staleness": repr(qd.ServerSGD("bounded-staleness", staleness_bound=2)),
+    }  # fmt: skip
+    ring = {"squarm-ring": repr(qd.SquarmSGD("ring", qd.BlockSign(8), mixing=0.3))}
+    for profile, others in ((SERVERS, served), (RANKS, ring)):
+        found = compare(profile, workers=5, **(FEW | {"steps": 2}))
+        assert {one.name: repr(one.descent.strategy) for one in found.rows} == together | others
+
+
 def test_what_a_worker_computes_follows_the_batch_and_the_accelerator():
     """Half a second for one example, and nothing to transfer; an exact gradient is of all 50 examples of a worker."""
     free = {"workers": 4, "bandwidth": 1e14}

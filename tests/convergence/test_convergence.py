@@ -37,8 +37,9 @@ def test_the_law_is_found_where_it_holds(critical):
 
 def test_the_posterior_by_brute_force():
     """Every level, critical batch and deviation on a grid, with the likelihood of each measurement written out."""
-    points = [(10, [1.0, 1.2]), (40, [1.5]), (50, [1.3, 1.35, 1.4])]
-    spread = np.sqrt((0.2**2 / 2 / 1.1**2 + 2 * 0.05**2 / 1.35**2 + 2 * 0.08**2) / (3 + 2))
+    points = [(10, [1.0, 1.4, 0.9, 1.0]), (40, [1.5]), (50, [1.1, 1.35, 1.9])]
+    squares = [np.sum((np.array(e) / np.mean(e) - 1) ** 2) for _, e in points]
+    spread = np.sqrt((sum(squares) + 2 * 0.08**2) / (5 + 2))
     size, mean, count = np.array([(b, np.mean(e), len(e)) for b, e in points]).T
     level, log_ratio = np.linspace(-2.5, 1, 701)[:, None, None], np.linspace(-3, 9, 241)[:, None]
     deviation = np.array([0.02, 0.05, 0.1, 0.2])
@@ -51,9 +52,13 @@ def test_the_posterior_by_brute_force():
     rng = np.random.default_rng(0)
     a, b, c = np.unravel_index(rng.choice(chance.size, 100_000, p=chance.ravel()), chance.shape)
     examples = np.exp(level[a, 0, 0]) * (1 + np.array([20, 400])[:, None] / 10 / np.exp(log_ratio[b, 0]))
-    error = rng.standard_normal((2, 100_000)) * np.hypot(deviation[c], spread / np.sqrt(2))
+    error = rng.standard_normal((2, 100_000)) * np.hypot(deviation[c], spread / np.sqrt(8 / 3))
     fitted, levels = qm.fit_convergence(points), [0.05, 0.5, 0.95]
     np.testing.assert_allclose(fitted.examples([20, 400]), np.median(examples, axis=1), rtol=0.02)
+    assert np.quantile(fitted.error, levels) == pytest.approx(np.quantile(error, levels), abs=0.01)
+    assert fitted.critical_interval(0.8) == pytest.approx(
+        np.quantile(10 * np.exp(log_ratio[b, 0]), [0.1, 0.9]), rel=0.1
+    )
     truth = np.quantile(examples * np.exp(error), levels, axis=1)
     np.testing.assert_allclose(fitted.quantiles([20, 400], levels), truth, rtol=0.03)
     np.testing.assert_allclose(fitted.interval([20, 400]), truth[[0, 2]], rtol=0.03)

@@ -62,16 +62,3 @@ def test_small_concentration_separates_classes_and_nonsense_is_refused():
     for change, words in (({"features": np.ones((3, 2))}, "shape"), ({"shares": (np.array([0, 9]),)}, "of worker 0")):
         with pytest.raises(ModelError, match=words):
             LeastSquares(**fine | change)
-
-
-def test_workers_draw_from_their_own_share():
-    problem = split(make_problem("least-squares", examples=64, features=3), 4, concentration=0.1)
-    x = np.ones(3)
-    exact = problem.worker_gradients(x)
-    drawn = np.mean(
-        [problem.sampled_gradients(x[None, None], np.arange(4), [np.random.default_rng(i)])[0] for i in range(3000)],
-        axis=0,
-    )
-    distance = np.linalg.norm(drawn[:, None] - exact[None], axis=-1)
-    assert (distance.argmin(axis=1) == np.arange(4)).all()
-    assert np.diag(distance).max() < 0.3

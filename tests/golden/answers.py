@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import sys
 import tempfile
 import warnings
@@ -14,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from questions import Question, questions
+from questions import NUMBER, Question, questions
 
 from queuemodel import QueueModelError, copy_examples, example_profile, simulate
 
 ANSWERS = Path(__file__).parent / "answers.json"
-#: Relative difference of what is not simulated, on a processor with the same last bits and on others; absolute one.
-EXACT, NEARLY, NOTHING = 1e-9, 1e-6, 1e-12
+#: Relative difference of what is not simulated, on a processor with the same last bits, on others, and of what is
+#: printed; absolute one.
+EXACT, NEARLY, PRINTED, NOTHING = 1e-9, 1e-6, 1e-3, 1e-12
 #: The key of what tells processors apart.
 BITS = "last bits"
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @contextlib.contextmanager
@@ -62,7 +61,8 @@ def differences(wanted: Any, got: Any, tolerance: float = EXACT, where: str = ""
         tolerance = max(tolerance, wanted.get("tolerance", 0.0))
         for key in wanted.keys() | got.keys():
             if key != "tolerance":
-                yield from differences(wanted.get(key), got.get(key), tolerance, f"{where}.{key}")
+                wide = max(tolerance, PRINTED) if key == "says" else tolerance
+                yield from differences(wanted.get(key), got.get(key), wide, f"{where}.{key}")
     elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
         for number, pair in enumerate(zip(wanted, got, strict=True)):
             yield from differences(*pair, tolerance, f"{where}[{number}]")
@@ -76,9 +76,15 @@ def differences(wanted: Any, got: Any, tolerance: float = EXACT, where: str = ""
         if NUMBER.sub("#", wanted) != NUMBER.sub("#", got):
             yield f"{where}:\n{wanted}\nis now\n{got}"
         else:  # printed numbers: the last digit may be rounded otherwise
-            yield from differences(*numbers, max(tolerance, 1e-3), where)
+            yield from differences(*numbers, max(tolerance, PRINTED), where)
     elif wanted != got:
         yield f"{where}: {wanted!r} is now {got!r}"
+
+
+def packed(answers: dict[str, Any]) -> str:
+    """JSON with one line for each."""
+    lines = (f"{json.dumps(key)}: {json.dumps(one, sort_keys=True)}" for key, one in sorted(answers.items()))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main() -> int:
@@ -92,7 +98,7 @@ def main() -> int:
         print(key, *list(differences(wanted.get(key), got.get(key)))[:5], sep="\n    ")
     print(f"{len(got)} questions, {len(changed)} answers differ")
     if "--write" in sys.argv[1:]:
-        ANSWERS.write_text(json.dumps({BITS: last_bits(), **got}, indent=0, sort_keys=True) + "\n")
+        ANSWERS.write_text(packed({BITS: last_bits(), **got}))
         return 0
     return int(bool(changed))
 

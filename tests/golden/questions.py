@@ -1,7 +1,7 @@
 """The questions whose answers are frozen: asked through public names alone, each under a key that says it in full.
 
 An answer is made of plain values; a refusal is its message. That of a simulation holds ``tolerance``, by which its
-numbers may differ, relatively.
+numbers may differ, relatively. Options are asked in pairs: each value of one with each of every other at least once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ import contextlib
 import io
 import itertools
 import json
+import math
+import random
+import re
 import sys
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -19,12 +24,13 @@ from typing import Any
 import numpy as np
 
 import queuemodel as qm
-from queuemodel import example_profile, example_throughputs
+from queuemodel import example_profile, example_throughputs, scheduling
+from queuemodel import models as strategies
+from queuemodel import sgd as descent
 from queuemodel import transport as collectives
+from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.cli import main
-from queuemodel.scheduling import Stream, example_kinds, policy_named
-from queuemodel.scheduling import simulate as schedule
-from queuemodel.sgd import compare
+from queuemodel.sgd import compare, plan_strategies
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it
@@ -43,181 +49,335 @@ RECORDED = {
 }
 RANKS = {f"ranks/{folder.name}": folder for folder in sorted(unpacked(TESTBED / "rounds" / "series").iterdir())}
 COUNTS = [1, 2, 4, 8]
-FEW = [2, 8]
+#: Profiles in which nothing is like anything else: sizes, directions, servers, tensors, ranks, steps.
+INVENTED = json.loads(Path(__file__).with_name("invented.json").read_text())
+#: Commands, those that are refused, the files that they read, and policies of scheduling.
+TOLD = json.loads(Path(__file__).with_name("asked.json").read_text())
+#: Numbers are kept to so many digits; of longer lists of numbers a weighted sum is.
+DIGITS, LONGEST = 12, 3
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
-#: What-ifs, each on its own: of jobs on parameter servers by the closed network, by the simulation, and of ranks.
-SERVERS = [
-    {"bandwidth": 1.25e9}, {"bandwidth": 5e6}, {"parameter_servers": 2}, {"shards": [0.7, 0.3]}, {"batch_size": 64},
-    {"accelerator_speed": 3.0}, {"worker_speeds": [1.0, 0.5, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]}, {"form": "single"},
-]  # fmt: skip
-SIMULATED = [
-    {"bandwidth": 1.25e9}, {"parameter_servers": 2}, {"accelerator_speed": 3.0},
-    {"worker_speeds": [1.0, 0.5, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]}, {"worker_bandwidth": [7.5e6] * 7 + [2e6]},
-    {"policy": "random"}, {"policy": "tac"}, {"parameter_servers": 2, "sharding": "greedy"},
-    {"straggler_probability": 0.1, "straggler_slowdown": 3.0},
-]  # fmt: skip
-ROUNDS = [
-    {"bandwidth": 1.25e9}, {"latency": 1e-3}, {"batch_size": 64}, {"accelerator_speed": 3.0}, {"bucket_bytes": 1e6},
-    {"accumulation": 4}, {"ranks_per_node": 4, "inside_bandwidth": 1e10},
-    {"nodes_per_rack": 4, "oversubscription": 3.0},
-    *({"scheme": name} for name in ("horovod", "p3", "bytescheduler", "tf-ring")),
-    *({"collective": name} for name in ("ring", "halving-doubling", "recursive-doubling", "double-binary-tree")),
-]  # fmt: skip
-NETWORKS = [
-    {"congestion_control": "unknown"}, {"congestion_control": "cubic", "buffer": 0.025},
-    {"congestion_control": "reno", "buffer": 0.012}, {"congestion_control": "bbr", "buffer": 0.04},
-]  # fmt: skip
-HALF = [
-    {"strategy": "sync-ps"}, {"strategy": "sync-ps", "backup_workers": 1},
-    {"strategy": "bounded-staleness", "staleness_bound": 2},
-    *({"strategy": name, "k": 2} for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")),
-]  # fmt: skip
+
+def pairwise(number: int, /, **options: list[Any]) -> Iterator[dict[str, Any]]:
+    """Rows that have each pair of two options' values; None is not asked, and of a dictionary the items are."""
+    rng = random.Random(number)
+
+    def pairs(row: dict[str, int]) -> set[Any]:
+        return set(itertools.combinations(row.items(), 2))
+
+    ranges = [[(name, i) for i in range(len(values))] for name, values in options.items()]
+    missing = {pair for a, b in itertools.combinations(ranges, 2) for pair in itertools.product(a, b)}
+    while missing:
+        rows = [{name: rng.randrange(len(options[name])) for name in options} | dict(min(missing)) for _ in range(60)]
+        best = max(rows, key=lambda row: len(missing & pairs(row)))
+        missing -= pairs(best)
+        asked = {name: options[name][i] for name, i in best.items() if options[name][i] is not None}
+        yield {
+            k: v
+            for name, value in asked.items()
+            for k, v in (value if isinstance(value, dict) else {name: value}).items()
+        }
 
 
 @cache
 def profile(name: str) -> qm.Profile:
-    """A packaged or recorded profile by name."""
+    """A packaged, recorded or invented profile by name."""
+    if name in INVENTED:
+        return qm.Profile.from_json(json.dumps(INVENTED[name]))
     if name in PACKAGED:
         return example_profile(name)
     return read_testbed(RECORDED[name]) if name in RECORDED else read_ranks(RANKS[name])
 
 
 def plain(value: Any) -> Any:
-    """Plain values of a result."""
+    """Plain values of a result: of a long list of numbers its shape, and a sum in which each counts differently."""
+    if callable(getattr(value, "to_dict", None)):
+        return plain(value.to_dict()) | {"rows": digest(str(value.to_rows())), "says": digest(value.caption())}
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) > LONGEST and all(isinstance(one, dict) for one in value):
+        return plain({name: [one.get(name) for one in value] for name in dict.fromkeys(itertools.chain(*value))})
+    try:
+        numbers = np.array(value, dtype=float)
+    except (TypeError, ValueError):
         return [plain(one) for one in value]
-    return plain(value.tolist()) if isinstance(value, np.ndarray | np.generic) else value
+    if numbers.size <= LONGEST or any(isinstance(one, str) for one in value):
+        return [plain(one) for one in value]
+    weights = 1.0 + np.arange(numbers.size) * 0.618 % 1.0
+    total = float(weights @ np.nan_to_num(numbers.ravel(), nan=-1.0, posinf=-2.0))
+    return {"x".join(map(str, numbers.shape)): float(f"{total:.{DIGITS}g}")}
+
+
+def digest(text: str) -> list[Any]:
+    """Of a text its numbers and its words."""
+    numbers = [float(one) for one in NUMBER.findall(text)]
+    return [plain([0.0] * LONGEST + numbers), zlib.crc32(NUMBER.sub("#", text).encode())]
 
 
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
-    """Of a curve, what follows from a model; the intervals' widths tell how far a simulated one may be off."""
-    known = curve.to_dict()
-    answer = {
-        name: known[name]
-        for name in ("workers", "steps_per_second", "lower", "upper", "nodes", "bottleneck", "saturation_workers")
-    }
+    """All that a curve has and its model; the intervals' widths tell how far a simulated one may be off."""
+    more = (
+        "think_time",
+        "bound_lower",
+        "bound_upper",
+        "single",
+        "marginal_speedup",
+        "measured",
+        "dataset_size",
+        "model",
+    )
+    answer = plain(curve) | {name: plain(getattr(curve, name)) for name in more}
     if "simulation" in curve.method:
         answer["tolerance"] = float(np.min((curve.upper - curve.lower) / curve.steps_per_second)) / 20
-    else:
-        answer |= {"utilization": curve.utilization[-1:], "bound_upper": curve.bound_upper}
-    return plain(answer)
+    return answer
 
 
-def predicted(data: Any, **asked: Any) -> Any:
-    return curve_answer(qm.predict(profile(data) if isinstance(data, str) else data(), **asked))
+def predicted(data: Any, *, measured: Any = (), **asked: Any) -> Any:
+    besides = [qm.Throughput(workers=n, steps_per_second=x) for n, x in measured]
+    return curve_answer(qm.predict(profile(data) if isinstance(data, str) else data(), throughputs=besides, **asked))
 
 
-def ask(kind: str, function: Callable[..., Any], *data: Any, **asked: Any) -> tuple[str, Question]:
+def simulated(name: str, **asked: Any) -> Any:
+    """All of a run that is too short for differences of the last bit to grow."""
+    run = qm.simulate(profile(name), **asked)
+    answer = plain(run) | {"trace": digest(run.chrome_trace())}
+    more = (
+        "utilization",
+        "breakdown",
+        "staleness",
+        "times",
+        "throughputs",
+        "log",
+        "log_times",
+        "log_results",
+        "waited",
+    )
+    return answer | {name: plain(getattr(run, name)) for name in more if hasattr(run, name)}
+
+
+def ask(kind: str, function: Callable[..., Any], /, *data: Any, **asked: Any) -> tuple[str, Question]:
     """The key of a question, and the question."""
     said = [kind, *(one for one in data if isinstance(one, str)), *(f"{name}={value}" for name, value in asked.items())]
     return " ".join(said), partial(function, *data, **asked)
 
 
+WAITING = [
+    {"strategy": "sync-ps"}, {"strategy": "sync-ps", "backup_workers": 1},
+    {"strategy": "bounded-staleness", "staleness_bound": 2},
+    *({"strategy": name, "k": 2} for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")),
+]  # fmt: skip
+SPEEDS = [1.0, 0.5, 1.3, 2.0, 1.0, 0.8, 1.0, 1.1]
+NETWORKS = [
+    None, {"congestion_control": "unknown"}, {"congestion_control": "cubic", "buffer": 0.025},
+    {"congestion_control": "reno", "buffer": 0.012}, {"congestion_control": "bbr", "buffer": 0.04}, {"buffer": 0.0},
+]  # fmt: skip
+MEASURED = [[(4, 1.6)], [(2, 1.25), (8, 2.1)]]
+#: Of all models, of the closed network, of simulated operations, of rounds, and of throughputs alone.
+COMMON: dict[str, list[Any]] = {
+    "accelerator_speed": [None, 3.0, 0.6], "bandwidth": [None, 1.25e9, 4.5e6], "network": NETWORKS,
+    "confidence": [None, 0.8, 0.55], "seed": [None, 3],
+}  # fmt: skip
+CLOSED = COMMON | {
+    "machines": [None, {"parameter_servers": 3}, {"shards": [0.5, 0.3, 0.2]}, {"worker_speeds": SPEEDS}],
+    "training": [None, WAITING[0], WAITING[-1], {"strategy": "all-reduce"}], "form": [None, "single"],
+    "batch_size": [None, 64, 10], "workers": [COUNTS, [3, 5, 6]],
+}  # fmt: skip
+SIMULATED = COMMON | {
+    "training": [None, *WAITING], "policy": [None, "random", "multiplexed", "in-order", "reverse", "tic", "tac"],
+    "servers": [None, {"parameter_servers": 2}, {"parameter_servers": 3, "sharding": "greedy"}],
+    "stragglers": [None, {"straggler_probability": 0.2, "straggler_slowdown": 3.0}],
+    "worker_speeds": [None, SPEEDS],
+}  # fmt: skip
+ROUNDS = COMMON | {
+    "scheme": [None, "ddp", "horovod", "tf-ring", "p3", "bytescheduler"],
+    "collective": [None, *sorted(collectives.COLLECTIVES)],
+    "group": [None, {"ranks_per_node": 4, "inside_bandwidth": 1e10}, {"ranks_per_node": 2, "inside_bandwidth": 2e7}],
+    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}], "latency": [None, 1e-3, 2e-5],
+    "accumulation": [None, 4], "bucket_bytes": [None, 3e5, 1.5e6], "batch_size": [None, 64, 10],
+    "workers": [COUNTS, [3, 6]],
+}  # fmt: skip
+ALONE: dict[str, list[Any]] = {
+    "training": [None, {"strategy": "async-ps"}, {"strategy": "sync-ps"}, {"strategy": "all-reduce"},
+                 {"strategy": "sync-ps", "sparse_gradients": True}, {"strategy": "all-reduce", "ranks_per_node": 4}],
+    "points": [3, 2, 1], "of": [{}, {"parameter_servers": 2}, {"bandwidth": 1.2e8}, {"standard_error": 0.3}],
+    "parameter_bytes": [None, 1.2e7, 5e8], "batch_size": [None, 128], "confidence": [None, 0.8, 0.5], "seed": [None, 4],
+    "workers": [[8, 32, 64], [1, 5]],
+}  # fmt: skip
+
+
+def alone(*, points: int, **asked: Any) -> Any:
+    known = [(4, 4.0), (8, 7.5), (16, 13.0)][:points]
+    of = {name: asked.pop(name) for name in ("parameter_servers", "bandwidth", "standard_error") if name in asked}
+    data = [qm.Throughput(workers=n, steps_per_second=x, **of) for n, x in known]
+    return predicted(data.copy, **asked)
+
+
 def curves() -> Iterator[tuple[str, Question]]:
     one = partial(ask, "predict", predicted)
-    for name in ("alexnet-60", "resnet50-60"):
-        for asked in ({}, *SERVERS, *NETWORKS):
-            yield one(name, workers=COUNTS, method="mva", **asked)
-        for asked in HALF:
-            yield one(name, workers=[2, 4, 8], method="mva", **asked)
-    for asked in ({}, *SIMULATED, *NETWORKS):
-        yield one("alexnet-60", workers=FEW, method="trace", **asked)
-    for asked in HALF:
-        yield one("resnet50-60", workers=FEW, method="trace", **asked)
-    for asked in ({}, *ROUNDS, *NETWORKS):
-        yield one("ddp-alexnet-40", workers=COUNTS, **asked)
-    yield one("alexnet-60", workers=COUNTS, strategy="all-reduce")
+    for seed, name in enumerate(("alexnet-60", "resnet50-60", "invented", "invented-2ps")):
+        for asked in pairwise(seed, **CLOSED):
+            yield one(name, method="mva", **asked)
+    for seed, name in enumerate(("ddp-alexnet-40", "rounds")):
+        for asked in pairwise(seed, **ROUNDS):
+            yield one(name, **asked)
+    links = {"workers": 4, "worker_bandwidth": [7.5e6, 2e6, 5e6, 7e6]}
+    short = {"workers": [{"workers": 3}, links], "steps": [6, 15], "trace_steps": [None, 3]}
+    for seed, name in enumerate(("alexnet-60", "invented", "invented-2ps")):
+        for asked in pairwise(seed, **SIMULATED, **short):
+            yield ask("simulate", simulated, name, **asked)
+    for seed, name in enumerate(("ddp-alexnet-40", "rounds")):
+        for asked in pairwise(seed, **(ROUNDS | short | {"workers": [4, 6], "trace_steps": [None]})):
+            yield ask("simulate", simulated, name, **asked)
+    for seed, name in enumerate(("alexnet-60", "invented-2ps")):
+        for asked in itertools.islice(pairwise(seed, **SIMULATED, workers=[[2], links | {"workers": [4]}]), 10):
+            yield one(name, method="trace", **asked)
+    for name, points in itertools.product(("alexnet-60", "invented-2ps"), MEASURED):
+        yield one(name, workers=[3], measured=points, method="trace", strategy="sync-ps")
+        for asked in pairwise(
+            1, training=CLOSED["training"][:3], bandwidth=[None, 2e7], congestion_control=[None, "bbr"]
+        ):
+            yield one(name, workers=[3, 7], measured=points, method="mva", **asked)
     for name in RECORDED:
         yield one(name, workers=COUNTS, method="mva")
     for name in list(RECORDED)[::4]:
-        yield one(name, workers=FEW, method="trace")
+        yield one(name, workers=[2, 8], method="trace")
     for name in RANKS:
         yield one(name, workers=COUNTS)
-    for method, points in itertools.product(("mva", "trace"), ([(4, 1.7)], [(2, 1.6), (8, 2.1)])):
-        measured = [qm.Throughput(workers=n, steps_per_second=x) for n, x in points]
-        key, _ = one("alexnet-60", workers=FEW, method=method, measured=points)
-        yield key, partial(predicted, "alexnet-60", workers=FEW, method=method, throughputs=measured)
 
 
 def throughputs_alone() -> Iterator[tuple[str, Question]]:
     strategies = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
     published = json.loads((ROOT / "validation" / "data" / "published_scaling.json").read_text())["series"]
-    chosen = [one for one in published if not one["doubt"] and len(one["points"]) > 2][::4]
-    for one in chosen:
+    for one in [one for one in published if not one["doubt"] and len(one["points"]) > 2][::4]:
         points = [(int(n), float(x)) for n, x in one["points"][:2]]
-        ahead = [int(n) for n, _ in one["points"]]
         data = [qm.Throughput(workers=n, steps_per_second=x / points[0][1]) for n, x in points]
-        asked = {"workers": ahead, "strategy": strategies[one["class"]]}
+        asked = {"workers": [int(n) for n, _ in one["points"]], "strategy": strategies[one["class"]]}
         yield f"predict {one['id']} {asked}", partial(predicted, data.copy, **asked)
     cloud = example_throughputs("shakesmall-p100")
     for number in (2, 3, 4, 8):
-        yield (
-            f"predict the first {number} of shakesmall-p100",
-            partial(predicted, cloud[:number].copy, workers=[1, 8, 16]),
-        )
-    settings: list[dict[str, Any]] = [
-        {"parameter_bytes": 1.2e7},
-        {"batch_size": 128},
-        {"strategy": "sync-ps", "sparse_gradients": True},
-        {"strategy": "all-reduce", "ranks_per_node": 4},
-        {"strategy": "sync-ps"},
-        {"strategy": "all-reduce"},
-    ]
-    for asked in settings:
-        data = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((4, 4.0), (8, 7.5), (16, 13.0))]
-        yield f"predict throughputs of 4, 8, 16 {asked}", partial(predicted, data.copy, workers=[8, 32, 64], **asked)
+        key = f"predict the first {number} of shakesmall-p100"
+        yield key, partial(predicted, cloud[:number].copy, workers=[1, 8, 16])
+    for asked in pairwise(1, **ALONE):
+        yield ask("predict throughputs", alone, **asked)
 
 
 def placements() -> Iterator[tuple[str, Question]]:
+    @cache
+    def fitted(path: Path) -> qm.PlacementModel:
+        return qm.fit_placements(qm.read_placements(path))
+
+    def placed(path: Path, *, workers: list[int], **asked: Any) -> Any:
+        return curve_answer(fitted(path).throughput(workers, **asked))
+
     for path in sorted((ROOT / "validation" / "data" / "pollux").glob("*.csv")):
         data = partial(qm.read_placements, path)
-        size = max(one.batch_size for one in data())
-        for gpus in (1, 4):
-            key = f"predict placements of {path.stem} gpus_per_node={gpus}"
-            yield key, partial(predicted, data, workers=[4, 8, 16], gpus_per_node=gpus, batch_size=size)
+        sizes = sorted({one.batch_size for one in data()})
+        yield f"predict placements of {path.stem}", partial(predicted, data, workers=[4, 8, 16], batch_size=sizes[-1])
+        options = {
+            "gpus_per_node": [1, 4, None],
+            "batch_size": [sizes[-1], sizes[0] + 1, sizes[0] - 1],
+            "seed": [None, 4],
+        }
+        for asked in pairwise(1, **options, confidence=[None, 0.8], workers=[[4, 8, 16], [3, 5]]):
+            yield ask(f"placements of {path.stem}", placed, path, **asked)
 
 
-def planned(name: str, *, model: dict[str, Any], **goals: Any) -> Any:
-    curve = qm.predict(profile(name), workers=range(1, 33), **model)
-    return plain(qm.plan(curve, **goals).to_dict())
+@cache
+def curve(name: str) -> qm.ThroughputCurve:
+    return qm.predict(profile(name), workers=range(1, 25), method="auto" if "ddp" in name else "mva")
+
+
+def page(name: str) -> Any:
+    text = curve(name).report(profile=profile(name))
+    return digest(re.findall('id="data">(.*?)</script>', text, re.DOTALL)[0])
+
+
+GOALS: dict[str, list[Any]] = {
+    "epochs": [None, 5], "deadline": [None, 36000.0, 9000.0], "price_per_node_hour": [None, 2.0],
+    "min_efficiency": [None, 0.7], "min_marginal_speedup": [None, 0.2], "throughput": [None, 70.0],
+    "dataset_size": [None, 40000],
+}  # fmt: skip
+CLUSTERS: list[dict[str, Any]] = [
+    {}, {"restart_seconds": 40.0, "start_seconds": 90.0},
+    {"mean_time_to_failure": 40000.0, "checkpoint_seconds": 700.0, "restart_seconds": 30.0},
+    {"nodes_per_machine": 4, "spread_speed": 0.7, "start_seconds": 25.0},
+]  # fmt: skip
+
+
+def invented_jobs(number: int = 14) -> scheduling.Workload:
+    """Jobs of all kinds: tables, power laws, stages, batch sizes to choose; some end early, some were predicted."""
+    rng, table = np.random.default_rng(1), scheduling.TableCurve({1: 2.0, 2: 3.6, 4: 6.1, 7: 8.0})
+    law = scheduling.PowerLawCurve(0.8, speed=1.5)
+    slow = scheduling.TableCurve({1: 1.1, 2: 2.1, 4: 3.9, 7: 6.0})
+    sizes = scheduling.BatchSizes({32: table, 64: slow}, [(4000, 200.0), (9000, 900.0)], predicted={32: law, 64: slow})
+    curves = [table, law, scheduling.StagedCurve([(0.3, table), (0.7, law)]), slow]
+    jobs = []
+    for i in range(number):
+        more = {"batch_sizes": sizes} if i % 5 == 3 else {"predicted": law} if i % 5 == 1 else {}
+        chosen = table if i % 5 == 3 else curves[i % 4]
+        jobs.append(scheduling.Job(
+            f"j{i}", arrival_time=700.0 * i, steps=float(rng.uniform(2000, 30000)), curve=chosen, kind=f"k{i % 3}",
+            least_nodes=1 + (i % 4 == 2), most_nodes=4 + i % 4, requested_nodes=2 + i % 3,
+            end_probability=0.3 * (i % 3 == 1), **more,
+        ))  # fmt: skip
+    return scheduling.Workload(jobs, "invented")
+
+
+WORKLOADS: dict[str, Callable[[], scheduling.Workload]] = {
+    "invented": invented_jobs,
+    "wrong": lambda: invented_jobs().with_prediction_error(level=0.3, scaling=0.1, seed=2),
+    "examples": lambda: scheduling.Stream(scheduling.example_kinds(), jobs=40, nodes=16, load=0.7).workload(seed=3),
+    "bursts": lambda: scheduling.Stream(
+        scheduling.measured_kinds(), jobs=20, nodes=16, load=0.9, arrivals="bursty").workload(seed=3),
+}  # fmt: skip
+
+
+def scheduled(policy: str, *, jobs: str, cluster: dict[str, Any], **asked: Any) -> Any:
+    machines = scheduling.Cluster(16, **cluster)
+    done = scheduling.simulate(
+        WORKLOADS[jobs](), scheduling.policy_named(policy), cluster=machines, history=True, **asked
+    )
+    names = ("start", "end", "attained_service", "useful_service", "best_time", "shared_time", "restarts", "failures",
+             "early", "history", "slowdown", "fairness", "efficiency", "utilization", "makespan", "events")  # fmt: skip
+    return plain(done) | {name: plain(getattr(done, name)) for name in names}
 
 
 def compared(name: str, **asked: Any) -> Any:
-    found = compare(profile(name), **asked).to_dict()
-    answer = plain({"nodes": found["nodes"], "rows": {row.pop("strategy"): row for row in found["rows"]}})
-    return answer | {"tolerance": 0.02} if name == "alexnet-60" else answer  # rates on servers are simulated
+    found = compare(profile(name), **asked)
+    planned = plan_strategies(found, deadline=200.0, price_per_node_hour=3.0, chance=0.6)
+    return plain(found) | {"plan": plain(planned), "tolerance": 0.02 * ("ddp" not in name)}
 
 
-def scheduled(policy: str, **asked: Any) -> Any:
-    jobs = Stream(example_kinds(), jobs=60, nodes=16, load=0.7).workload(seed=3)
-    done = schedule(jobs, policy_named(policy), nodes=16, **asked)
-    return plain({"mean": done.mean_response_time, "end": done.end})
+def studied() -> Any:
+    stream = scheduling.Stream(scheduling.example_kinds(), jobs=12, nodes=8)
+    study = scheduling.sweep(stream, [scheduling.SRPT(), scheduling.FIFO()], loads=[0.4, 0.8], replications=3)
+    return plain(study) | {"relative": plain(study.relative("mean_slowdown", to="FIFO()"))}
 
 
 def decisions() -> Iterator[tuple[str, Question]]:
-    goals: list[dict[str, Any]] = [
-        {"epochs": 5, "deadline": 36000.0}, {"epochs": 5, "price_per_node_hour": 2.0},
-        {"epochs": 5, "deadline": 36000.0, "price_per_node_hour": 2.0}, {"min_efficiency": 0.7},
-        {"min_marginal_speedup": 0.2}, {"throughput": 1.5},
-    ]  # fmt: skip
-    for goal in goals:
-        yield ask("plan", planned, "alexnet-60", model={"method": "mva"}, **goal)
-        yield ask("plan", planned, "ddp-alexnet-40", model={}, **goal)
-    for asked in ({}, {"workers": 4}, {"bandwidth": 1.25e9}, {"problem": "logistic", "steps": 100, "seeds": 2}):
-        yield ask("compare", compared, "ddp-alexnet-40", **asked)
-    yield ask("compare", compared, "alexnet-60", workers=4)
-    policies = (
-        "fifo sjf backfill las equi srpt hesrpt model greedy greedy:floor=0.7 rank-priced goodput optimus fitness"
-    )
-    for policy in policies.split():
-        yield ask("schedule", scheduled, policy)
-    for policy in ("equi", "srpt"):
-        yield ask("schedule", scheduled, policy, warmup=0.2)
+    for name in ("alexnet-60", "ddp-alexnet-40", "invented-2ps"):
+        for goals in pairwise(1, **GOALS):
+            yield ask("plan", lambda name, **goals: plain(qm.plan(curve(name), **goals)), name, **goals)
+        yield f"next {name}", lambda name=name: plain(qm.next_measurement(curve(name)))
+        yield f"page {name}", partial(page, name)
+        yield f"profile {name}", lambda name=name: [plain(profile(name).summary()), digest(profile(name).to_json())]
+    more = {"bandwidth": 2e7, "price_per_node_hour": 2.0, "confidence": 0.7, "problem": "perceptron"}
+    for asked in ({"workers": 4}, {"problem": "logistic", "seeds": 2, "steps": 100}, {"steps": 150} | more):
+        yield ask("compare", compared, "ddp-alexnet-40", **({"steps": 300, "seeds": 3} | asked))
+    yield ask("compare", compared, "alexnet-60", workers=4, steps=200, seeds=3)
+    options = {"policy": TOLD["policies"], "jobs": list(WORKLOADS), "cluster": [{"cluster": one} for one in CLUSTERS]}
+    for asked in pairwise(2, **options, warmup=[None, 0.2], seed=[None, 5]):
+        yield ask("schedule", scheduled, **asked)
+    yield "study", studied
 
 
-def simulated(name: str, **asked: Any) -> Any:
+def settled(name: str, **asked: Any) -> Any:
     run = qm.simulate(profile(name), seed=1, **asked)
     rates = run.to_dict()
     answer = {name: rates[name] for name in ("throughput", "step_time", "fetch_time", "compute_time", "push_time")}
@@ -225,140 +385,190 @@ def simulated(name: str, **asked: Any) -> Any:
 
 
 def simulations() -> Iterator[tuple[str, Question]]:
-    ways = [{}, {"parameter_servers": 2}, {"policy": "random"}, {"congestion_control": "cubic", "buffer": 0.025}, *HALF]
-    for asked in ways:
-        yield ask("simulate", simulated, "alexnet-60", workers=4, steps=400, **asked)
+    for asked in ({}, {"parameter_servers": 2}, {"policy": "random"}, *NETWORKS[2:], *WAITING):
+        yield ask("simulate", settled, "alexnet-60", workers=4, steps=400, **asked)
 
 
-def random_network(seed: int, *, classes: int = 0, multiserver: bool = False) -> qm.Network:
+def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -> qm.Network:
+    """A random network whose stations are of several kinds, of customers who are unlike each other."""
     rng = np.random.default_rng(seed)
-    K = int(rng.integers(2, 5))
-    servers = [int(m) for m in rng.integers(1, 4 if multiserver else 2, K)]
-    demands = np.round(rng.uniform(0.05, 1.0, (K, classes) if classes else K), 3)
-    Z = np.round(rng.uniform(0, 3.0, classes) if classes else rng.uniform(0, 3.0), 3)
-    population = rng.integers(1, 6, classes).tolist() if classes else None
-    return qm.Network.from_demands(demands, think_time=Z, servers=servers, population=population)
+    names = [f"c{c}" for c in range(classes)]
+
+    def each(low: float, high: float, same: bool = False) -> Any:
+        values = np.round(rng.uniform(low, high, max(classes, 1)), 3).tolist()
+        return dict(zip(names, values, strict=True)) if classes and not same else values[0]
+
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"servers": 2},
+        {"rates": np.minimum(1 + 0.7 * np.arange(12), 3.0).tolist()},
+        {"servers": math.inf},
+    ]
+    if kind == "fcfs":
+        kinds = [{"discipline": "fcfs", "scv": 2.5}, {"discipline": "lifo-pr", "scv": 0.4}, {}]
+    if kind == "phases":
+        kinds = [{"discipline": "fcfs", "distribution": qm.PhaseType((0.3, 0.7), ((-2.0, 0.5), (0.4, -5.0)))},
+                 {"distribution": qm.PhaseType.from_moments(mean=0.4, scv=3.0)},
+                 {"servers": 2, "discipline": "fcfs"}]  # fmt: skip
+    stations = [
+        qm.Station(f"s{k}", **({} if "distribution" in one else {"service_time": each(0.1, 0.9, kind == "fcfs")}),
+                   **({} if routing else {"visit_ratio": each(0.5, 2.0)}), **one)
+        for k, one in enumerate(kinds[: len(kinds) if kind else 2 + seed % 2] if kind != "plain" else [{}] * 3)
+    ]  # fmt: skip
+    K = len(stations)
+    who = [qm.JobClass(name, population=1 + (c + seed) % 3, think_time=0.4 + c) for c, name in enumerate(names)]
+    P = rng.dirichlet(np.ones(K), K)
+    among: Any = P if routing == "one" or not classes else {name: rng.dirichlet(np.ones(K), K) for name in names}
+    if routing == "switching" and classes:
+        both = rng.dirichlet(np.ones(classes * K), classes * K)
+        among = {(a, b): both[i * K : (i + 1) * K, j * K : (j + 1) * K]
+                 for (i, a), (j, b) in itertools.product(enumerate(names), repeat=2)}  # fmt: skip
+    told = {"routing": among, "reference": "s1"} if routing else {}
+    return qm.Network(stations, classes=who, think_time=0.0 if classes else 0.7, name="random", **told)
 
 
-SOLVERS: dict[str, Callable[[], Any]] = {
-    "chosen": lambda: None, "exact-mva": qm.ExactMVA, "markov": qm.MarkovChain,
-    "approximate": qm.ApproximateMVA,
-    **{name: partial(qm.ApproximateMVA, name) for name in ("bard-schweitzer", "linearizer")},
+def through(path: str, write: Callable[[str], Any], read: Callable[[str], Any]) -> Any:
+    write(path)
+    return [digest(Path(path).read_text()), plain(read(path))]
+
+
+def solution(network: qm.Network, N: Any, solver: Any = None) -> Any:
+    found = qm.solve(network, population=N, solver=solver)
+    names = ("class_throughput", "class_residence_time", "class_queue_length", "class_utilization", "throughputs",
+             "residence_times", "bottleneck", "cycle_time", "response_time", "queue_length", "utilization")  # fmt: skip
+    return plain(found) | {name: plain(getattr(found, name)) for name in names} | {"classes": plain(found.class_rows())}
+
+
+ASKED: dict[str, Callable[[qm.Network, Any], Any]] = {
+    "solve": solution, "exact": lambda one, N: solution(one, N, qm.ExactMVA()),
+    "markov": lambda one, N: solution(one, N, qm.MarkovChain()),
+    **{name: lambda one, N, name=name: solution(one, N, qm.ApproximateMVA(name))
+       for name in ("recursion", "bard-schweitzer", "linearizer")},
+    "simulate": lambda one, N: solution(one, N, qm.Simulation(departures=1000, replications=2)),
+    "simulation": lambda one, N: plain(qm.Simulation(seed=2, departures=1200, replications=3).run(one, population=N)),
+    **{kind: lambda one, N, kind=kind: plain(qm.bounds(one, np.arange(1, N or 7), kind=kind))
+       for kind in ("asymptotic", "balanced-job", "geometric", "proportional", "magic")},
+    "sensitivity": lambda one, N: plain(qm.sensitivity(one, population=N)),
+    "saturation": lambda one, N: plain(qm.saturation_population(one)),
+    "marginal": lambda one, N: [plain(qm.marginal_distribution(one, k, population=N)) for k in ("s0", 1)],
+    "barrier": lambda one, N: plain(qm.barrier_time(one, population=N)),
+    "staleness": lambda one, N: plain(strategies.staleness(one, population=N)),
+    "network": lambda one, N: [plain(one), plain(one.class_service_demand), plain(one.class_visit_ratios)],
+    "json": lambda one, N: through("n.json", one.save, lambda path: qm.Network.from_json(Path(path).read_text())),
+    "jmva": lambda one, N: through("n.jmva", lambda path: qm.write_jmva(one, path, population=N), qm.read_jmva),
 }  # fmt: skip
 
 
-def solved(solver: str, *, population: int | None = None, **kind: Any) -> Any:
-    found = qm.solve(random_network(**kind), population=population, solver=SOLVERS[solver]())
-    return plain({"X": found.throughput, "R": found.residence_time, "Q": found.queue_length, "U": found.utilization})
-
-
-def bounded(kind: str, seed: int) -> Any:
-    names = {"balanced": "balanced-job"}
-    found = qm.bounds(random_network(seed), 7, kind=names.get(kind, kind))
-    return plain([found.lower, found.upper])
-
-
 def networks() -> Iterator[tuple[str, Question]]:
-    for solver in SOLVERS:
-        for seed in (1, 2):
-            yield ask("solve", solved, solver, population=6, seed=seed)
-            yield ask("solve", solved, solver, population=6, seed=seed, multiserver=True)
-            yield ask("solve", solved, solver, seed=seed, classes=2)
-    for kind, seed in itertools.product(("asymptotic", "balanced", "geometric", "proportional"), (1, 2, 3)):
-        yield f"bounds {kind} seed={seed}", partial(bounded, kind, seed)
-    for seed in (1, 2, 3):
-        yield (
-            f"sensitivity seed={seed}",
-            lambda seed=seed: plain(qm.sensitivity(random_network(seed), population=6).to_dict()),
-        )
-        yield f"saturation seed={seed}", lambda seed=seed: plain(qm.saturation_population(random_network(seed)))
-        yield (
-            f"marginal seed={seed}",
-            lambda seed=seed: plain(qm.marginal_distribution(random_network(seed), 0, population=6)),
-        )
-        yield f"barrier seed={seed}", lambda seed=seed: plain(qm.barrier_time(random_network(seed), population=6))
-        yield (
-            f"json seed={seed}",
-            lambda seed=seed: plain(qm.Network.from_json(random_network(seed).to_json()).to_dict()),
-        )
+    kinds = {
+        "classes": [0, 2, 3],
+        "kind": ["plain", "", "mixed", "fcfs", "phases"],
+        "routing": ["", "one", "switching"],
+    }
+    for kind in pairwise(3, **kinds, seed=[1, 2]):
+        for name, asked in ASKED.items():
+            if not (name.startswith("simul") and kind["classes"] == 3):
+                N = None if kind["classes"] else 5
+                yield f"{name} {kind}", lambda asked=asked, kind=kind, N=N: asked(network(**kind), N)
     demands = np.random.default_rng(4).uniform(0.1, 1.0, (5, 3))
-    yield "batch", lambda: plain(qm.solve_batch(demands, think_time=1.0, population=8).throughput)
+    for curves in (True, False):
+        told = {"think_time": [0.5, 1.0, 0.0, 2.0, 0.3], "population": 8 if curves else [8, 3, 5, 1, 9]}
+        yield f"batch {curves}", lambda told=told, c=curves: plain(qm.solve_batch(demands, **told, curves=c))
+    formula = qm.solve_symbolic(network(1, kind="plain"), population=3).throughput
+    values = {symbol: 0.3 + 0.1 * i for i, symbol in enumerate(sorted(formula.free_symbols, key=str))}
+    yield "symbolic", lambda: plain(float(formula.subs(values)))
+    width = {"cycle": 2.0, "demand": 0.3, "width": 0.2}
+    yield "knee", lambda: plain([qm.knee_throughput(np.arange(1, 12), **width), qm.knee_width(np.array([0.1, 0.4, 1]))])
 
 
-def reduced(name: str, nodes: int) -> Any:
-    value = getattr(collectives, name)() if name != "SplitServers" else collectives.SplitServers(2)
-    link = collectives.Link(1.25e8, latency=1e-4)
-    return plain([value.time(size, nodes, link) for size in (1e3, 1e6, 1e8)])
+LINK = collectives.Link(1.25e8, latency=1e-4, reduction_time=3e-10)
+INSIDE = collectives.Link(2e9, latency=1e-5)
+ALGORITHMS = [
+    collectives.Ring(), collectives.HalvingDoubling(), collectives.RecursiveDoubling(), collectives.DoubleBinaryTree(),
+    collectives.DoubleBinaryTree(blocks=5), collectives.ParameterServers(3), collectives.SplitServers(2),
+    collectives.Hoplite(), collectives.Hierarchical(4, INSIDE), collectives.Hierarchical(2, INSIDE, cards=2),
+    collectives.Hierarchical(2, INSIDE, collectives.HalvingDoubling()), collectives.InRacks(collectives.Ring(), 2, 3.0),
+    collectives.InRacks(collectives.DoubleBinaryTree(), 4, 2.0),
+    *(collectives.MultiTree(one) for one in (collectives.complete(8), collectives.mesh(2, 4), collectives.ring(8))),
+    collectives.MultiTree(collectives.torus(3, 4)),
+]  # fmt: skip
+SENT = [descent.Identity(), descent.TopK(0.2), descent.RandomK(0.3), descent.RandomK(0.3, unbiased=True),
+        descent.QSGD(3), descent.BlockSign(2)]  # fmt: skip
+WAYS = [
+    descent.SynchronousSGD(), descent.SynchronousSGD(0.6), descent.LocalSGD(3), descent.OverlapLocalSGD(2, 0.5, 0.4),
+    descent.AdaComm(4, 5.0), descent.AdaQuantFL(2), descent.OrderedGradient(0.01), descent.OrderedGradient(0.0, 0.5),
+    *(descent.DoubleCompression(one, momentum=0.3, local_steps=2) for one in SENT),
+    *(descent.SquarmSGD(graph, one, local_steps=2, trigger=0.4, mixing=0.7, momentum=0.2)
+      for graph, one in zip(("ring", "complete", "torus"), SENT, strict=False)),
+    *(descent.ServerSGD(name, k=2) for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")),
+    descent.ServerSGD(), descent.ServerSGD("bounded-staleness", staleness_bound=2),
+]  # fmt: skip
 
 
-def reductions() -> Iterator[tuple[str, Question]]:
-    names = [
-        "Ring",
-        "HalvingDoubling",
-        "RecursiveDoubling",
-        "DoubleBinaryTree",
-        "ParameterServers",
-        "SplitServers",
-        "Hoplite",
-    ]
-    for name, nodes in itertools.product(names, (2, 8)):
-        yield f"all-reduce {name} nodes={nodes}", partial(reduced, name, nodes)
+def reduced(value: Any, nodes: int) -> Any:
+    times = [value.time(size, nodes, LINK) for size in (1e3, 1e6, 1e8)]
+    return plain([*times, value.traffic(nodes)])
 
 
-COMMANDS = """
-predict alexnet-60.json --method mva --workers 1:8
-predict alexnet-60.json --method mva --workers 4 --format json
-predict alexnet-60.json --method mva --workers 1,8 --format csv
-predict ddp-alexnet-40.json --workers 1:4
-predict resnet50-t4-placements.csv --workers 8 --batch-size 40
-fit alexnet-60.json
-fit ddp-alexnet-40.json
-plan alexnet-60.json --method mva --epochs 5 --deadline 10h --price 2
-solve parameter-server-network.json --population 1:5
-compare ddp-alexnet-40.json --workers 4
-schedule-study --policy srpt --jobs 20 --nodes 8 --load 0.5 --replications 2
-""".strip().splitlines()
+def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
+    problem = descent.make_problem(kind, examples=60, features=5, batch_size=3, seed=2)
+    problem = descent.split(problem, 4, concentration=0.5, seed=1)
+    transfer = {"transfer": lambda up, down: 0.2 + up / 4e3 + down / 9e3}
+    run = descent.descend(problem, way, workers=4, steps=24, learning_rate=lambda n: 0.2 / (1 + n / 20), seeds=[3, 8],
+                          record=5, clock=descent.Clock(**clock, **transfer))  # fmt: skip
+    names = ("times", "losses", "up_bits", "down_bits", "model", "staleness")
+    ties = {"tolerance": 0.01} if kind == "perceptron" and "TopK" in str(way) else {}  # of which the last bits decide
+    return plain(run) | {name: plain(getattr(run, name)) for name in names} | {"to": plain(run.time_to(0.5))} | ties
 
-REFUSED = """
-predict nowhere.json
-predict alexnet-60.json --workers 0
-predict alexnet-60.json --workers two
-predict alexnet-60.json --bandwith 1Gbit/s
-predict alexnet-60.json --bandwidth 5
-predict alexnet-60.json --bandwidth -1Gbit/s
-predict alexnet-60.json --confidence 2
-predict alexnet-60.json --method magic
-predict alexnet-60.json --strategy async
-predict alexnet-60.json --method trace --batch-size 64
-predict alexnet-60.json --strategy k-sync
-predict alexnet-60.json --strategy async-ps --k 2
-predict alexnet-60.json --collective ring
-predict alexnet-60.json --measured four=2
-predict alexnet-60.json --buffer 5
-predict ddp-alexnet-40.json --strategy async-ps
-predict ddp-alexnet-40.json --parameter-servers 2
-predict ddp-alexnet-40.json --ranks-per-node 4
-predict shakesmall-p100-throughputs.csv --method trace
-predict shakesmall-p100-throughputs.csv --strategy k-sync --k 2
-predict resnet50-t4-placements.csv --strategy async-ps
-plan alexnet-60.json --method mva
-plan alexnet-60.json --epochs 5 --deadline 3
-plan alexnet-60.json --epochs 5 --deadline soon
-solve parameter-server-network.json --population 0
-solve alexnet-60.json --population 3
-simulate shakesmall-p100-throughputs.csv --workers 2
-simulate alexnet-60.json --workers 2 --policy random
-compare alexnet-60.json --strategies magic
-compare ddp-alexnet-40.json --strategies async-ps
-schedule-study --policy magic --jobs 5 --nodes 4 --load 0.5
-next-measurement alexnet-60.json --workers 0
-import-trace nowhere
-frobnicate
-""".strip().splitlines()
+
+def learning() -> Iterator[tuple[str, Question]]:
+    for value, nodes in itertools.product(ALGORITHMS, (2, 5, 8, 12)):
+        yield f"all-reduce {value} nodes={nodes}", partial(reduced, value, nodes)
+    clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "paces": (1.0, 0.5, 1.2, 0.9)},
+                                    {"straggler_probability": 0.3, "straggler_slowdown": 4.0, "cv": 0.1}]  # fmt: skip
+    for asked in pairwise(4, kind=list(descent.KINDS), way=WAYS, clock=[{"clock": one} for one in clocks]):
+        clock = asked.pop("clock")
+        yield ask("descend", descended, **asked, **clock)
+    measured = [(32, [20000, 23000]), (128, [30000, 29000, 33000]), (512, [61000])]
+    for scale in (None, 90.0):
+        law = partial(qm.fit_convergence, measured, noise_scale=scale)
+        yield f"convergence {scale}", lambda law=law: [
+            plain(law()), *(plain(ask([64, 300, 2000])) for ask in (law().steps, law().examples)),
+            plain(law().interval([64, 300], 0.7)), plain(law().critical_interval(0.8))]  # fmt: skip
+    noise = [[2.0, 3.0, 2.5], [1.0, 4.0, 2.2], [3.0, 2.1, 2.9]]
+    yield "noise", lambda: plain(qm.noise_scale(noise, [1.1, 1.4, 1.2], batch_size=16).interval(0.8))
+
+
+DATA = ROOT / "tests" / "data"
+MLP = {"batch_size": 32, "parameter_bytes": 788992, "bandwidth": 1e8}
+
+
+def written() -> None:
+    for name, text in TOLD["files"].items():
+        Path(name).write_text(text)
+
+
+def imported(read: Callable[..., qm.Profile], *paths: str, **told: Any) -> Any:
+    folders = [DATA / path for path in paths]
+    found = read(folders[0] if read is tensorflow.read_traces else folders, **({"batch_size": 8} | told))
+    return [plain(found.summary()), digest(found.to_json()), found.caption()]
+
+
+def workload(read: Callable[..., Any], *names: str, **asked: Any) -> Any:
+    written()
+    with zipfile.ZipFile(DATA / "workloads.zip") as archive:
+        for name in archive.namelist():
+            if any(name.startswith(one) for one in names):
+                archive.extract(name)
+    jobs = list(read(*names, **asked))[:150]
+    speeds = [[one.curve(n) for n in range(one.least_nodes, (one.most_nodes or 4) + 1)] for one in jobs]
+    fields = ("arrival_time", "steps", "least_nodes", "requested", "end_probability", "most_nodes")
+    return [len(jobs), digest(str(speeds)), *(plain([getattr(one, name) for one in jobs]) for name in fields)]
 
 
 def printed(words: str) -> Any:
     """The exit status and both streams of a command, in a folder with the packaged examples."""
+    written()
     out, err = io.StringIO(), io.StringIO()
     status: object = 0
     program, sys.argv = sys.argv, ["queuemodel"]
@@ -371,14 +581,43 @@ def printed(words: str) -> Any:
     return {"status": status, "out": out.getvalue(), "err": err.getvalue()}
 
 
-def commands() -> Iterator[tuple[str, Question]]:
-    for words in (*COMMANDS, *REFUSED):
+def instances(name: str, **asked: Any) -> Any:
+    written()
+    return plain(qm.plan_instances(profile(name), qm.read_instances("machines.csv"), workers=range(1, 12), **asked))
+
+
+def files() -> Iterator[tuple[str, Question]]:
+    for one in ("alexnet-60", "resnet50-60"):
+        yield f"import {one}", partial(imported, tensorflow.read_traces, f"{one}/trace", bandwidth=7.5e6, workers=1)
+    for one in ("xplane-1ps", "xplane-2ps", "xplane-slow-input", "layer-order"):
+        yield f"import {one}", partial(imported, tensorflow.read_traces, one, **(MLP if "x" in one else {}))
+    for one in ("ddp/ddp-alexnet-40", "ddp/ddp-resnet50-60"):
+        folders = [f"{one}/{path.name}" for path in sorted((DATA / one).glob("trace*"))]
+        yield f"import {one}", partial(imported, pytorch.read_traces, *folders, bandwidth=5e6)
+    for one in ("tiny", "slow-input", "late-input", "mlp"):
+        folders = [f"mirrored/{one}/{path.name}" for path in sorted((DATA / "mirrored" / one).glob("trace*"))]
+        yield f"import {one}", partial(imported, tensorflow.read_mirrored, *folders, parameter_bytes=3196840)
+    reads: dict[str, tuple[Any, ...]] = {
+        "jobs": (scheduling.read_workload, "jobs.csv"), "batches": (scheduling.read_workload, "batches.csv"),
+        "gavel": (scheduling.read_gavel, "gavel/physical_cluster/small_test.trace",
+                  "gavel/simulation_throughputs.json"),
+        "elasticflow": (scheduling.read_elasticflow, "elasticflow/philly_103959.csv", "elasticflow/throughputs_A100"),
+        "pollux": (scheduling.read_pollux, "pollux/workloads/workload-6.csv", "pollux/traces"),
+        "philly": (scheduling.read_philly, "philly.csv"),
+    }  # fmt: skip
+    for name, (read, *paths) in reads.items():
+        yield f"workload {name}", partial(workload, read, *paths)
+    for name, asked in itertools.product(
+        ("alexnet-60", "ddp-alexnet-40"), ({"epochs": 3, "deadline": 9e4}, {"throughput": 90.0})
+    ):
+        yield ask("instances", instances, name, **asked, **({"dataset_size": 30000} if "epochs" in asked else {}))
+    for words in (*TOLD["commands"], *TOLD["refused"]):
         yield f"$ queuemodel {words}", partial(printed, words)
 
 
 def questions() -> dict[str, Question]:
     """Every question by its key."""
-    asked = (curves, throughputs_alone, placements, decisions, simulations, networks, reductions, commands)
+    asked = (curves, throughputs_alone, placements, decisions, simulations, networks, learning, files)
     found = [one for group in asked for one in group()]
     keys = [key for key, _ in found]
     assert len(set(keys)) == len(keys), {key for key in keys if keys.count(key) > 1}

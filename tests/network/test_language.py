@@ -132,20 +132,41 @@ def test_networks_are_values():
         network.visit_ratios[0, 0] = 2
 
 
-def test_routing_and_visit_ratios_say_the_same():
-    P = [[0.1, 0.6, 0.3], [1, 0, 0], [0.5, 0.5, 0]]
-    routed = N([S(n, service_time=0.2) for n in "xyz"], routing=P, think_time=1.0)
-    v = routed.visit_ratios
-    assert v[0] == pytest.approx(1)
-    np.testing.assert_allclose(v @ np.array(P), v, rtol=1e-12)
-    plain = N([S(n, service_time=0.2, visit_ratio=r) for n, r in zip("xyz", v, strict=True)], think_time=1.0)
-    assert qm.solve(routed, population=7).throughput == pytest.approx(
-        qm.solve(plain, population=7).throughput, rel=1e-12
-    )
-
-
 def test_phase_types_have_their_moments():
     for scv in (0.02, 0.3, 0.5, 1.0, 1.5, 9.0):
         shape = qm.PhaseType.from_moments(mean=0.2, scv=scv)
         assert shape.mean == pytest.approx(0.2, rel=1e-10)
         assert shape.scv == pytest.approx(scv, rel=1e-8)
+
+
+def test_networks_and_solutions_tell_of_every_station_and_class():
+    """Demands are visits times service; a class's row of a solution is by Little's law and the utilization law."""
+    V, T, servers = (
+        np.array([[2.0, 1.0], [0.5, 3.0], [1.0, 0.0]]),
+        np.array([[0.1, 0.4], [0.7, 0.2], [0.9, 0.0]]),
+        (2, 1, math.inf),
+    )
+    stations = [
+        S(name, service_time=dict(zip("ab", t, strict=True)), visit_ratio=dict(zip("ab", v, strict=True)), servers=m)
+        for name, v, t, m in zip(("cpu", "disk", "far"), V.tolist(), T.tolist(), servers, strict=True)
+    ]
+    network = N(
+        stations, classes=[J("a", population=3, think_time=0.3), J("b", population=2)], think_time=1.5, name="two"
+    )
+    X, R = (s := qm.solve(network)).class_throughput, s.class_residence_time
+    np.testing.assert_allclose(X * (R.sum(axis=0) + np.array([0.3, 1.5])), [3, 2], rtol=1e-12)
+    told, solved = network.to_rows(), s.to_rows()
+    for i, (k, c) in enumerate(np.ndindex(3, 2)):
+        names = {"station": network.names[k], "class": "ab"[c]}
+        assert told[i] == names | {"kind": network.stations[k].kind, "visit_ratio": V[k, c], "service_time": T[k, c],
+                                   "service_demand": V[k, c] * T[k, c]}  # fmt: skip
+        work = X[c] * V[k, c] * T[k, c]
+        assert solved[i] == names | {"service_demand": V[k, c] * T[k, c], "residence_time": R[k, c],
+                                     "utilization": pytest.approx(work / (2, 1, 1)[k]),
+                                     "queue_length": pytest.approx(X[c] * R[k, c])}  # fmt: skip
+    assert network.caption() == "two: 3 stations, 2 classes, think time 0.3, 1.5 s"
+    assert (s.population, s.class_populations, s.throughput) == (5, (3, 2), pytest.approx(X.sum()))
+    assert s.cycle_time == pytest.approx(5 / X.sum())
+    assert s.response_time * X.sum() == pytest.approx((X * R).sum())
+    assert s.queue_length == pytest.approx((X * R).sum(axis=1))
+    assert [row["cycle_time"] for row in s.class_rows()] == pytest.approx([3 / X[0], 2 / X[1]])

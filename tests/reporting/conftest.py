@@ -1,6 +1,5 @@
 """A headless Chromium that opens reports, and what it may not do meanwhile."""
 
-import base64
 import importlib.util
 import json
 import os
@@ -56,15 +55,6 @@ class Browser:
     def requests(self):
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-
-    def show(self, *, scheme="light", media="", width=1100):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def picture(self):
-        return base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"])
 
 
 @pytest.fixture(scope="session")

@@ -116,19 +116,6 @@ def test_the_page_computes_what_python_computes(browser, folder, name):
     assert difference(told[1], other, qm.plan(other, **asked)) > 1e-4
 
 
-def test_a_page_that_begins_with_other_machines_begins_with_their_numbers(browser, folder):
-    model = qm.fit(example_profile("alexnet-60")).what_if(bandwidth=1e8, parameter_servers=3, accelerator_speed=2)
-    curve = model.throughput(range(1, 17))
-    curve.report(folder / "other.html", **QUESTIONS)
-    browser.open(folder / "other.html")
-    plan = qm.plan(curve, **QUESTIONS, min_efficiency=0.5)
-    assert difference(browser.run("return answer(start)"), curve, plan) < 1e-9
-    assert browser.run("return settings.bandwidth") == 1e8
-    rows = [{"goal": "cheapest", "measured": None, "workers": 1}, {"goal": None, "measured": 1.5, "workers": 2}]
-    cells = "return [...table('', arguments[0]).querySelectorAll('td')].map((cell) => cell.className)"
-    assert browser.run(cells, rows) == ["words", "number", "number"] * 2
-
-
 def test_it_opens_without_asking_for_anything_and_everything_has_a_name_every_picture_a_table(browser, whole):
     path, _ = whole
     assert len(path.read_bytes()) < 500_000
@@ -175,70 +162,3 @@ def test_a_slider_moves_what_is_said(browser, whole):
     assert browser.run("return [settings.workers, settings.parameter_servers]") == [5, 2]
     assert said("steps_per_second") == shown(two.at(5))
     assert browser.complaints() == []
-
-
-def test_a_senseless_link_changes_nothing(browser, whole):
-    for link in ("#workers=1e9", "#workers=x&bandwidth=NaN", "#bandwidth=-1&parameter_servers=1.5", "#<img>=1"):
-        browser.open(whole[0], link)
-        assert browser.run("return Object.keys(start).every((name) => settings[name] === start[name])")
-        assert browser.complaints() == []
-
-
-def test_dark_light_narrow_and_paper(browser, whole):
-    browser.open(whole[0])
-    paper, pictures = "return getComputedStyle(document.body).backgroundColor", [browser.picture()]
-    light = browser.run(paper)
-    try:
-        for look in ({"scheme": "dark"}, {"width": 400}, {"scheme": "dark", "media": "print"}):
-            browser.show(**look)
-            assert (browser.run(paper) == light) == (look != {"scheme": "dark"})
-            assert browser.run("return document.documentElement.scrollWidth") <= look.get("width", 1100)
-            pictures.append(browser.picture())
-        slider = "return getComputedStyle(document.querySelector('input[type=range]')).display"
-        assert browser.run(slider) == "none"
-    finally:
-        browser.show()
-    assert len(set(pictures)) == 4
-
-
-HOSTILE = '</script><script>window.taken = 1</script><img src=x onerror="window.taken = 2">'
-
-
-def test_names_are_no_markup(browser, folder):
-    profile = example_profile("alexnet-60")
-    step = profile.steps[0]
-    operations = [replace(one, name=f"{HOSTILE}{i}") for i, one in enumerate(step.operations)]
-    steps = [replace(step, operations=operations), *profile.steps[1:]]
-    hostile = replace(profile, job=replace(profile.job, name=HOSTILE), steps=steps)
-    qm.fit(hostile).throughput(range(1, 5)).report(folder / "hostile.html", profile=hostile)
-    browser.open(folder / "hostile.html")
-    assert browser.run("return window.taken") is None
-    assert browser.complaints() == []
-    assert HOSTILE in browser.run("return document.querySelector('h1').textContent")
-    assert browser.driver.title.startswith(HOSTILE)
-
-
-OTHERS = {
-    "throughputs": lambda: qm.fit(example_throughputs("shakesmall-p100")[:4]).throughput([1, 2, 4, 8]),
-    "all-reduce": lambda: qm.predict(example_profile("ddp-alexnet-40"), workers=[1, 2, 4]),
-    "sync-ps": lambda: qm.predict(example_profile("alexnet-60"), workers=[1, 2, 4], strategy="sync-ps", method="mva"),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_a_page_cannot_recompute_is_shown_as_it_is(browser, folder, name):
-    curve = OTHERS[name]()
-    asked = QUESTIONS | {"dataset_size": 50_000, "min_efficiency": 0.5}
-    curve.report(folder / f"{name}.html", **asked)
-    browser.open(folder / f"{name}.html")
-    assert browser.complaints() == []
-    names = browser.run("return Object.keys(controls)")
-    assert set(names) == {"workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency"}
-    assert "is not recomputed" in browser.run("return document.querySelector('header').textContent")
-    told = browser.run("return answer(settings)")
-    for one, choice in zip(told["plan"], qm.plan(curve, **asked).choices, strict=True):
-        assert one["workers"] == choice.workers
-        if choice.workers is not None:
-            assert [one["time"], one["cost"]] == pytest.approx([choice.time, choice.cost], rel=1e-12)
-    browser.press("[name=workers]", "END")
-    assert browser.run("return settings.workers") == curve.workers[-1]

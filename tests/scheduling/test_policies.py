@@ -8,147 +8,19 @@ import pytest
 from queuemodel import scheduling as qs
 from queuemodel.base.errors import ModelError
 
-ALL = [
-    qs.FIFO(), qs.FIFO(fixed=3), qs.ShortestJobFirst(), qs.Backfill(), qs.LeastAttainedService((10.0, 100.0)),
-    qs.EqualShare(), qs.SRPT(), qs.HeSRPT(), qs.HeSRPT(0.5),
-    *(
-        qs.ModelBased(order, grant)
-        for order in ("arrival", "shortest", "gain")
-        for grant in ("useful", "efficient", "marginal")
-    ),
-    qs.GreedyGain(), qs.GreedyGain(0.0, power=0.3), qs.RankPriced(), qs.RankPriced(0.8, floor=0.6), qs.Optimus(),
-    qs.FitnessMaximization(),
-]  # fmt: skip
-CURVES = [
-    qs.PowerLawCurve(0.5), qs.PowerLawCurve(1.0, speed=3.0), qs.PowerLawCurve(0.0),
-    qs.TableCurve({1: 1.0, 2: 1.1, 4: 3.0, 8: 2.5, 40: 2.4}), lambda n: n / (1 + 0.1 * n + 0.02 * n * n),
-]  # fmt: skip
-
 
 def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
     return qs.Job(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
 
 
-def some_jobs(seed, count, nodes):
-    rng = np.random.default_rng(seed)
-    made = []
-    for k in range(count):
-        least = int(rng.integers(1, min(nodes, 3) + 1))
-        most = int(rng.integers(least, 20))
-        asked = int(rng.integers(least, min(most, nodes) + 1))
-        limits = {"least_nodes": least, "most_nodes": most, "requested_nodes": asked}
-        curve, steps = CURVES[int(rng.integers(len(CURVES)))], float(rng.exponential(50)) + 1e-3
-        made.append(waiting(f"job-{k}", curve, steps, float(k // 3), **limits))
-    return made
-
-
-@pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.name)
-@pytest.mark.parametrize("nodes", [1, 7, 40])
-def test_every_policy_keeps_the_rules_and_finishes_every_job(policy, nodes):
-    """The simulation refuses grants outside the jobs' limits, of fractions, and of more nodes than there are."""
-    for seed in range(6):
-        jobs = some_jobs(seed, 1 + 6 * seed, nodes)
-        schedule = qs.simulate(jobs, policy, nodes=nodes)
-        assert (schedule.end > schedule.start).all()
-        assert (schedule.start >= schedule.arrival).all()
-        assert 0 < schedule.utilization <= 1 + 1e-12
-        assert 0 < schedule.efficiency <= 1.8  # one table above is superlinear
-        first = policy.allocate(jobs, nodes, 9.0)
-        order = np.random.default_rng(seed).permutation(len(jobs))
-        assert policy.allocate([jobs[k] for k in order], nodes, 9.0) == first
-        if isinstance(policy, qs.EqualShare):  # leaves no node idle that some job could use
-            room = [one for one in jobs if first.get(one.name, 0) < one.most_nodes and one.least_nodes == 1]
-            assert sum(first.values()) == nodes or not room
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        policy.fixed = 2
-
-
-def best_of_all(values, nodes):
-    """Node by node to whoever gains most; ``values[j]`` are those of a job's nodes, falling."""
-    granted = [0] * len(values)
-    for _ in range(nodes):
-        gains = [row[g] if g < len(row) else 0 for row, g in zip(values, granted, strict=True)]
-        if max(gains) <= 0:
-            break
-        granted[int(np.argmax(gains))] += 1
-    return granted
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("name", ["greedy", "rank-priced", "optimus", "fitness"])
-def test_policies_on_concave_curves_go_node_by_node(name, seed):
-    """Speed over the work left, at prices by rank, time saved, and the harmonic mean of speedups."""
-    rng, nodes = np.random.default_rng(seed), 50
-    exponents, left, speeds = rng.uniform(0.3, 0.95, 9), rng.exponential(30, 9) + 0.1, rng.uniform(0.5, 3.0, 9)
-    curves = [qs.PowerLawCurve(float(p), speed=float(x)) for p, x in zip(exponents, speeds, strict=True)]
-    jobs = [waiting(f"{k}", curve=c, remaining=r) for k, (c, r) in enumerate(zip(curves, left, strict=True))]
-    table = speeds[:, None] * np.arange(nodes + 1.0) ** exponents[:, None]
-    saved = np.hstack([np.full((9, 1), 1e9), -np.diff(1 / table[:, 1:])])
-    rank = np.empty(9)
-    rank[np.argsort(-left / speeds)] = np.arange(1, 10)  # the largest job has the first
-    values = {
-        "greedy": np.diff(table) / left[:, None],
-        "rank-priced": np.diff(table) / speeds[:, None] * np.sqrt(rank**2 - (rank - 1) ** 2)[:, None],
-        "optimus": saved * left[:, None],
-        "fitness": saved * table[:, [nodes // 9]],
-    }[name]
-    granted = qs.policy_named(name + (":floor=0" if name == "greedy" else "")).allocate(jobs, nodes, 0.0)
-    assert [granted.get(f"{k}", 0) for k in range(9)] == best_of_all(values.tolist(), nodes)
-
-
-def test_dents_of_a_curve_are_passed_over():
-    """Alone a job stops at its fastest number of nodes; shared, only where the curve touches its concave majorant."""
-    dented = qs.TableCurve({1: 1, 2: 1.1, 3: 2.7, 4: 2.8, 5: 2.0})
-    for nodes, expected in [(5, 4), (3, 3), (2, 2)]:
-        assert qs.GreedyGain(floor=0.0).allocate([waiting("a", curve=dented)], nodes, 0.0) == {"a": expected}
-    both = [
-        waiting("a", curve=dented, most_nodes=5),
-        waiting("b", curve=qs.PowerLawCurve(1.0, speed=0.5), most_nodes=3),
-    ]
-    for nodes, expected in [(2, {"a": 1, "b": 1}), (3, {"a": 3}), (4, {"a": 3, "b": 1}), (7, {"a": 4, "b": 3})]:
-        assert qs.GreedyGain(floor=0.0).allocate(both, nodes, 0.0) == expected
-
-
-def test_efficiency_floor_and_marginal_threshold_do_what_they_say():
+def test_a_floor_and_a_threshold_that_are_just_met_are_met():
     job = waiting("a", curve=qs.PowerLawCurve(0.5), remaining=5.0)
     assert qs.GreedyGain(floor=0.5).allocate([job], 100, 0.0) == {"a": 4}  # n ** -0.5 >= 0.5
     assert qs.ModelBased("shortest", "efficient", 0.25).allocate([job], 100, 0.0) == {"a": 16}
-    assert qs.ModelBased("shortest", "marginal", 0.25).allocate([job], 100, 0.0) == {"a": 4}  # sqrt(4) - sqrt(3) = 0.27
-    assert qs.ModelBased("shortest", "useful").allocate([job], 100, 0.0) == {"a": 100}
-    # not monotone: the third node adds 0.85 on the concave majorant, the fourth 0.1, the fifth takes away
-    dented = waiting("a", curve={1: 1, 2: 1.1, 3: 2.7, 4: 2.8, 5: 2.0})
-    for threshold, expected in [(0.9, 1), (0.8, 3), (0.2, 3), (0.05, 4), (0.0, 4)]:
-        assert qs.ModelBased("shortest", "marginal", threshold).allocate([dented], 5, 0.0) == {"a": expected}
-    least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.0}, least_nodes=2, most_nodes=8)
-    assert qs.ModelBased("shortest", "efficient", 0.8).allocate([least], 8, 0.0) == {"a": 4}  # 5 / 4 over 3 / 2
-    assert qs.ModelBased("shortest", "marginal", 0.6).allocate([least], 8, 0.0) == {"a": 4}  # 1 over 3 / 2, then 1 / 4
-
-
-def test_equal_shares_give_the_odd_nodes_to_the_earliest_within_limits():
-    jobs = [waiting(n, arrival_time=t) for n, t in (("late", 2.0), ("first", 0.0), ("second", 1.0))]
-    assert qs.EqualShare().allocate(jobs, 8, 3.0) == {"first": 3, "second": 3, "late": 2}
-    assert qs.EqualShare().allocate(jobs, 2, 3.0) == {"first": 1, "second": 1}
-    limited = [*jobs, waiting("small", most_nodes=1), waiting("large", least_nodes=5)]
-    for nodes, second in ((13, 2), (14, 3)):  # the large one has more than the others already
-        expected = {"large": 5, "small": 1, "first": 3, "second": second, "late": 2}
-        assert qs.EqualShare().allocate(limited, nodes, 3.0) == expected
-    jobs = [waiting("small", remaining=1.0, most_nodes=1), waiting("large", remaining=9.0, least_nodes=3)]
-    for nodes, expected in ((3, {"small": 1}), (5, {"small": 1, "large": 4})):  # what nobody can use stays idle
-        assert qs.HeSRPT(0.5).allocate(jobs, nodes, 0.0) == expected
-    fast = waiting("fast", curve=qs.PowerLawCurve(0.5, speed=10.0), remaining=5.0)  # small is who ends soon
-    jobs = [fast, waiting("slow", curve=qs.PowerLawCurve(0.5), remaining=2.0)]
-    assert qs.HeSRPT().allocate(jobs, 4, 0.0) == {"fast": 3, "slow": 1}
-
-
-def test_orders_of_the_model_based_policies():
-    """Nodes for one only: the first, the one that ends first, and the largest gain per node."""
-    jobs = [
-        waiting("first", curve={4: 1.0}, remaining=90.0, least_nodes=4, most_nodes=4),
-        waiting("short", curve={4: 1.0}, remaining=20.0, least_nodes=4, most_nodes=4, arrival_time=1.0),
-        waiting("narrow", curve={1: 1.0}, remaining=30.0, most_nodes=1, arrival_time=2.0),
-    ]
-    for order, names in [("arrival", {"first": 4}), ("shortest", {"short": 4}), ("gain", {"narrow": 1})]:
-        assert qs.ModelBased(order, "useful").allocate(jobs, 4, 5.0) == names
+    least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.5}, least_nodes=2, most_nodes=8)
+    assert qs.ModelBased("shortest", "marginal", 0.25).allocate([least], 8, 0.0) == {"a": 8}  # 1.5 / 4 over 3 / 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        qs.FIFO().fixed = 2
 
 
 def job(name, time, nodes, seconds):

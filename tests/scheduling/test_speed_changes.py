@@ -69,40 +69,6 @@ def test_a_job_alone_runs_at_what_brute_force_finds(drawn, data):
         assert alone(sizes, nodes=5).end[0] <= fixed.end[0] * (1 + 1e-9)
 
 
-def test_brute_force_notices_a_noise_scale_that_is_two_per_cent_off():
-    curves = {size: dict(curve.points) for size, curve in SIZES.curves.items()}
-    wrong = qs.BatchSizes(curves, [(500, 510.0), (500, 1020.0)])
-    right = by_brute_force(curves, [(500, 500.0), (500, 1000.0)])
-    assert alone(wrong, nodes=5).end[0] != pytest.approx(right, rel=1e-3)
-
-
-@pytest.mark.parametrize("parts", [1, 3])
-def test_a_single_batch_size_leaves_everything_as_it_was(parts):
-    """Also in stretches: on any curve, with restarts, early ends and placements."""
-    rng, time = np.random.default_rng(5), 0.0
-    kept, adaptive = [], []
-    for number in range(60):
-        time += rng.exponential(20)
-        steps, curve = float(rng.lognormal(6, 1)), {n: n ** rng.uniform(0.4, 1) for n in range(1, 9)}
-        job = qs.Job(f"{number}", arrival_time=time, steps=steps, curve=curve, end_probability=0.3, most_nodes=8)
-        kept.append(job)
-        adaptive.append(replace(job, batch_sizes=qs.BatchSizes({64: curve}, [(steps / parts, 100.0)] * parts)))
-    cluster = qs.Cluster(16, restart_seconds=5, start_seconds=3, nodes_per_machine=4, spread_speed=0.7)
-    first, *others = [
-        qs.simulate(qs.Workload(jobs), policy, cluster=cluster, seed=2)
-        for jobs, policy in (
-            (kept, qs.RankPriced()),
-            (kept, qs.Goodput()),
-            (adaptive, qs.RankPriced()),
-            (adaptive, qs.Goodput()),
-        )
-    ]
-    for other in others:
-        for name in ("end", "attained_service", "useful_service", "best_time", "shared_time"):
-            assert getattr(other, name) == pytest.approx(getattr(first, name), rel=1e-9 if parts == 1 else 1e-6)
-        assert other.restarts.tolist() == first.restarts.tolist()
-
-
 def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
     """500 steps of noise scale 32: at 64 a step is worth 4/3; then 31.25 + 1 over 15.6 + 1; then 2."""
     schedule = alone(SIZES, batch_size=64, policy=qs.FIFO(), requested_nodes=2, most_nodes=3)
@@ -145,18 +111,6 @@ TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
 
 def staged_job(curve, steps=100.0, name="a", **rest):
     return qs.Job(name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest)
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.1, 5.0), TABLES), min_size=1, max_size=5), st.integers(1, 4), st.floats(10.0, 1e4)
-)
-def test_alone_a_staged_job_takes_the_sum_of_its_stretches(stretches, nodes, steps):
-    total = sum(length for length, _ in stretches)
-    expected = sum(length / total * steps / table[nodes] for length, table in stretches)
-    staged = qs.StagedCurve(stretches)
-    ended = qs.simulate([staged_job(staged, steps, requested_nodes=nodes)], qs.FIFO(), nodes=4)
-    assert ended.end[0] == pytest.approx(expected)
-    assert steps / staged(nodes) == pytest.approx(expected)
 
 
 def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():

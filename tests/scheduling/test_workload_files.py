@@ -221,14 +221,6 @@ def test_command_line(run, written, tmp_path):
     assert "rank-priced" in run(*base)[1]
     refused(run(*base, "--nodes", "2"), "line 3: requested_nodes must be at most the cluster's 2 nodes, got 3")
     refused(run(*base, "--records"), "--records goes with --format json or csv")
-    study = ["--policy", "fifo", "--policy", "equi", "--load", "0.5", "--nodes", "16", "--jobs", "30"]
-    study += ["--replications", "2", "--output", tmp_path / "s.json", "--plot", tmp_path / "s.svg"]
-    assert run("schedule-study", *study)[0] == 0
-    assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 4
-    batches = written(BATCHES + "\n".join(f"j{k},{60 * k},{SPEEDS},64,5000,2000,,," for k in range(3)))
-    asked = ["--workload", batches, "--nodes", "6", "--policy", "goodput", "--policy", "rank-priced"]
-    found = json.loads(run("schedule", *asked, "--format", "json")[1])["policies"]
-    assert found["goodput"]["mean_response_time"] < found["rank-priced"]["mean_response_time"]
     with pytest.raises(ModelError, match="history=True"):
         qs.plot_nodes(expected)
     with pytest.raises(ModelError, match="not policy and 'load'"):

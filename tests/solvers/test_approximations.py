@@ -73,17 +73,6 @@ def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
     assert pytest.approx(14 * 0.5 / Z * left[1], rel=0.05) == R - 0.5
 
 
-@pytest.mark.parametrize("m", [2, 4, 16])
-def test_several_servers_are_near_and_more_customers_never_do_less(m):
-    network = qm.Network([qm.Station("q", service_time=0.1 * m, servers=m)], think_time=1.0)
-    exact = qm.solve(network, population=60).throughputs
-    last = qm.solve(network, population=60, solver=qm.ApproximateMVA("bard-schweitzer"))
-    assert last.throughput == pytest.approx(exact[-1], rel=0.035)
-    curve = qm.solve(network, population=60, solver=qm.ApproximateMVA()).throughputs
-    np.testing.assert_allclose(curve, exact, rtol=0.045)
-    assert np.all(np.diff(curve) > 0)
-
-
 @pytest.mark.parametrize("scv", [0.25, 4.0])
 def test_variability_is_near_the_markov_chain(scv):
     stations = [qm.Station("q", service_time=0.2, scv=scv, discipline="fcfs"), qm.Station("p", service_time=0.1)]
@@ -93,13 +82,6 @@ def test_variability_is_near_the_markov_chain(scv):
         truth = qm.solve(network, population=n, solver=qm.MarkovChain())
         assert X.at(n).throughput == pytest.approx(truth.throughput, rel=0.06)
         np.testing.assert_allclose(X.at(n).queue_length, truth.queue_length, rtol=0.3)
-    names = [qm.JobClass(c, population=2, think_time=0.3) for c in "ab"]
-    unlike = qm.Station("q", service_time={"a": 0.1, "b": 0.4}, discipline="fcfs")
-    classes = qm.Network([unlike, qm.Station("p", service_time={"a": 0.3, "b": 0.05})], classes=names)
-    s, truth = qm.solve(classes), qm.solve(classes, solver=qm.MarkovChain())
-    assert s.solver == "approximate MVA (Linearizer)"
-    np.testing.assert_allclose(s.class_throughput, truth.class_throughput, rtol=0.06)
-    np.testing.assert_allclose(s.class_queue_length, truth.class_queue_length, rtol=0.15)
 
 
 def test_a_throughput_below_the_lower_bound_is_held_and_says_so():

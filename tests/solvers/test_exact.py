@@ -31,16 +31,6 @@ def networks(draw):
     return qm.Network(stations, think_time=draw(think))
 
 
-@pytest.mark.parametrize("population", [1, 2, 5, 20, 100])
-def test_one_queue_with_thinking_is_the_machine_repairman(population):
-    D, Z = 0.3, 2.0
-    p0 = 1 / sum(math.perm(population, n) * (D / Z) ** n for n in range(population + 1))
-    solved = qm.solve(qm.Network.from_demands([D], think_time=Z), population=population)
-    assert solved.throughput == pytest.approx((1 - p0) / D, rel=1e-12)
-    wrong = qm.solve(qm.Network.from_demands([1.02 * D], think_time=Z), population=population)
-    assert wrong.throughput != pytest.approx((1 - p0) / D, rel=1e-3)
-
-
 def series(factors, N):
     """Throughputs 1..N from what stations contribute for 0, 1, ... customers, in 50 digits."""
     G = [Decimal(1)] + [Decimal(0)] * N
@@ -77,16 +67,6 @@ def test_every_digit_is_kept(demands, servers, Z, N):
     np.testing.assert_allclose(solved.throughputs, exact, rtol=1e-11)
     customers = solved.throughputs * (solved.residence_times.sum(axis=1) + Z)
     np.testing.assert_allclose(customers, np.arange(1, N + 1), rtol=1e-10)
-
-
-@pytest.mark.parametrize("servers", [1, 4])
-def test_a_population_of_ten_thousand_keeps_its_digits(servers):
-    """At saturation; constants would overflow by thousands of orders, and probabilities found by subtraction fail."""
-    D, Z = 0.001, 5.0
-    solved = qm.solve(qm.Network.from_demands([D, D / 2], think_time=Z, servers=[servers, 1]), population=20_000)
-    assert solved.throughput == pytest.approx(min(servers, 2) / D, rel=1e-9)
-    assert solved.at(1).throughput == pytest.approx(1 / (1.5 * D + Z), rel=1e-12)
-    assert solved.queue_length.sum() + solved.throughput * Z == pytest.approx(20_000, rel=1e-10)
 
 
 def said(network, name):
@@ -194,19 +174,6 @@ def test_each_recursion_is_as_counting_all_states_has_it(name, N, servers):
     assert name in s.reason
     np.testing.assert_allclose(s.class_throughput, X, rtol=1e-10)
     np.testing.assert_allclose(s.class_queue_length, Q, rtol=1e-10)
-
-
-def test_two_hundred_workers_that_all_differ():
-    """G = integral of exp(-t) times the product of (Z_r + D_r t), without one factor for one customer fewer."""
-    rng, workers = np.random.default_rng(5), 200
-    D, Z = rng.uniform(0.001, 0.02, workers), rng.uniform(0.5, 2.0, workers)
-    solution = qm.solve(qm.Network.from_demands([D], population=[1] * workers, think_time=Z))
-    t, w = np.polynomial.legendre.leggauss(500)
-    factors = Z[:, None] + D[:, None] * 500 * (t + 1)
-    logs = np.log(factors).sum(axis=0) - 500 * (t + 1)
-    weight = w * np.exp(logs - logs.max())
-    np.testing.assert_allclose(solution.class_throughput, (weight / factors).sum(axis=1) / weight.sum(), rtol=1e-11)
-    assert solution.exact
 
 
 @settings(max_examples=100)

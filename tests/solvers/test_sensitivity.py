@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
@@ -35,28 +34,6 @@ def made(kind, D, Z, population=None):
     ]
     classes = [qm.JobClass(c, population=n, think_time=z) for c, n, z in zip(names, population or [], Z, strict=False)]
     return qm.Network(stations, classes=classes, think_time=0.0 if names else float(Z[0]))
-
-
-@settings(max_examples=60)
-@given(
-    drawn=st.lists(st.tuples(kinds, demand), min_size=1, max_size=3),
-    Z=st.sampled_from([0.1, 0.3, 7.0]),
-    N=st.integers(1, 9),
-)
-@example(drawn=[({}, 0.0546875)], Z=0.1, N=2)
-def test_slopes_of_one_class(drawn, Z, N):
-    kind, D, think = [k for k, _ in drawn], np.array([d for _, d in drawn]), np.array([Z])
-
-    def throughput(D, Z):
-        return np.array([qm.solve(made(kind, D, Z), population=N).throughput])
-
-    slopes = qm.sensitivity(made(kind, D, think), population=N)
-    near = {"rtol": 1e-6, "atol": 1e-8 * slopes.throughput / D.min()}
-    np.testing.assert_allclose(slopes.dX_dD, differences(lambda d: throughput(d, think), D)[0], **near)
-    assert slopes.dX_dZ == pytest.approx(differences(lambda z: throughput(D, z), think)[0, 0], rel=1e-6, abs=1e-9)
-    total = slopes.dX_dD @ D + slopes.dX_dZ * Z
-    assert total == pytest.approx(-slopes.throughput, rel=1e-9)  # all times longer: X falls as much
-    assert slopes.elasticity == pytest.approx(-slopes.dX_dD * D / slopes.throughput)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 import _thread
 import gc
 import json
-import math
 import threading
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -64,20 +62,6 @@ def test_long_runs_come_close(kind):
     np.testing.assert_allclose(found.solution.class_throughput, truth.class_throughput, rtol=0.01)
     np.testing.assert_allclose(found.solution.class_queue_length, truth.class_queue_length, rtol=0.03)
     np.testing.assert_allclose(found.solution.utilization, truth.utilization, rtol=0.01)
-
-
-def test_the_start_is_left_out():
-    network = qm.Network([qm.Station("q", service_time=0.2)], think_time=10.0)
-    truth = qm.solve(network, population=30)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", qm.QueueModelWarning)
-        found = [
-            qm.Simulation(seed=s, departures=2000, most_departures=2000).solve(network, 30).queue_length[0]
-            for s in range(100)
-        ]
-    error = np.std(found) / math.sqrt(len(found))
-    assert abs(np.mean(found) - truth.queue_length[0]) < 4 * error
-    assert error < 0.02 * truth.queue_length[0]
 
 
 def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():

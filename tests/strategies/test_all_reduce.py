@@ -11,7 +11,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile, predict
 from queuemodel.adapters import pytorch
-from queuemodel.models import AllReduceModel, Buckets, Fusion, Slices, fit_rounds, round_time, simulate
+from queuemodel.models import AllReduceModel, Slices, fit_rounds, round_time, simulate
 from queuemodel.profile import Bucket, Gradient, Round
 from queuemodel.transport import (
     COLLECTIVES,
@@ -21,11 +21,9 @@ from queuemodel.transport import (
     Hoplite,
     InRacks,
     Link,
-    MultiTree,
     ParameterServers,
     Ring,
     SplitServers,
-    ring,
 )
 from tests.collectives.schedules import execute, routes, schedule
 
@@ -51,31 +49,6 @@ def test_measured_rates_of_up_to_eight_ranks_follow_from_traces_of_two(job):
     assert np.all(curve.lower <= truth * curve.workers)
     assert np.all(truth * curve.workers <= curve.upper)
     assert np.all(curve.upper / curve.lower < 1.3)
-
-
-def test_without_the_networks_share_the_measurements_are_missed(job):
-    """The control: computation and stragglers alone, or twice the bandwidth, are far off."""
-    profile, measured = job
-    model = AllReduceModel(fit_rounds(profile))
-    fast = model.what_if(bandwidth=1e12).throughput([8]).rounds_per_second[0]
-    twice = model.what_if(bandwidth=2 * model.network.bandwidth).throughput([8]).rounds_per_second[0]
-    assert fast > 1.2 * measured[8]
-    assert twice > 1.1 * measured[8]
-
-
-@pytest.mark.parametrize("changes", [{}, {"bandwidth": 1.25e7}, {"accelerator_speed": 4.0}, {"latency": 5e-3}])
-def test_laws_of_a_curve(job, changes):
-    curve = predict(job[0], workers=range(1, 40), **changes)
-    assert np.all(curve.bound_lower <= curve.steps_per_second * (1 + 1e-9))
-    assert np.all(curve.steps_per_second <= curve.bound_upper * (1 + 1e-9))
-    assert np.all(np.diff(curve.rounds_per_second) <= 1e-9)  # nobody gets faster by waiting for more
-    assert np.all((curve.utilization >= 0) & (curve.utilization <= 1))
-    np.testing.assert_allclose(
-        curve.think_time + curve.residence_time.sum(axis=1), 1 / curve.rounds_per_second, rtol=1e-6
-    )
-    np.testing.assert_allclose(curve.rounds_per_second * curve.workers, curve.steps_per_second)
-    assert json.loads(curve.to_json())["rounds_per_second"] == curve.rounds_per_second.tolist()
-    assert curve.profiled_workers == (0 if changes else 2)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +99,6 @@ def test_ranks_on_nodes_are_the_same_as_a_change_and_as_a_value():
     racks = InRacks(Ring(), 2, 8.0)
     asked, same = (model.what_if(**one) for one in (placed | core, placed | {"collective": racks}))
     np.testing.assert_allclose(same.throughput([24]).steps_per_second, asked.throughput([24]).steps_per_second)
-
-
-def test_an_algorithm_of_one_topology_serves_as_many_ranks():
-    fitted = fit_rounds(example_profile("ddp-alexnet-40"))
-    slow = AllReduceModel(fitted).what_if(collective=MultiTree(ring(8)), bandwidth=1e3, latency=0.0)
-    size, bandwidth = float(fitted.bucket_bytes.sum()), slow.network.bandwidth
-    taken = 1 / slow.throughput([1, 8]).rounds_per_second[1]
-    assert taken == pytest.approx(2 * 4 * size / 8 / bandwidth, rel=0.01)  # four steps each way
-    with pytest.raises(qm.ModelError, match="8 nodes, not 4"):
-        slow.throughput([4])
 
 
 SIZES = np.array([1e6, 4e6, 2e6, 3e5])
@@ -245,50 +208,6 @@ def test_what_cannot_be_answered_is_one_line(job):
             Round(**{"rank": 0, "ranks": 2, "number": 1, "round_time": 1.0, "computed": 0.9} | change)
 
 
-def test_other_ways_to_send_and_other_places(job):
-    """Each in the direction in which it must go, and by how much where that is known."""
-    model = AllReduceModel(fit_rounds(job[0]))
-
-    def at(workers: int = 8, **changes):
-        return model.what_if(**changes).throughput([workers]).rounds_per_second[0]
-
-    assert at(bandwidth=1e9) > at() > at(bandwidth=1e6)
-    assert at(latency=0.0) > at(latency=2e-3) > at(latency=2e-2)
-    assert at(accelerator_speed=2.0) > at() > at(accelerator_speed=0.5) == pytest.approx(at(batch_size=64))
-    assert 0 < at(workers=1, accelerator_speed=1e6) <= 1e6 * at(workers=1) * (1 + 1e-9)
-    assert at(bucket_bytes=1e9) < at()  # one bucket overlaps nothing
-    assert at(collective=HalvingDoubling(), latency=2e-2) > at(latency=2e-2)
-    assert at(workers=1, bandwidth=1e6) == pytest.approx(at(workers=1))
-    assert at(scheme="tf-ring") < at(scheme="ddp")  # one pack overlaps nothing
-    alone = Ring().time(float(model.fitted.bucket_bytes.sum()), 8, Link(model.network.bandwidth))
-    added = 1 / at(scheme="tf-ring", latency=0.0) - 1 / at(scheme="tf-ring", latency=0.0, bandwidth=1e14)
-    assert added == pytest.approx(alone, rel=0.01)
-    assert at(scheme="p3") > at(scheme="horovod")  # what overtakes hides behind the next forward pass
-    assert at(scheme="horovod") > at(scheme=Fusion(cycle=2.0))
-    assert at(nodes_per_rack=8, oversubscription=64.0) == pytest.approx(at())  # one rack
-    assert at(nodes_per_rack=4, oversubscription=4.0) == pytest.approx(at())  # a ring crosses the core once
-    assert at(nodes_per_rack=4, oversubscription=8.0) == pytest.approx(at(nodes_per_rack=2, oversubscription=4.0))
-    slow = {"nodes_per_rack": 4, "oversubscription": 4.0, "collective": "halving-doubling"}
-    assert at(**slow) < 0.8 * at(collective="halving-doubling")
-    inside = {"ranks_per_node": 4, "inside_bandwidth": 1e12}
-    assert at(4, **inside) > at(4)
-    assert at(8, **inside) == pytest.approx(at(2), rel=0.1)  # two nodes: as many bytes between them, more stragglers
-
-
-def test_several_steps_between_two_reductions(job):
-    """What accumulates computes as long as before and sends as much once; the curve counts steps and rounds."""
-    model = AllReduceModel(fit_rounds(job[0]))
-    one, four = (model.what_if(accumulation=k).throughput([1, 8]) for k in (1, 4))
-    assert one.steps_per_second == pytest.approx(model.throughput([1, 8]).steps_per_second)
-    np.testing.assert_allclose(four.steps_per_second, four.rounds_per_second * 4 * four.workers)
-    computed = min(model.fitted.computed.mean(), model.fitted.alone)  # a rank alone computes no longer than that
-    added = np.diff(1 / four.rounds_per_second)[0] / np.diff(1 / one.rounds_per_second)[0]
-    assert 0.7 < added < 1.3  # the network's part of a round
-    assert 1 / four.rounds_per_second[0] == pytest.approx(1 / one.rounds_per_second[0] + 3 * computed)
-    total = four.think_time + four.residence_time.sum(axis=1)
-    np.testing.assert_allclose(total, four.workers / four.steps_per_second, rtol=1e-6)
-
-
 def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
     model = AllReduceModel(fit_rounds(job[0]))
     notes = model.note
@@ -304,23 +223,6 @@ def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
     widths = [np.log(one.throughput([8]).upper / one.throughput([8]).lower)[0]
               for one in (model, few, AllReduceModel(unknown))]  # fmt: skip
     assert widths[0] < widths[1] < widths[2] < np.inf
-
-
-@pytest.mark.parametrize("latency", [1e-4, 1e-3])
-def test_a_specified_latency_has_no_error(job, latency):
-    """What the prior or the rounds leave open of the profile's latency does not matter then."""
-    model = AllReduceModel(fit_rounds(job[0]))
-    covariance = model.fitted.covariance
-    vague = AllReduceModel(replace(model.fitted, covariance=covariance + np.diag([0.0, np.log(4.0) ** 2])))
-    sure = AllReduceModel(replace(model.fitted, covariance=covariance * np.diag([1.0, 0.0])))
-
-    def width(one):
-        curve = one.throughput([16])
-        return float(np.log(curve.upper / curve.lower)[0])
-
-    assert width(vague) > 1.05 * width(model)
-    assert width(vague.what_if(latency=latency)) == pytest.approx(width(sure.what_if(latency=latency)))
-    assert width(model.what_if(latency=model.fitted.latency)) == pytest.approx(width(sure))
 
 
 INSIDE = {"ranks_per_node": 4, "inside_bandwidth": 1e9}
@@ -345,80 +247,6 @@ def test_what_ifs_that_make_no_sense_are_refused(job, changes, match):
     assert "\n" not in str(error.value)
 
 
-def test_nodes_that_several_ranks_share_are_paid_once(job):
-    model = AllReduceModel(fit_rounds(job[0])).what_if(ranks_per_node=4, inside_bandwidth=1e10)
-    curve = model.throughput([1, 4, 6, 8])
-    assert curve.nodes.tolist() == [1, 1, 2, 2]
-    (choice,) = qm.plan(curve, epochs=1, dataset_size=1000, price_per_node_hour=2.0).choices
-    assert choice.workers == 4
-    assert choice.cost == pytest.approx(2.0 * choice.time / 3600)
-    servers = model.what_if(collective=SplitServers(3)).throughput([4])
-    assert servers.nodes.tolist() == [4]
-    (choice,) = qm.plan(servers, epochs=1, dataset_size=1000, price_per_node_hour=2.0).choices
-    assert choice.cost == pytest.approx(4 * 2.0 * choice.time / 3600)
-
-
-def plain(*, ranks=2, computed=(2.0,) * 8, size=1_000_000, bandwidth=1e7, latency=0.01, tail=0.3):
-    """What rounds tell in which all compute first, reduce one bucket then, and take so much longer."""
-    fitted, times = fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4)), np.array(computed)
-    return replace(
-        fitted, ready=times[:, None], computed=times, tail=tail, alone=float(times.mean()) + tail, ranks=ranks,
-        bucket_bytes=np.array([float(size)]), gradients=(np.empty(0), np.empty(0)), bandwidth=bandwidth,
-        latency=latency, covariance=np.zeros((2, 2)), fewer={},
-    )  # fmt: skip
-
-
-def test_where_nothing_overlaps_a_round_is_the_sum_of_its_parts():
-    """Of four ranks: 6 messages of a quarter of 1 MB, and 0.3 s after them; twice the batch computes twice as long."""
-    curve = AllReduceModel(plain()).what_if(batch_size=16).throughput([4])
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(2 * 2.0 + 0.15 + 0.06 + 0.3)
-    parts = dict(zip(curve.stations, curve.residence_time[0].tolist(), strict=True))
-    assert parts == pytest.approx({"network": 0.15, "latency": 0.06, "stragglers": 0.0}, abs=1e-9)
-    assert curve.think_time[0] == pytest.approx(4.0 + 0.3)
-
-
-def test_what_hides_behind_computation_is_busy_all_the_same():
-    fitted = plain(latency=0.05)
-    curve = AllReduceModel(replace(fitted, ready=fitted.ready - 0.5)).throughput([4])
-    assert curve.residence_time[0] == pytest.approx([0.0] * 3, abs=1e-9)
-    assert curve.utilization[0] * (2.0 + 0.3) == pytest.approx([0.15, 0.3, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("asked", "covariance"),
-    [({"bandwidth": 1e6, "latency": 0.0}, [0.05**2, 0.0]), ({"bandwidth": 1e15, "latency": 0.1}, [0.0, 0.05**2])],
-    ids=["bandwidth", "latency"],
-)
-def test_what_all_the_time_goes_to_errs_as_the_round_does(asked, covariance):
-    """And computation that few rounds tell: the error of their mean, and of their spread times what it costs."""
-    sure, unsure = (
-        AllReduceModel(replace(plain(computed=(1e-6,) * 8, tail=0.0, ranks=4, **asked), covariance=np.diag(one)))
-        for one in ([0.0, 0.0], covariance)
-    )
-    widths = [
-        np.log(model.throughput([4]).upper / model.throughput([4]).steps_per_second)[0] for model in (sure, unsure)
-    ]
-    assert (widths[1] ** 2 - widths[0] ** 2) ** 0.5 / 1.6449 == pytest.approx(0.05, rel=0.05)
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_no_round_is_shorter_than_the_last_steps_gradients_take(steps):
-    """Gradients are ready at 1.5 of 2 s of the last of so many steps, and take 1.5 s among four."""
-    fitted = plain(size=10_000_000, latency=0.0, tail=0.0)
-    curve = AllReduceModel(replace(fitted, ready=fitted.ready - 0.5)).what_if(accumulation=steps).throughput([1, 4])
-    assert 4 * steps / curve.bound_upper[1] == pytest.approx(2.0 * (steps - 1) + 1.5 + 1.5)
-    assert curve.steps_per_second[1] == pytest.approx(curve.bound_upper[1])
-
-
-def test_gradients_that_are_the_buckets_travel_as_these():
-    """Each as late as its rank is, with the same error."""
-    model = AllReduceModel(fit_rounds(made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4, cv=0.3)))
-    model = model.what_if(accumulation=3, accelerator_speed=2.0, bandwidth=4e6)
-    own, same = (one.throughput([1, 2, 8]) for one in (model, model.what_if(scheme=Buckets(cap=0))))
-    for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "residence_time", "utilization"):
-        np.testing.assert_allclose(getattr(same, name), getattr(own, name), rtol=1e-6, err_msg=name)
-
-
 def test_a_cap_of_slices_scales_what_is_handed_over_with_them(job):
     """ByteScheduler's credit is four slices, P3's two."""
     model = AllReduceModel(fit_rounds(job[0]))
@@ -428,25 +256,3 @@ def test_a_cap_of_slices_scales_what_is_handed_over_with_them(job):
         assert asked.steps_per_second == pytest.approx(same.steps_per_second)
         other = model.what_if(scheme=Slices(cap=2e6, credit=2e5 * slices)).throughput([8])
         assert other.steps_per_second != pytest.approx(same.steps_per_second, rel=1e-3)
-
-
-def test_few_rounds_tell_a_mean_and_a_spread_and_one_neither():
-    def error(computed, shared_error=0.0):
-        known = replace(plain(computed=computed, size=10, latency=0.0, tail=0.0), shared_error=shared_error)
-        curve = AllReduceModel(known).throughput([2])
-        return (np.log(curve.upper / curve.lower) / 2 / 1.6449)[0]
-
-    own = error((1.0,) * 8)
-    assert (error((1.0,) * 8, 0.05) ** 2 - own**2) ** 0.5 == pytest.approx(0.05, rel=0.1)
-    assert error((0.9, 1.1)) > (own**2 + 0.09**2) ** 0.5
-    assert 0.04 < (error((1.0,)) ** 2 - own**2) ** 0.5 < 0.06
-
-
-def test_the_more_is_known_of_messages_one_at_a_time_the_surer_are_their_rounds():
-    def width(congestion_control, ranks, buffer):
-        told = replace(plain(ranks=ranks), congestion_control=congestion_control, buffer=buffer, at_once=1)
-        curve = AllReduceModel(told).throughput([8])
-        return float(np.log(curve.upper / curve.lower)[0])
-
-    known = [("cubic", 2, 0.0), ("bbr", 2, 0.005), ("bbr", 3, 0.0), ("bbr", 2, 0.0)]
-    assert np.all(np.diff([width(*one) for one in known]) > 0)

@@ -5,7 +5,6 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile, predict
-from queuemodel.models import AllReduceModel
 
 NUMBERS = {"async-ps": {}, "sync-ps": {}, "k-batch-async": {"k": 4}}
 
@@ -25,12 +24,3 @@ def test_recorded_steps_give_the_curve_that_predict_gives(strategy):
     twice = model.what_if(bandwidth=2 * profile.cluster.bandwidth).throughput(workers)
     assert np.all(twice.steps_per_second > curve.steps_per_second)
     assert len(qm.plan(curve, min_efficiency=0.1).choices) == 1
-
-
-def test_recorded_rounds_give_the_curve_that_predict_gives():
-    profile = example_profile("ddp-alexnet-40")
-    model = qm.fit(profile, strategy="all-reduce")
-    assert isinstance(model, AllReduceModel)
-    assert model.throughput([1, 4]).to_dict() == predict(profile, workers=[1, 4]).to_dict()
-    for name, strategy in (("alexnet-60", "async-ps"), ("ddp-alexnet-40", "all-reduce")):
-        assert qm.fit(example_profile(name)).to_rows() == qm.fit(example_profile(name), strategy=strategy).to_rows()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -49,14 +50,19 @@ def test_a_gradient_is_ready_after_the_computation_before_its_push():
         qm.Operation("push", "g2", 1.05, 1.3, 2_000_000, after=[2]),
         qm.Operation("update", "u", 1.7, 1.75, after=[5, 6]),
     ]
-    fitted = qm.fit(profile(*operations), strategy="all-reduce").fitted
+    slower = [msgspec.structs.replace(one, start=1.5 * one.start, end=1.5 * one.end) for one in operations]
+    once = qm.Operation("push", "of this step alone", 1.4, 1.5, 500, after=[1])
+    both = msgspec.structs.replace(profile(), steps=[step(*operations, once), step(*slower)])
+    fitted = qm.fit(both, strategy="all-reduce").fitted
     sizes, ready = fitted.gradients
-    assert sizes.tolist() == [2_000_000, 1_000_000]
-    np.testing.assert_allclose(ready, [0.3 + 0.3, 0.3 + 0.4 + 0.4])
-    np.testing.assert_allclose(fitted.computed, 1.1)
+    assert sizes.tolist() == fitted.bucket_bytes.tolist() == [2_000_000, 1_000_000]
+    np.testing.assert_allclose(ready, 1.25 * np.array([0.3 + 0.3, 0.3 + 0.4 + 0.4]))
+    np.testing.assert_allclose(fitted.ready, np.outer([1, 1.5], [0.6, 1.1]))
+    np.testing.assert_allclose(fitted.computed, [1.1, 1.65])
     assert fitted.tail == pytest.approx(0.05)
-    assert fitted.alone == pytest.approx(1.15)
-    assert fitted.bucket_bytes.sum() == 3_000_000
+    assert fitted.alone == pytest.approx(1.25 * 1.1 + 0.05)
+    assert (fitted.ranks, fitted.at_once, fitted.latency) == (0, 1, 100e-6)
+    np.testing.assert_allclose(fitted.covariance, np.diag([0.05**2, np.log(4) ** 2]))
 
 
 @pytest.mark.parametrize(("fetch", "push"), [(0.2, 0.4), (0.8, 0.1)])

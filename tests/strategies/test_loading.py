@@ -1,6 +1,5 @@
 """Ranks that wait for input which is loaded ahead: what is recorded of it, and what that does among more ranks."""
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -80,26 +79,6 @@ def test_recorded_waits_tell_the_rounds_of_more_ranks(law, slow):
     assert law is seldom or curve.bottleneck == "input"
 
 
-def test_constant_loaders_are_waited_for_in_every_round_or_in_none():
-    waited = trained(lambda rng, size: np.full(size, 0.5), 2, 40)
-    assert 1 / qm.predict(profile(waited), workers=[8]).rounds_per_second[0] == pytest.approx(0.5, rel=0.02)
-    np.testing.assert_allclose(fit_rounds(profile(waited)).loading, 0.5)
-    quick = trained(lambda rng, size: np.full(size, 0.1), 2, 40)
-    plain = [msgspec.structs.replace(one, waited=0.0, round_time=COMPUTED) for one in quick]
-    found, truth = (qm.predict(profile(one), workers=[2, 8]).steps_per_second for one in (quick, plain))
-    assert found == pytest.approx(truth, rel=0.01)
-
-
-def test_larger_batches_take_longer_to_load():
-    recorded = profile(trained(always, 2, 200))
-    plain, double = (qm.predict(recorded, workers=[4], **asked) for asked in ({}, {"batch_size": 2}))
-    assert plain.rounds_per_second[0] == pytest.approx(2 * double.rounds_per_second[0], rel=0.05)
-    faster = qm.predict(recorded, workers=[4], accelerator_speed=10.0)
-    assert faster.rounds_per_second[0] == pytest.approx(plain.rounds_per_second[0], rel=0.05)  # input holds it up
-    several = qm.predict(recorded, workers=[4], accumulation=4)
-    assert several.steps_per_second[0] == pytest.approx(plain.steps_per_second[0], rel=0.05)
-
-
 @pytest.mark.parametrize("law", [always, often, seldom])
 def test_intervals_hold_where_more_is_loaded_ahead(law):
     curve = qm.predict(profile(trained(law, 2, 500, ahead=6)), workers=[2, 8])
@@ -109,3 +88,39 @@ def test_intervals_hold_where_more_is_loaded_ahead(law):
         assert upper < (1.6 if law is always else 3) * lower
     if law is not always:  # loaders that are further ahead make ranks wait less, never more
         assert np.all(np.log(curve.upper / curve.steps_per_second) > 1.3 * np.log(curve.steps_per_second / curve.lower))
+
+
+def of_rank(taken, waited):
+    """Product-limit quantiles of batches' times: exact where a batch came late, a limit where it was in time."""
+    values, exact, before = [], [], 0
+    for k in range(1, len(taken)):
+        begun = max(before, k - AHEAD)
+        values.append(taken[k] - taken[begun])
+        exact.append(waited[k] > 0)
+        if exact[-1]:
+            if begun == before:  # the loader never stopped
+                values[before:] = [values[-1] / (k - before)] * (k - before)
+                exact[before:] = [True] * (k - before)
+            before = k
+    values, exact = np.array(values), np.array(exact)
+
+    def reached(x):  # probability of at most x
+        return np.prod([1 - 1 / rank for rank, v, known in zip(ranks, values, exact, strict=True) if known and v > x])
+
+    ranks = 1 + np.argsort(np.argsort(values))  # how many are at most as long
+    at = (np.arange(len(values)) + 0.5) / len(values)
+    below = [reached(v) for v in np.sort(values)]
+    return [0.0 if q <= reached(0.0) else np.sort(values)[np.searchsorted(below, q)] for q in at]
+
+
+@pytest.mark.parametrize(
+    "law", [often, seldom, lambda rng, size: rng.gamma(4, 0.06, size)], ids=["often", "seldom", ""]
+)
+def test_loading_times_are_the_product_limit_estimate(law):
+    recorded = trained(lambda rng, size: law(rng, size) * rng.uniform(0.99, 1.01, size), 2, 60, seed=3)
+    few = trained(lambda rng, size: np.full(size, 0.21), 3, 20)  # a run that waited less
+    found = fit_rounds(profile([*few, *recorded])).loading
+    for rank, times in enumerate(found):
+        rows = [(one.round_time, one.waited) for one in recorded if one.rank == rank]
+        took, waited = np.array(rows).T
+        assert times == pytest.approx(of_rank(np.cumsum(took) - took + waited, waited))

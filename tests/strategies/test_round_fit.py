@@ -8,7 +8,7 @@ from scipy.stats import norm
 import queuemodel as qm
 from queuemodel import predict
 from queuemodel.models import fit_rounds, order_statistic
-from queuemodel.profile import Bucket, Round
+from queuemodel.profile import Bucket, Gradient, Round
 
 BANDWIDTH, SIZES = 7e6, (3_000_000, 300_000)
 
@@ -67,31 +67,10 @@ def test_bandwidth_and_latency_err_as_the_ends_of_rounds_do(start):
     assert fitted.latency_known == (start > 0)
 
 
-def test_what_makes_all_ranks_late_makes_the_slowest_no_later():
-    ranks = [1, 2, 4, 16]
-    plain, evaluated = (predict(recorded(evaluated=s), workers=ranks) for s in (0.0, 0.6))
-    later = 1 / evaluated.rounds_per_second - 1 / plain.rounds_per_second
-    assert later == pytest.approx([0.6 / 3] * 4, abs=0.02)
-    assert all(evaluated.upper / evaluated.lower > 1.1)  # how often they evaluate, 12 rounds hardly tell
-
-
 @pytest.mark.parametrize("evaluated", [0.0, 0.6])
 def test_what_ranks_have_in_common_is_not_taken_from_their_own_spread(evaluated):
     fitted = fit_rounds(recorded(cv=0.05, evaluated=evaluated, rounds=300))
     assert fitted.computed.std() / fitted.computed.mean() == pytest.approx(0.05 / (1 + evaluated / 3), rel=0.1)
-
-
-@pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_one_rank_with_another_batch_is_told(factor):
-    """The same batch of the whole group halves each rank's: nothing else of the traces tells."""
-    profile = recorded()
-    unlike = [
-        msgspec.structs.replace(one, computed=factor * one.computed, round_time=factor * one.round_time)
-        if one.ranks == 1 else one
-        for one in profile.rounds
-    ]  # fmt: skip
-    assert "alone, a rank" not in predict(profile, workers=[2]).note
-    assert "other batches" in predict(msgspec.structs.replace(profile, rounds=unlike), workers=[2]).note
 
 
 def test_steps_that_take_turns_are_no_job():
@@ -133,6 +112,7 @@ def test_a_slow_rank_stays_the_only_one(slow):
     """A round of eight with one slow rank, which all wait for; and not of four slow ones."""
     fitted = fit_rounds(recorded(slow=slow, cv=0.05, rounds=200))
     assert fitted.paces == pytest.approx((1.0, slow), rel=0.01)
+    assert [len(fit_rounds(recorded(slow=slow, cv=1e-3, rounds=n)).paces) for n in (1, 2)] == [0, 2]
     rng = np.random.default_rng(2)
     own = (1 + 0.05 * rng.standard_normal((20_000, 8))) * [slow, *[1.0] * 7]
     over = np.zeros(len(own))
@@ -166,3 +146,52 @@ def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
     truth = [1 + 0.05 * order_statistic(norm().isf, n, n) for n in (2, 10, 100)]
     assert taken == pytest.approx(truth, abs=0.006)
     assert taken[1:] != pytest.approx([1 + 1.15 * (one - 1) for one in truth[1:]], abs=0.006)  # the control
+
+
+def test_every_field_is_read_from_the_rounds():
+    """Two ranks, and three of which one is slow; buckets overlap, and rounds of one rank waited for input."""
+    rng, every = np.random.default_rng(8), []
+    slow = {1: [1.0], 2: [1.0, 1.0], 3: [1.0, 1.4, 1.1]}
+    for n, numbers in ((1, 5), (2, 9), (3, 7)):
+        for number in range(numbers):
+            own = np.array(slow[n]) * (1 + 0.01 * rng.standard_normal(n))
+            over = float(max(own)) + 0.3
+            for rank in range(n):
+                begun = np.array([0.4, 0.7, 1.0]) * own[rank]
+                buckets = [Bucket(size, ready, ready + 0.01, end) for size, ready, end in zip(
+                    (2_000_000, 900_000, 400_000), begun.tolist(), [over - 0.04, over - 0.03, over], strict=True
+                )]  # fmt: skip
+                gradients = [Gradient(int(1e5 * (k + 1)), 0.9 * t) for k, t in enumerate(begun.tolist())]
+                waited = 0.02 * rng.random() if n == 1 else 0.0
+                every.append(Round(
+                    rank=rank, ranks=n, number=number, round_time=over + 0.05 + 0.01 * rank + waited, waited=waited,
+                    computed=float(own[rank]), buckets=buckets if n > 1 else [], gradients=gradients if n > 1 else [],
+                ))  # fmt: skip
+    job = qm.Job(batch_size=8, parameter_bytes=3_300_000, tensors=3)
+    cluster = qm.Cluster(bandwidth=1.7e7, congestion_control="reno", buffer=0.02, workers=3)
+    made = qm.Profile(source=qm.Source(framework="made"), job=job, cluster=cluster, rounds=every)
+    fitted, (one, two, three) = fit_rounds(made), ([r for r in every if r.ranks == n] for n in (1, 2, 3))
+    means = [np.mean([r.computed for r in three if r.rank == rank]) for rank in range(3)]
+    paces = np.array(means) / np.sort(means)[1]  # against the rank in the middle
+    assert fitted.paces == pytest.approx(paces)
+    typical = np.array([1 / paces[r.rank] for r in two])
+    assert fitted.computed == pytest.approx(typical * [r.computed for r in two])
+    assert fitted.ready == pytest.approx(typical[:, None] * [[b.ready for b in r.buckets] for r in two])
+    sizes, moments = fitted.gradients
+    assert sizes.tolist() == [1e5, 2e5, 3e5]
+    assert moments == pytest.approx((typical[:, None] * [[g.ready for g in r.gradients] for r in two]).mean(axis=0))
+    assert fitted.tail == pytest.approx(np.mean([0.05 + 0.01 * r.rank for r in three]))
+    assert fitted.alone == pytest.approx(np.mean([r.round_time - r.waited for r in one]))
+    assert (fitted.at_once, fitted.ranks, fitted.nominal, fitted.buffer) == (3, 3, 1.7e7, 0.0)
+    assert (fitted.congestion_control, fitted.bucket_bytes.tolist()) == ("reno", [2e6, 9e5, 4e5])
+    assert list(fitted.fewer) == [2]
+    assert fitted.carried(2) == fitted.fewer[2] != fitted.carried(3) == fitted.carried(9)
+    fewer = fit_rounds(msgspec.structs.replace(made, rounds=[*one, *two]))
+    assert fewer.carried(2) == pytest.approx(fitted.fewer[2])
+    plain = msgspec.structs.replace(made, rounds=[msgspec.structs.replace(r, waited=0.0) for r in every])
+    before, after = fit_rounds(plain), fit_rounds(with_rates(plain, {1: 1 / 0.9}))
+    factor = 0.9 / np.mean([r.round_time for r in one])
+    for name, by in (("computed", factor), ("ready", factor), ("tail", 1.0), ("alone", 0.9 / before.alone)):
+        assert getattr(after, name) == pytest.approx(by * getattr(before, name))
+    assert after.gradients[1] == pytest.approx(factor * before.gradients[1])
+    assert fit_rounds(with_rates(made, {1: 1 / 0.9})).alone == fitted.alone  # rounds that waited are no untraced ones

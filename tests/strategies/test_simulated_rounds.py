@@ -45,18 +45,6 @@ def test_a_simulated_profile_is_fitted_again(model):
     assert again.computed.mean() == pytest.approx(model.fitted.computed.mean(), rel=0.02)
 
 
-def test_each_rank_waits_for_the_slowest_and_computes_on_its_own(model):
-    run = simulate_rounds(model, ranks=4, rounds=50)
-    views = [run.round(7, rank=rank) for rank in range(4)]
-    for b in range(len(views[0].buckets)):
-        assert len({(one.buckets[b].begin, one.buckets[b].end) for one in views}) == 1
-        assert views[0].buckets[b].begin >= max(one.buckets[b].ready for one in views)
-    assert len({one.computed for one in views}) == 4
-    assert sum(bucket.bytes for bucket in views[0].buckets) == run.sizes.sum()
-    merged = simulate_rounds(model.what_if(scheme="tf-ring"), ranks=4, rounds=5).round()
-    assert [bucket.bytes for bucket in merged.buckets] == [model.fitted.gradients[0].sum()]
-
-
 def test_what_perfetto_is_shown(model, tmp_path):
     """Nothing overlaps in a lane, and the lanes hold all of it."""
     run = simulate_rounds(model, ranks=3, rounds=20)

@@ -6,11 +6,13 @@ rates by progressive filling. Steps, orders and servers are given, so that packi
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 WINDOW = 65_535  # bytes of a turn where tensors take turns
+STATIONS = {"fetch": "transmit[{}]", "push": "receive[{}]"}
 
 
 @dataclass
@@ -22,6 +24,9 @@ class Worker:
     waiting: bool = False
     seen: int = 0  # steps that counted when its own began
     current: bool = False  # it has the round's parameters
+    began: float = 0.0  # began, fetched, pushed: its step, its last parameter there, its first gradient ready
+    fetched: float = 0.0
+    pushed: float = math.inf
     missing: dict = field(default_factory=dict)  # operations that have not ended: those that each waits for
 
 
@@ -34,7 +39,11 @@ class Flow:
 
 
 class Cluster:
-    """A profile's steps on so many workers; `ends` has when each operation of each step of each worker ended."""
+    """A profile's steps on so many workers.
+
+    `began` has since when each operation of each step of each worker could begin and when it did, `ends` when it ended,
+    `account` what steps and stations took until the last step that counts.
+    """
 
     def __init__(self, profile, *, slowdown, links, worker_links, servers, rank, home, records, mode="async",
                  awaited=1, bound=0, chunk=math.inf):  # fmt: skip
@@ -52,6 +61,7 @@ class Cluster:
         self.sequence, self.timers, self.now = itertools.count(), [], 0.0
         self.round = self.delivered = self.done = 0
         self.left, self.ends, self.counted, self.lags, self.known_until = {}, {}, [], [], math.inf
+        self.began, self.used, self.account = {}, Counter(), {}
         for w in range(len(slowdown)):
             self.at(0.0, self.begin_step, w)
 
@@ -69,7 +79,7 @@ class Cluster:
         if worker.number == len(worker.records):  # hardly begun when the run ended
             worker.records.append(0)
             self.known_until = min(self.known_until, self.now)
-        worker.seen = self.done
+        worker.seen, worker.began, worker.fetched, worker.pushed = self.done, self.now, self.now, math.inf
         self.ends = {key: end for key, end in self.ends.items() if key[:2] != (w, worker.number)}
         operations = self.operations(w)
         worker.missing = {i: set(o.after) for i, o in enumerate(operations)}
@@ -94,16 +104,22 @@ class Cluster:
     def begin(self, w, i):
         one, k = self.operations(w)[i], self.home(self.operations(w)[i])
         late, seconds = self.delay(w, i), one.end - one.start
+        self.began[w, self.workers[w].number, i] = [self.now, self.now]
         if one.kind == "fetch" and self.workers[w].current:
             self.at(self.now, self.finish, w, i)
         elif one.kind in ("fetch", "push"):
             self.at(self.now + late, self.send, w, i) if late else self.send(w, i)
         elif one.kind == "compute":
-            self.at(self.now + late + seconds * self.workers[w].slowdown, self.finish, w, i)
+            seconds *= self.workers[w].slowdown
+            self.used["compute"] += seconds
+            self.began[w, self.workers[w].number, i][1] += late
+            self.at(self.now + late + seconds, self.finish, w, i)
         elif self.applies(w, one.name):
             start = max(self.now + late, self.free[k])
             self.free[k] = start + seconds
             self.applied = max(self.applied, self.free[k])
+            self.used[f"update[{k}]"] += seconds
+            self.began[w, self.workers[w].number, i][1] = start
             self.at(start + seconds, self.finish, w, i)
         else:
             self.at(self.now, self.finish, w, i)
@@ -111,6 +127,11 @@ class Cluster:
     def finish(self, w, i):
         worker = self.workers[w]
         self.ends[w, worker.number, i] = self.now
+        one = self.operations(w)[i]
+        if one.kind == "fetch":
+            worker.fetched = self.now
+        if one.kind == "push" or (one.kind == "fetch" and not worker.current):
+            self.used[STATIONS[one.kind].format(self.home(one))] += one.bytes
         del worker.missing[i]
         for j, others in worker.missing.items():
             if i in others:
@@ -126,6 +147,9 @@ class Cluster:
         one = self.operations(w)[i]
         key = (0 if one.kind == "fetch" else 1, w, self.home(one))
         self.left[w, i] = float(one.bytes)
+        self.began[w, self.workers[w].number, i] = [self.now, None]
+        if one.kind == "push":
+            self.workers[w].pushed = min(self.workers[w].pushed, self.now)
         self.flows[key].queue.append((self.rank(one), next(self.sequence), i))
 
     def serve(self):
@@ -135,6 +159,8 @@ class Cluster:
                 flow.queue.sort()
                 flow.serving = flow.queue.pop(0)[2]
                 flow.chunk = min(self.chunk, self.left[w, flow.serving])
+                moments = self.began[w, self.workers[w].number, flow.serving]
+                moments[1] = self.now if moments[1] is None else moments[1]
                 self.left[w, flow.serving] -= flow.chunk
 
     def share(self):
@@ -178,12 +204,17 @@ class Cluster:
         worker = self.workers[w]
         if self.mode == "sync" and worker.step < self.round:  # it comes too late
             worker.step = self.round
+            self.used["dropped"] += 1
             self.go_on(w)
             return
         self.lags.append(self.done - worker.seen)
         self.counted.append(self.now)
         self.done += 1
         self.delivered += 1
+        spans = {"step": worker.began, "push": min(worker.pushed, self.now)}
+        self.used.update({name: self.now - since for name, since in spans.items()})
+        self.used["fetch"] += worker.fetched - worker.began
+        self.account = dict(self.used)
         worker.waiting, whole = True, self.delivered == self.awaited
         if self.mode == "async":
             self.go_on(w)
@@ -209,8 +240,15 @@ class Cluster:
                     self.go_on(v, self.applied if self.mode == "sync" else 0.0)
 
     def end_round(self):
+        for end, _, what, who in self.timers:
+            if what == self.finish and self.operations(who[0])[who[1]].kind == "compute":
+                self.used["compute"] -= end - max(self.now, self.began[who[0], self.workers[who[0]].number, who[1]][1])
+        self.used["dropped"] += sum(bool(one.missing) and one.began < self.now for one in self.workers)
         self.delivered, self.gathered, self.timers = 0, {}, []
-        for flow in self.flows.values():
+        for (d, w, k), flow in self.flows.items():  # what was carried of what never arrives
+            for i in [*(i for *_, i in flow.queue), *([flow.serving] if flow.serving >= 0 else [])]:
+                rest = self.left[w, i] + (max(flow.chunk, 0.0) if i == flow.serving else 0.0)
+                self.used[("transmit", "receive")[d] + f"[{k}]"] += self.operations(w)[i].bytes - rest
             flow.queue, flow.serving = [], -1
         for v, one in enumerate(self.workers):
             one.current = False

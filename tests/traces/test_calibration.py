@@ -6,7 +6,7 @@ import pytest
 from by_hand import LINKS, profile_of, two_layers
 
 import queuemodel as qm
-from queuemodel import example_profile, example_throughputs
+from queuemodel import example_profile
 from queuemodel.models import calibrate, trace_curve
 from queuemodel.profile import Throughput
 from queuemodel.simulator import simulate
@@ -53,41 +53,6 @@ def test_networks_that_may_be_are_as_likely_as_is_said(told, trips):
     assert before["loaded trip (bbr)"] == f"+- {spread:.2g} before"
     place = found.at_asked(1)  # nobody shares a link: what one worker's steps leave open does not grow with errors
     assert np.ptp(found.before.covariance[:, place, place]) < 1e-12 < np.ptp(found.before.covariance[:, -1, -1])
-
-
-def test_two_recorded_workers_narrow_what_is_thought_of_more_and_move_it_to_what_was_measured():
-    profile = example_profile("alexnet-60")
-    told = {"workers": [1, 4, 8, 16], "steps": 600, "congestion_control": "unknown"}
-    measured = {point.workers: point for point in example_throughputs("alexnet-60")}
-    before, after = (trace_curve(profile, measured=more, **told) for more in ([], [measured[2]]))
-    width_before, width_after = ((one.upper - one.lower) / one.steps_per_second for one in (before, after))
-    assert width_after[1:].mean() < 0.95 * width_before[1:].mean()
-    for n in (4, 8):
-        true = measured[n].steps_per_second
-        assert abs(after.at(n) - true) < abs(before.at(n) - true) + 0.002 * true
-        assert after.at(n) < 1.002 * before.at(n)  # two workers' connections meet too seldom to move it far
-    assert "trace-driven" in after.method
-    assert after.measured == ((2, measured[2].steps_per_second),)
-    assert after.profiled_workers == 2
-    total = after.residence_time.sum(axis=1) + after.think_time
-    np.testing.assert_allclose(total, after.workers / after.steps_per_second, rtol=0.05)
-    assert (after.bound_lower <= after.steps_per_second).all()
-    assert (after.steps_per_second <= after.bound_upper).all()
-
-
-def test_a_measurement_as_it_was_predicted_widens_nothing():
-    """Tracing's error has the noise of its measurements in it: counted twice, one worker's interval was 28 % wider."""
-    profile = example_profile("resnet50-60")
-    before = trace_curve(profile, workers=[1, 4])
-    found = calibrate(profile, [of(4, before.at(4))], workers=[1, 4])
-    at = [found.at_asked(n) for n in (1, 4)]
-    wide = np.log(before.upper / before.lower)
-    thought, after = (
-        np.log(upper / lower) for _, lower, upper in (e.interval(0.9, at) for e in (found.before, found.after))
-    )
-    assert thought[0] == pytest.approx(wide[0], rel=0.1)
-    assert after[0] < thought[0] < 1.05 * wide[0]
-    assert after[1] < 0.95 * wide[1]
 
 
 def test_what_contradicts_itself_widens_the_interval_and_is_said():

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import IDEAL, RATE, profile_of, serial
+from by_hand import IDEAL, RATE, profile_of
 
 import queuemodel as qm
 from queuemodel.profile import Operation
@@ -49,43 +49,3 @@ def test_several_servers_are_right_and_uneven_ones_a_little_too_fast(shares, mos
     assert off.max() < most
     assert abs(off[0]) < 0.01
     assert abs(off[-1]) < 0.02
-
-
-def layered(rng, layers=8, seconds=0.42, compute=0.45):
-    """A step that computes with what has arrived, in random order, and sends gradients as they are made."""
-    size, operations, arrived = round(seconds / layers * RATE), [], {}
-    for i, layer in enumerate(rng.permutation(layers), 1):
-        arrived[layer] = len(operations)
-        operations.append(Operation("fetch", f"w{layer}", 0.0, i * seconds / layers, size))
-    now, before = seconds, []
-    for layer, backward in [
-        *((one, False) for one in range(layers)),
-        *((one, True) for one in reversed(range(layers))),
-    ]:
-        end = now + (1 + backward) / 3 * compute / layers * rng.gamma(25, 1 / 25)
-        after = before if backward else [arrived[layer], *before]
-        before = [len(operations)]
-        operations.append(Operation("compute", f"{'b' if backward else 'f'}{layer}", now, end, after=after))
-        if backward:
-            operations.append(Operation("push", f"g{layer}", end, end + seconds / layers, size, after=before))
-        now = end
-    return operations
-
-
-@pytest.mark.parametrize("overlap", [True, False])
-def test_overlap_drives_two_workers_apart_and_without_it_they_meet_by_chance(overlap):
-    rng = np.random.default_rng(1)
-    steps = [
-        layered(rng) if overlap else serial(fetch=0.42, compute=0.45 * rng.gamma(4, 1 / 4), push=0.42)
-        for _ in range(40)
-    ]
-    one, two = (
-        np.mean([simulate(profile_of(*steps), workers=n, steps=400 // n, seed=s, **IDEAL).throughput for s in range(8)])
-        for n in (1, 2)
-    )
-    links = [qm.Station(name, service_time=0.42) for name in ("transmit", "receive")]
-    chance = qm.solve(qm.Network(links, think_time=1 / one - 0.84), population=2).throughput
-    if overlap:
-        assert two > 0.9 * 2 * one > 1.1 * chance
-    else:
-        assert two == pytest.approx(chance, rel=0.03)

@@ -112,14 +112,14 @@ def both(profile, *, workers, steps, policy, sharding, servers, speeds, own_link
     return run, plain
 
 
-def ends(profile, run):
-    """When each operation of each kept step ended; operations as they stand in the profile."""
+def moments(profile, run):
+    """When each operation of each kept step was ready, began and ended; operations as they stand in the profile."""
     order = []
     for step in profile.steps:
         keys = [(one.kind != "fetch", one.end, i) for i, one in enumerate(step.operations)]
         order.append([i for *_, i in sorted(keys)])
-    rows = zip(run.log.tolist(), run.log_times[:, 2].tolist(), strict=True)
-    return {(w, step, order[record][i]): end for (w, step, record, i), end in rows}
+    rows = zip(run.log.tolist(), run.log_times.tolist(), strict=True)
+    return {(w, step, order[record][i]): times for (w, step, record, i), times in rows}
 
 
 @settings(max_examples=150, deadline=None)
@@ -141,11 +141,13 @@ def test_every_event_is_where_the_plain_simulation_has_it(profile, workers, spee
         profile = msgspec.structs.replace(profile, steps=profile.steps[:1])
     run, plain = both(profile, workers=workers, steps=4, speeds=speeds[:workers], own_links=own_links, mode=way,
                       number=number, **options)  # fmt: skip
-    found = ends(profile, run)
+    found = moments(profile, run)
     assert found
-    for key, end in found.items():
-        if end <= plain.known_until:
-            assert end == pytest.approx(plain.ends.get(key, run.duration), rel=1e-7, abs=1e-7), key
+    for key, times in found.items():
+        if times[2] <= plain.known_until:
+            ready, begun = (run.duration if t is None else t for t in plain.began.get(key, [None] * 2))
+            expected = [ready, begun, plain.ends.get(key, run.duration)]
+            assert times == pytest.approx(expected, rel=1e-7, abs=1e-7), key
     if plain.known_until < run.duration:
         return
     assert run.duration == pytest.approx(plain.counted[-1])
@@ -153,3 +155,12 @@ def test_every_event_is_where_the_plain_simulation_has_it(profile, workers, spee
     assert run.times == pytest.approx(plain.counted[every - 1 :: every])
     lags = Counter(plain.lags)
     assert run.staleness == pytest.approx([lags[n] / plain.done for n in range(max(lags) + 1)])
+    shares = {name: plain.account.get(name, 0.0) / run.duration for name in run.utilization}
+    shares["compute"] /= workers
+    for name in shares:
+        shares[name] /= RATES[name.startswith("receive")] if name[0] in "tr" else 1.0
+    assert run.utilization == pytest.approx(shares, rel=1e-6, abs=1e-9)
+    spans = {name: plain.account[name] / plain.done for name in ("step", "fetch", "compute", "push")}
+    assert run.breakdown == pytest.approx(spans, rel=1e-6, abs=1e-9)
+    dropped = plain.account.get("dropped", 0)
+    assert run.dropped_share == pytest.approx(dropped / (plain.done + dropped))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuemodel import example_profile, predict
+from queuemodel import example_profile
 from queuemodel.models import trace_curve
 from queuemodel.simulator import trace_runs
 
@@ -65,13 +65,3 @@ def test_ctrl_c_ends_all_runs():
         gc.enable()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
     assert len(trace_runs(example_profile(), **FEW)) == 3
-
-
-@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
-def test_another_seed_moves_the_throughput_by_less_than_a_tenth_of_its_interval(name):
-    """As another processor does: the paths of a simulation diverge from the last bits on."""
-    curves = [predict(example_profile(name), workers=[2, 8], seed=seed) for seed in range(5)]
-    X = np.array([curve.steps_per_second for curve in curves])
-    width = np.mean([curve.upper - curve.lower for curve in curves], axis=0)
-    assert np.all(np.ptp(X, axis=0) > 0)
-    assert np.all(X.std(axis=0, ddof=1) < width / 10)

@@ -6,9 +6,7 @@ import pytest
 from by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial, two_layers
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import betainc
 
-import queuemodel as qm
 from queuemodel.profile import Operation
 from queuemodel.simulator import Link, Links, simulate
 
@@ -141,94 +139,10 @@ def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():
 # Synchronization
 
 
-def layers() -> list[Operation]:
-    """No transfers that take time: two gradients, ready at 0.3 and 0.4 s, whose updates take 0.2 s each."""
-    return [
-        Operation("compute", "a", 0.0, 0.3),
-        Operation("compute", "b", 0.3, 0.4, after=[0]),
-        Operation("push", "ga", 0.3, 0.3, after=[0]),
-        Operation("push", "gb", 0.4, 0.4, after=[1]),
-        Operation("update", "ua", 0.3, 0.5, after=[2]),
-        Operation("update", "ub", 0.5, 0.7, after=[3]),
-    ]
-
-
-FREE, UPDATED = serial(fetch=0.0, push=0.0), serial(fetch=0.0, push=0.0, update=0.3)
-BARRIER = {"synchronization": "sync"}
-
-
-@pytest.mark.parametrize(
-    ("steps", "workers", "settings", "throughput"),
-    [
-        (serial(update=0.1), 1, {}, 1 / 1.1),
-        (serial(), 2, {}, 2 / (0.4 + 0.5 + 0.6)),  # in phase: each transfer takes twice as long, for ever
-        (serial(fetch=0.0, compute=0.1, push=0.0, update=0.4), 4, {}, 1 / 0.4),  # updates queue at the server
-        (FREE, 3, {"slowdown": [1, 1, 2]}, 3 / 0.5 - 1.0),
-        (FREE, 3, BARRIER | {"slowdown": [1, 1, 2]}, 3 / 1.0),
-        (serial(update=0.1), 3, BARRIER, 3 / (0.6 + 0.5 + 0.9 + 0.1)),  # the update once
-        (UPDATED, 5, BARRIER, 5 / 0.8),
-        (UPDATED, 5, {}, 1 / 0.3),  # each its own
-        (layers(), 3, BARRIER, 3 / 0.7),
-        (layers(), 3, BARRIER | {"slowdown": [1, 1, 2]}, 3 / 1.0),  # each variable's update with its last gradient
-        (UPDATED, 4, {"synchronization": "groups", "results": 4}, 4 / 0.8),
-        (UPDATED, 4, {"synchronization": "groups", "results": 2}, 4 / 0.8),  # two updates fit into a cycle
-        (FREE, 3, {"synchronization": "groups", "results": 3, "slowdown": [1, 1, 8]}, 3 / 4.0),
-        (FREE, 3, {"synchronization": "first", "results": 2, "slowdown": [1, 1, 4.2]}, 2 / 0.5),
-        (FREE, 3, {"synchronization": "batches", "results": 6}, 6 / 1.0),
-        (FREE, 3, {"synchronization": "batches", "results": 4}, 4 / 1.0),
-        (serial(update=0.1), 1, {"synchronization": "batches", "results": 3}, 3 / (0.2 + 3 * 0.8 + 0.1)),  # one fetch
-    ],
-)
-def test_who_waits_for_whom(steps, workers, settings, throughput):
-    assert rate(profile_of(steps), workers, in_phase=True, **settings) == pytest.approx(throughput, rel=0.01)
-
-
-def test_what_comes_too_late_or_is_cut_short_is_dropped_and_counts_as_work():
-    late = {**IDEAL, "in_phase": True, "slowdown": [1, 1, 4.2]}
-    backup = simulate(profile_of(FREE), workers=3, synchronization="sync", backup_workers=1, **late)
-    # the slow worker computes for 2.1 s, begins again at once, and is never counted: 2 of 3.5 rounds each
-    assert backup.dropped_share == pytest.approx(1 / (1 + 2 * 2.1 / 0.5), rel=0.05)
-    cut = simulate(profile_of(FREE), workers=3, synchronization="batches", results=4, **late)
-    assert cut.dropped_share == pytest.approx(1 / 5, rel=0.01)
-    assert cut.utilization["compute"] == pytest.approx(1, rel=0.01)  # of all three, also of what is lost
-    # from .5 s on three gradients of 300 kB share the server's link, one through a quarter of it: two are there at 1.3
-    far = {**IDEAL, "in_phase": True, "worker_bandwidth": [1e6, 1e6, 0.25e6]}
-    sent = simulate(profile_of(serial(fetch=0.0)), workers=3, synchronization="first", results=2, **far)
-    assert sent.throughput == pytest.approx(2 / 1.3)
-    assert sent.utilization["receive[0]"] == pytest.approx(0.8 / 1.3, rel=0.01)
-    ended = simulate(profile_of(FREE), workers=1000, synchronization="sync", backup_workers=999, steps=5, **IDEAL)
-    assert ended.steps == 5
-
-
-@pytest.mark.parametrize("results", [2, 5])
-def test_rounds_without_a_server_last_as_long_as_order_statistics(results):
-    times = np.random.default_rng(1).gamma(4, 0.25, 1000)
-    profile = profile_of(*[serial(fetch=0.0, compute=float(t), push=0.0) for t in times])
-    below = betainc(results, 6 - results + 1, np.arange(1001) / 1000)  # that the k-th of six is one of the i smallest
-    truth = results / float(np.diff(below) @ np.sort(times))
-    settings = {"synchronization": "first", "results": results, "steps": 20_000, "confidence": 0.99, **IDEAL}
-    run = simulate(profile, workers=6, **settings)
-    assert run.lower <= truth <= run.upper
-    assert not run.lower <= 1.02 * truth <= run.upper
+FREE = serial(fetch=0.0, push=0.0)
 
 
 # Theory
-
-
-@pytest.mark.parametrize("workers", [1, 3, 6])
-def test_exponential_steps_behave_as_exact_mean_value_analysis_says(workers):
-    # processor sharing at the link: product form, so mean-value analysis is exact
-    rng = np.random.default_rng(3)
-    steps = [serial(fetch=rng.exponential(0.3), compute=rng.exponential(1.0), push=0.0) for _ in range(400)]
-    D = np.mean([s[0].bytes for s in steps]) / RATE
-    Z = np.mean([s[1].end - s[1].start for s in steps])
-    right, wrong = (
-        qm.solve(qm.Network([qm.Station("transmit", service_time=d)], think_time=Z), population=workers).throughput
-        for d in (D, 1.3 * D)
-    )
-    run = simulate(profile_of(*steps), workers=workers, steps=20_000 // workers, confidence=0.99, **IDEAL)
-    assert run.lower <= right <= run.upper < 1.06 * run.lower
-    assert not run.lower <= wrong <= run.upper
 
 
 def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():

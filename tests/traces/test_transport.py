@@ -1,14 +1,12 @@
 """What a network does is told, recorded or unknown; each gives an answer of its own, which plain sockets gave."""
 
 import json
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from by_hand import LINKS, RATE, profile_of, serial, two_layers
+from by_hand import LINKS, RATE, profile_of, serial
 
 import queuemodel as qm
 from queuemodel.models import trace_curve, trace_throughput
@@ -204,18 +202,3 @@ def test_flows_take_over_from_each_other_as_plain_ones_did(network):
 
 
 # How long it takes
-
-
-def seconds(**told):
-    begun = time.process_time()
-    simulate(profile_of(two_layers()), workers=4, steps=50, **told)
-    return time.process_time() - begun
-
-
-def test_slow_links_take_no_more_work():
-    simulate(profile_of(two_layers()), workers=4, steps=2)  # compiles
-    # 400 weeks of simulated time; 20 ms apart they would be 10 ** 10 looks
-    slow = Links(*(replace(link, rate=1.0) for link in (LINKS.transmit, LINKS.receive)))
-    assert seconds(links=slow, congestion_control="cubic") < 2.0
-    assert seconds(bandwidth=1e3, loaded_trip=1e6) < 2.0
-    assert seconds(bandwidth=1e3, congestion_control="cubic", buffer=10.0) < 2.0

@@ -23,19 +23,6 @@ def test_what_no_curve_answers_is_refused(method, value, what):
         getattr(CURVE, method)(value)
 
 
-def test_an_epoch_takes_its_examples_over_the_rate():
-    np.testing.assert_allclose(CURVE.epoch_time(), 64_000 / (32 * CURVE.steps_per_second))
-    np.testing.assert_allclose(CURVE.epoch_time(320), 10 / CURVE.steps_per_second)
-
-
-def test_speedup_efficiency_and_the_last_worker():
-    X = CURVE.steps_per_second
-    np.testing.assert_allclose(CURVE.speedup, X / X[0])
-    np.testing.assert_allclose(CURVE.efficiency, X / X[0] / [1, 2, 4])
-    assert {name for name in CURVE.shown_rows()[0] if "utilization" in name} == {"utilization_transmit link"}
-    np.testing.assert_allclose(CURVE.marginal_speedup, [1, X[1] / X[0] - 1, (X[2] - X[1]) / X[0] / 2])
-
-
 def test_arrays_are_read_only():
     for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "residence_time", "think_time"):
         with pytest.raises(ValueError, match="read-only"):
@@ -69,3 +56,43 @@ def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound()
         assert qm.plan(curve, min_efficiency=0.999).choices[0].workers_low == 1
     bands = [path.vertices for one in plot_efficiency(curve).collections for path in one.get_paths()]
     assert any(np.allclose(vertices[vertices[:, 0] == 1, 1], 1.0) for vertices in bands)
+
+
+@pytest.mark.parametrize(("rounds", "synchronous"), [((), False), ((), True), ((3, 5, 9), False)])
+def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronous):
+    N, X = np.array([2, 4, 9]), np.array([3.0, 5.0, 7.0])
+    each = {
+        "utilization": np.array([[0.2, 0.3], [0.4, 0.5], [0.6, 0.7]]),
+        "residence_time": np.arange(6.0).reshape(3, 2),
+    }
+    curve = qm.ThroughputCurve(
+        N, X, 0.8 * X, 1.3 * X, single=1.7, batch_size=11, parameter_servers=2, workers_per_node=4, confidence=0.7,
+        stations=("a", "b"), think_time=X, bound_lower=0.5 * X, bound_upper=1.1 * X, saturation_workers=3.5,
+        bottleneck="b", profiled_workers=4, measured=((4, 5.1), (3, 2.0)), method="by hand", assumption="one",
+        note="two", synchronous=synchronous, steps_per_round=np.array(rounds), dataset_size=770, **each,
+    )  # fmt: skip
+    per = X / rounds if rounds else X / N
+    lists = {"workers": N, "steps_per_second": X, "lower": 0.8 * X, "upper": 1.3 * X, "examples_per_second": 11 * X}
+    lists |= {"speedup": X / 1.7, "efficiency": X / (1.7 * N)}
+    lists |= {"rounds_per_second": per} if rounds or synchronous else {}
+    whole = {name: pytest.approx(values.tolist()) for name, values in lists.items()}
+    for name, values in each.items():
+        whole[name] = {"a": values[:, 0].tolist(), "b": values[:, 1].tolist()}
+    whole |= {"method": "by hand", "confidence": 0.7, "bottleneck": "b", "saturation_workers": 3.5, "batch_size": 11}
+    assert curve.to_dict() == whole | {
+        "parameter_servers": 2, "nodes": [3, 3, 5], "profiled_workers": 4, "note": "one; two"
+    }  # fmt: skip
+    for i, row in enumerate(curve.to_rows()):
+        numbers = {name: values[i] for name, values in lists.items()}
+        numbers |= {"utilization_a": 0.2 * (i + 1), "utilization_b": 0.2 * i + 0.3}
+        assert row.pop("measured") == {1: 5.1}.get(i)
+        assert row == pytest.approx(numbers)
+    faster, times = curve.faster(4.0), ("residence_time", "think_time")
+    for name in ("steps_per_second", "lower", "upper", "single", "bound_lower", "bound_upper", *times):
+        factor = 1 / 4 if name in times else 4
+        np.testing.assert_allclose(getattr(faster, name), factor * getattr(curve, name))
+    np.testing.assert_allclose(curve.efficiency_of(2 * X), 1.1 * X / (1.7 * N))
+    np.testing.assert_allclose(curve.marginal_speedup, [3 / 1.7 / 2, 2 / 1.7 / 2, 2 / 1.7 / 5])
+    np.testing.assert_allclose(curve.epoch_time(), 70 / X)
+    (cheapest,) = qm.plan(curve, epochs=2, price_per_node_hour=1.8).choices
+    assert (cheapest.workers, cheapest.cost) == (4, pytest.approx(140 / 5 / 3600 * 1.8 * 3))

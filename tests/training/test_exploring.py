@@ -1,7 +1,6 @@
 """Sliders ask the model what a user would ask it, and a notebook keeps what they said last."""
 
 import sys
-import warnings
 
 import pytest
 
@@ -59,24 +58,3 @@ def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     with pytest.raises(qm.MissingDependencyError, match=r"pip install 'queuemodel\[notebook\]'"):
         model.explore()
-
-
-def test_a_notebook_and_its_export_keep_the_last_state():
-    nbformat, nbclient, nbconvert = map(pytest.importorskip, ("nbformat", "nbclient", "nbconvert"))
-    cells = [
-        "import queuemodel as qm\nfrom queuemodel import example_profile\n"
-        "explorer = qm.fit(example_profile('alexnet-60')).explore(workers=8)\nexplorer",
-        "explorer.controls['parameter_servers'].value = 2",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the kernel's own start-up and nbconvert's are not ours
-        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
-        page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
-    sliders, curve = (output["data"] for output in notebook.cells[0].outputs)
-    assert "application/vnd.jupyter.widget-view+json" in sliders
-    for text in (curve["text/html"], page):
-        assert "what_if(parameter_servers=2)" in text
-        assert "throughput with 2 parameter server(s)" in text
-        assert "data:image/svg+xml;base64," in text
-        assert "throughput with 1 parameter server(s)" not in text

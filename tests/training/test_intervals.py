@@ -1,77 +1,14 @@
-"""What intervals promise is counted: how often they hold the truth of jobs that are made up, steps and all."""
+"""Intervals of the closed network: the steps' sampling, its own error, and what measured throughputs tell."""
 
 import json
 from importlib import resources
 
 import numpy as np
 import pytest
-from jobs_by_hand import on_network, parameter, profile
+from jobs_by_hand import on_network, parameter, profile, step
 from scipy import stats
 
 import queuemodel as qm
-
-WORKERS = [1, 2, 4, 8]
-JOBS = 300
-
-
-def job(rng, steps, shape):
-    """Steps of a random closed network, of one worker alone, and the network's throughputs."""
-    means = np.array([*rng.uniform(0.02, 0.3, 3), rng.uniform(0.1, 2.0)])
-    phases = means * rng.gamma(shape, 1 / shape, (steps, 4))
-    recorded = [
-        qm.Step(
-            step_time=sum(row), fetch=row[0], push=row[1], update=row[2], compute=row[3],
-            fetched_bytes=1_000, pushed_bytes=1_000,
-        )
-        for row in phases.tolist()
-    ]  # fmt: skip
-    stations = [qm.Station(str(k), service_time=d) for k, d in enumerate(means[:3].tolist())]
-    truth = qm.solve(qm.Network(stations, think_time=means[3]), population=8).throughputs
-    return recorded, truth[np.array(WORKERS) - 1]
-
-
-def counted(*, steps, shape, untraced=0):
-    """How far the truth and the ends of the 90 % interval are off the prediction, logarithms, each (JOBS, 4)."""
-    rng = np.random.default_rng(steps)
-    off = []
-    for seed in range(JOBS):
-        recorded, truth = job(rng, steps, shape)
-        measured = [
-            qm.Throughput(workers=1, steps_per_second=float(truth[0] * np.exp(0.03 * rng.standard_normal())))
-            for _ in range(untraced)
-        ]
-        known = on_network(profile(recorded, throughputs=measured), "cubic")
-        curve = qm.fit(known, seed=seed).throughput(WORKERS)
-        off.append(np.log([truth, curve.lower, curve.upper] / curve.steps_per_second))
-    return np.moveaxis(off, 1, 0)
-
-
-def share(truth, lower, upper, *, scale=1.0):
-    """How often intervals ``scale`` times as wide hold the truth, at each number of workers."""
-    return ((scale * lower <= truth) & (truth <= scale * upper)).mean(axis=0)
-
-
-@pytest.mark.parametrize("steps", [8, 16])
-def test_nine_of_ten_intervals_hold_the_truth_where_few_steps_leave_most_open(steps):
-    """Steps vary by 60 %, so that the model's own error, which these jobs do not make, is small beside the sampling."""
-    off = counted(steps=steps, shape=2.7)
-    assert np.all(np.abs(share(*off) - 0.91) < 0.06), share(*off)
-    assert np.all(share(*off, scale=0.6) < 0.84), "intervals two fifths too narrow go unnoticed"
-
-
-@pytest.mark.parametrize("untraced", [0, 1])
-def test_the_models_own_error_widens_what_was_not_profiled(untraced):
-    truth, lower, upper = counted(steps=12, shape=100, untraced=untraced)
-    held = share(truth, lower, upper)
-    assert np.all(held[1:] > 0.95)
-    assert abs(held[0] - 0.9) < 0.06 if untraced else held[0] > 0.95
-    assert np.all((upper - lower)[:, 1:] > 2 * 1.6448 * 0.04)
-
-
-def test_one_step_is_taken_to_vary():
-    """An assumed spread cannot hold its promise for every job; where steps vary as much as assumed it does."""
-    assert np.all(share(*counted(steps=1, shape=100)) >= 0.87)
-
 
 TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["mva"]
 SEEN = np.array([TOLD[name] for name in ("below", "at", "beyond", "far")])
@@ -101,6 +38,31 @@ def throughputs_of(D, Z, most):
         found.append(n / (Z + R.sum(axis=1)))
         Q = found[-1][:, None] * R
     return np.array(found).T
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_intervals_join_the_sampling_of_the_steps_mean_and_the_models_own_error(count):
+    """Student's law with the covariance of the steps; one step is taken to vary by a tenth."""
+    rng, N, z = np.random.default_rng(3), np.array([2, 5, 20]), stats.norm.ppf(0.85)
+    times = np.array([0.2, 0.1, 0.02, 0.5]) * rng.gamma(20, 0.05, (count, 4))
+    times[:, 1] += 0.5 * times[:, 0]
+    steps = [step(fetch=a, push=b, update=c, compute=d) for a, b, c, d in times.tolist()]
+    model = qm.fit(on_network(profile(steps), "cubic"), seed=3)
+    phases = np.column_stack([times[:, :3], times.sum(axis=1)])
+    mean = phases.mean(axis=0)
+    drawn = np.log([model.draws.fetch, model.draws.push, model.draws.update, model.draws.total] / mean[:, None])
+    near = 0.1 if count == 1 else phases.std(axis=0, ddof=1) / mean / count**0.5 * stats.t.ppf(0.84134, count - 1)
+    low, high = np.quantile(drawn, [0.15866, 0.84134], axis=1)
+    assert (high - low) / 2 == pytest.approx(near * np.ones(4), rel=0.17)
+    if count > 1:
+        assert np.corrcoef(drawn) == pytest.approx(np.corrcoef(phases.T), abs=0.15)
+    curve, every = model.throughput(N, confidence=0.7), model.drawn(np.append(1, N))[1:]
+    stations = np.column_stack([model.draws.fetch, model.draws.push, model.draws.update])
+    assert every == pytest.approx(throughputs_of(stations, model.draws.worker, 20)[:, N].T, rel=1e-6)
+    error = z * own_error(N, curve.saturation_workers)
+    for end, share, sign in ((curve.lower, 0.15, -1), (curve.upper, 0.85, 1)):
+        off = np.log(np.quantile(every, share, axis=1) / curve.steps_per_second)
+        np.testing.assert_allclose(sign * np.log(end / curve.steps_per_second), np.hypot(off, error), rtol=1e-6)
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (1.05, 0.8), (0.85, 1.06)], ids=str)
@@ -150,3 +112,25 @@ def test_measured_throughputs_move_the_network_by_bayes_rule(factors):
     assert np.all((curve.bound_lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.bound_upper))
     assert curve.profiled_workers == 8
     np.testing.assert_allclose(curve.measured, [(2, x[0]), (8, x[1])])
+
+
+def test_a_page_is_given_the_models_own_numbers():
+    recorded = on_network(profile([step(overlap=0.15)] * 3, bandwidth=20e6), "unknown")
+    asked = qm.fit(recorded).what_if(accelerator_speed=2.0, batch_size=64, parameter_servers=2)
+    told, curve = asked.recipe(workers=9, confidence=0.7), qm.fit(recorded).throughput([1])
+    numbers = {
+        "settled": 1.0, "compute": 0.5, "transferred": (2e6, 1e6), "link_seconds": [2e6 / 19e6, 1e6 / 19e6],
+        "bandwidth": 20e6, "batch_size": 32, "most_workers": 256, "confidence": 0.7, "reach": stats.norm.ppf(0.85),
+        "elsewhere": SEEN.max(), "link_efficiency": 0.95, "flights": None, "most_levels": 40,
+    }  # fmt: skip
+    assert {name: told[name] for name in numbers} == {name: pytest.approx(one) for name, one in numbers.items()}
+    assert told["doubted"] == {"sizes": (2e6, 1e6), "buffer": 0.012, "bytes": 24 * 1448, "seconds": 0.005}
+    assert told["demands"] == pytest.approx({"fetch": 0.2, "push": 0.1, "update": 0.01, "worker": 0.35})
+    assert told["settings"] == {"parameter_servers": 2, "bandwidth": None, "accelerator_speed": 2.0, "batch_size": 64}
+    assert sorted(told["servers"]) == [1, 2, 3, 4, 5, 6, 7, 8]
+    one, two = (told["servers"][count] for count in (1, 2))
+    errors = [TOLD["profiled"], *own_error(np.arange(2, 257), curve.saturation_workers)]
+    assert (one["profiled_workers"], one["bend"], two["profiled_workers"], two["error"]) == (1, None, 0, [])
+    assert one["error"] == pytest.approx(np.array(errors))
+    assert two["shards"] == pytest.approx((2**-0.8, 1 - 2**-0.8))
+    assert qm.fit(profile()).recipe(workers=300, confidence=0.9)["link_seconds"] == [None, None]

@@ -2,14 +2,15 @@
 
 import itertools
 import json
+import math
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs_by_hand import on_network, profile, step
+from scipy import stats
 
 import queuemodel as qm
 from queuemodel import example_profile
@@ -67,58 +68,6 @@ def test_unequal_workers_are_job_classes(phases, speeds):
     keeps_laws(curve)
 
 
-@settings(max_examples=30)
-@given(PHASES, st.lists(st.floats(0.1, 1.0), min_size=2, max_size=4))
-def test_several_servers_are_stations_that_more_workers_use_better(phases, shards):
-    """Of j workers each has a j-th of the busiest server, and hides the j - 1 next busiest (normalizing constants)."""
-    curve = fitted(phases, shards=shards).throughput([12])
-    largest = np.sort(np.array(shards) / sum(shards))[::-1]
-    rates = [j * largest[0] / (j * largest[0] + largest[j:].sum()) for j in range(1, 13)]
-    names = ("fetch", "push", "update")
-    stations = [qm.Station(name, service_time=phases[name] * largest[0], rates=rates) for name in names]
-    exact = qm.solve(qm.Network(stations, think_time=phases["compute"]), population=12)
-    assert curve.steps_per_second[0] == pytest.approx(exact.throughput, rel=1e-6)
-    keeps_laws(fitted(phases, shards=shards).throughput([1, 2, 5, 30]))
-
-
-def layered(fetch, push, layers=8):
-    """Steps whose layers fetch, compute (0.05 s each way) and push behind one another: most computation overlaps."""
-    operations, at = [], 0.0
-    for i in range(layers):
-        operations.append(qm.Operation("fetch", f"w{i}", 0.0, fetch * (i + 1) / layers, round(1e6 / layers)))
-    for i in range(layers):
-        at = max(at, fetch * (i + 1) / layers)
-        before = [] if i == 0 else [len(operations) - 1]
-        operations.append(qm.Operation("compute", f"f{i}", at, at + 0.05, after=[i, *before]))
-        at += 0.05
-    sent = at
-    last = len(operations) - 1
-    for i in reversed(range(layers)):
-        operations.append(qm.Operation("compute", f"b{i}", at, at + 0.05, after=[last]))
-        last, at = len(operations) - 1, at + 0.05
-        sent = max(sent, at) + push / layers
-        operations.append(qm.Operation("push", f"g{i}", at, sent, round(1e6 / layers), after=[last]))
-    recorded = qm.Step(
-        step_time=sent, fetch=fetch, compute=0.1 * layers, push=push, update=0.0, fetched_bytes=1_000_000,
-        pushed_bytes=1_000_000, overlap=fetch + 0.1 * layers + push - sent, operations=operations,
-    )  # fmt: skip
-    return on_network(profile([recorded] * 3, bandwidth=1e6 / 0.95 / min(fetch, push)), "cubic")
-
-
-@pytest.mark.parametrize(("fetch", "push"), [(0.6, 0.6), (0.8, 0.4), (0.3, 0.7)])
-def test_steps_whose_computation_overlaps_transfers_are_as_fast_as_simulated(fetch, push):
-    """Such workers settle in phases in which they meet less than by chance."""
-    recorded, workers = layered(fetch, push), [2, 3, 4]
-    simulated = qm.predict(recorded, workers=workers, method="trace", seed=1)
-    network = qm.predict(recorded, workers=workers, method="mva")
-    np.testing.assert_allclose(network.steps_per_second, simulated.steps_per_second, rtol=0.15)
-    model = qm.fit(recorded)
-    for i, n in enumerate(workers):  # the control: workers who meet by chance
-        chance = qm.solve(model.network(), population=n).throughput
-        assert network.steps_per_second[i] >= chance * (1 - 1e-9)
-    keeps_laws(model.throughput([1, 2, 3, 7, 30]))
-
-
 @pytest.mark.parametrize(("name", "buffer"), [("alexnet-60", 0.012), ("alexnet-60-bbr-40ms", 0.04)])
 def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
     """Control: links that are always used in full are too fast by what the buffer costs."""
@@ -131,33 +80,6 @@ def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
     )
     assert np.abs(held).max() < 0.07
     assert full.max() > (0.15 if buffer > 0.02 else 0.07)
-
-
-@settings(max_examples=20)
-@given(PHASES, st.floats(0.001, 0.1))
-def test_longer_buffers_never_help_and_cost_no_more_than_everyones_turn(phases, buffer):
-    recorded, workers = profile([step(**phases)] * 3, bandwidth=20e6), np.array([1, 2, 5, 30])
-    free = qm.fit(on_network(recorded, "cubic")).throughput(workers).steps_per_second
-    short, longer = (
-        qm.fit(on_network(recorded, "bbr", one)).throughput(workers).steps_per_second for one in (buffer, 2 * buffer)
-    )
-    assert short[0] == pytest.approx(free[0])
-    assert np.all(short <= free * 1.01)  # waiting moves between the directions
-    assert np.all(longer <= short * 1.01)
-    in_turn = workers / (phases["compute"] + workers * (phases["fetch"] + phases["push"] + phases["update"]))
-    assert np.all(longer >= in_turn * (1 - 1e-9))
-
-
-def test_a_short_buffer_costs_little_where_the_windows_fill_it():
-    """Both ways at 1 MB/s, five times as many bytes one way: a window takes as long on either link."""
-    one = step(fetch=1.0, compute=0.3, push=0.2, update=0.0)
-    recorded = profile([msgspec.structs.replace(one, fetched_bytes=1_000_000, pushed_bytes=200_000)] * 3)
-    free, short, longer = (
-        qm.fit(on_network(recorded, *known)).throughput([8]).at(8)
-        for known in (("cubic",), ("bbr", 0.05), ("bbr", 0.2))
-    )
-    assert short > 0.995 * free
-    assert 0.95 * free < longer < 0.98 * free
 
 
 def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():
@@ -181,6 +103,83 @@ def test_no_rule_for_unequal_workers_of_several_servers():
     for one, other in itertools.permutations(({"parameter_servers": 2}, {"worker_speeds": [1.0, 0.5]})):
         with pytest.raises(qm.ModelError, match="2 parameter servers"):
             model.what_if(**one).what_if(**other)
+
+
+def shares_by_hand(j, n, Q, other, least, busy):
+    """Mean share of a link that j of n workers use under BBR; of the others each is in the other direction by chance.
+
+    Of K there, each connection has at least a K-th of its link (or what its window fills of the buffer), alone all.
+    """
+    others = max(n - j, 0)
+    p = min(max(other / max(n - 1 - Q, 1e-300), 0.0), 1 - 1e-9)
+    each = [1.0 if K < 2 else max(1.0 / K, least) for K in range(others + 1)]
+    chance = stats.binom.pmf(np.arange(others + 1), others, p)
+    return sum(c * min(1.0, j * (e if busy >= K else max(1.0 / others, least)))
+               for K, (c, e) in enumerate(zip(chance, each, strict=True)))  # fmt: skip
+
+
+def paces_by_hand(D, Z, most, *, settled, least):
+    """Servers' demands D (servers, phases), one population after the other: X and the phases' residence times."""
+    count, phases = D.shape
+    order = -np.sort(-D, axis=0)
+    busiest = order[0]
+    met = busiest - order[1] if count > 1 else busiest
+    levels = min(max(count, math.ceil(1 / min(least)) if least is not None else 1) - 1, 40, most)
+    Q, U, found, best = np.zeros(phases), np.zeros(phases), [], 0.0
+    p = [[1.0] + [0.0] * levels for _ in range(phases)]  # of each phase, how likely 0, 1, ... are in it
+    for n in range(1, most + 1):
+        spent, slow, there = np.zeros(phases), np.ones((phases, levels)), np.zeros((phases, levels))
+        for k in range(phases):
+            for j in range(1, levels + 1):
+                slow[k, j - 1] = j + order[j:, k].sum() / max(busiest[k], 1e-300)
+                if least is not None and k < 2:
+                    used = shares_by_hand(j, n, Q[k], Q[1 - k], least[k], min(levels + 1, n))
+                    slow[k, j - 1] += j / used - j
+            spared = settled * met[k] * U[k] * (1 / (2 * max(n - 1, 1)) if least is not None else 1 - U[k])
+            missed = spared / max(busiest[k] * Q[k], 1e-300)
+            for j in range(levels):
+                there[k, j] = p[k][j] + missed * ((j + 1) * p[k][j + 1] - j * p[k][j])
+            held = sum(there[k, j] * (slow[k, j] - j - 1) for j in range(levels))
+            spent[k] = busiest[k] * (1 + Q[k] + held) - spared
+        best = max(best, min(n / (Z + spent.sum()), 1 / busiest.max()))
+        Q, U = best * spent, best * busiest
+        for k in range(phases):
+            later = [U[k] * slow[k, j] / (j + 1) * there[k, j] for j in range(levels)]
+            first = 1 - U[k] - sum((1 - (j + 1) / slow[k, j]) * one for j, one in enumerate(later))
+            p[k] = np.array([max(first, 0.0), *later])
+            p[k] /= max(p[k].sum(), 1.0)
+        found.append((best, spent * (n / best - Z) / spent.sum()))
+    return found
+
+
+@settings(max_examples=25)
+@given(
+    PHASES, st.sampled_from([(1.0,), (0.5, 0.5), (0.55, 0.3, 0.15)]), st.floats(0.0, 0.8),
+    st.sampled_from([None, 0.012, 0.04, 0.15]), st.integers(0, 2**32),
+)  # fmt: skip
+def test_approximate_rules_are_their_recursion_by_hand(phases, shards, overlap, buffer, seed):
+    """Settled phases, links shared under BBR and servers in parallel, in every combination."""
+    jitter = np.random.default_rng(seed).uniform(0.8, 1.2, 3)
+    hidden = overlap * min(phases["fetch"] + phases["push"], phases["compute"])
+    steps = [step(**{name: by * s for name, s in phases.items()}, overlap=by * hidden) for by in jitter.tolist()]
+    recorded, workers = profile(steps, bandwidth=20e6), [1, 2, 3, 6, 9]
+    curve = qm.fit(on_network(recorded, "cubic" if buffer is None else "bbr", buffer)).what_if(shards=shards)
+    curve = curve.throughput(workers)
+    times = np.array([one.step_time for one in steps])
+    D = jitter.mean() * np.outer(shards, [phases[name] for name in ("fetch", "push", "update")])
+    Z, off = times.mean() - D.sum(), jitter.mean() * hidden
+    settled = off / (off + times.std(ddof=1)) if off > 1e-6 * times.mean() else 0.0
+    least = None
+    if buffer is not None:
+        seconds = np.maximum(24 * 1448 * D.sum(axis=0)[:2] / [2e6, 1e6], 0.005)
+        least = np.minimum(seconds / buffer, 1.0)
+    by_hand = paces_by_hand(D, Z, 9, settled=settled, least=least)
+    for i, n in enumerate(workers):
+        X, spent = by_hand[n - 1]
+        assert curve.steps_per_second[i] == pytest.approx(X, rel=1e-6)
+        expected = (D / D.sum(axis=0) * spent).ravel()
+        np.testing.assert_allclose(curve.residence_time[i], expected, rtol=1e-5, atol=1e-12)
+    assert ("exact" in curve.method) == (settled == 0 and least is None and len(shards) == 1)
 
 
 # What is measured besides a profile.

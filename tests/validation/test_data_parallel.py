@@ -50,16 +50,3 @@ def test_three_ranks_traces_tell_what_two_hide(profile, measured):
     assert np.all((curve.lower <= truth * workers) & (truth * workers <= curve.upper))
     two = predict(untold(read_ranks(BEFORE)), workers=workers.tolist())
     assert (two.rounds_per_second / truth - 1).min() > 0.1
-
-
-def test_three_ranks_are_the_next_to_record_where_two_do_not_tell():
-    """Under control by losses two told as much: `mirrored-alexnet-60` was 1 % off."""
-    two = untold(read_ranks(BEFORE))
-    assert "(--congestion-control, --buffer), or record three ranks" in predict(two, workers=[8]).note
-    bbr = predict(two, workers=[8], congestion_control="bbr").note
-    assert "record three ranks" in bbr
-    assert "--congestion-control" not in bbr
-    cubic = msgspec.structs.replace(two, cluster=msgspec.structs.replace(two.cluster, congestion_control="cubic"))
-    known, unknown = (predict(one, workers=[8]) for one in (cubic, two))
-    assert (known.upper - known.lower)[0] < 0.5 * (unknown.upper - unknown.lower)[0]
-    assert "record three ranks" not in predict(cubic, workers=[8]).note

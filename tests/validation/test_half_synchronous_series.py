@@ -7,10 +7,8 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
-from queuemodel import predict
 from validation.half_synchronous import half_synchronous
 from validation.model_errors import FILE, half_synchronous_folders, learn_waiting, leave_kind_out, waiting_errors
-from validation.series import folder_of_trace, read_measured, read_testbed, untraced_folders
 
 #: Largest errors of the simulation beyond two workers, whose phases decide.
 WITHIN = {
@@ -40,10 +38,3 @@ def test_intervals_hold_on_series_left_out(series):
     assert narrow.mean() < 0.75, "far too narrow ones go unnoticed"
     packaged = json.loads(FILE.read_text())["trace"]["waiting"]
     assert packaged == pytest.approx(learn_waiting(found)[0], abs=0.01), "run python -m validation.model_errors"
-
-
-def test_rounds_are_no_asynchronous_training():
-    (folder,) = [folder for folder in untraced_folders() if folder.name.endswith("cubic-25ms-k-sync")]
-    workers, measured = read_measured(folder)
-    free = predict(read_testbed(folder_of_trace(folder)), workers=workers.tolist())
-    assert (free.steps_per_second > 2 * measured).all()

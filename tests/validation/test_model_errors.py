@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from queuemodel import ThroughputCurve, example_profile, predict
-from validation.intervals import interval_score, intervals_section
+from validation.intervals import interval_score
 from validation.model_errors import (
-    LEAST,
-    PARTS,
     Errors,
-    calibrated,
-    doubling,
     errors_of,
     learn,
     learn_waiting,
@@ -58,13 +54,6 @@ def test_learning_recovers_the_errors_that_made_the_data():
     np.testing.assert_allclose(learn(made_up(np.random.default_rng(1), kinds=400)), TRUTH, rtol=0.1)
 
 
-def test_a_kind_counts_once_however_many_series_it_has():
-    rng = np.random.default_rng(2)
-    few, many = made_up(rng, kinds=29, count=2), made_up(rng, kinds=1, sizes=10 * TRUTH, count=90)
-    expected = np.sqrt((29 + 100) / 30) * TRUTH[2]  # not of 58 series and 90
-    assert learn([*few, *[replace(one, kind="odd") for one in many]])[2] == pytest.approx(expected, rel=0.15)
-
-
 def test_what_has_other_causes_is_not_the_models():
     rng = np.random.default_rng(3)
     noisy = [
@@ -75,18 +64,6 @@ def test_what_has_other_causes_is_not_the_models():
     lower, upper = with_errors(noisy[0], TRUTH)
     width = 1.6449 * np.hypot(0.1, TRUTH)
     np.testing.assert_allclose(np.log([lower, upper]), [-width, width], rtol=1e-3)
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.8])
-def test_the_correlation_that_made_errors_is_found(correlation):
-    rng, octaves = np.random.default_rng(8), np.log2(WORKERS)
-    root = np.linalg.cholesky(correlation ** np.abs(octaves[:, None] - octaves) + 1e-9 * np.eye(5))
-    found = [
-        replace(one, off=TRUTH * (root @ rng.standard_normal(5)) + np.hypot(0.03, LEAST) * rng.standard_normal(5),
-                others=np.full((5, 2), 0.03))
-        for one in made_up(rng, kinds=60)
-    ]  # fmt: skip
-    assert doubling(found) == pytest.approx(correlation, abs=0.1)
 
 
 @pytest.mark.parametrize("size", [0.0, 0.06, 0.15])
@@ -109,16 +86,6 @@ def test_intervals_of_kinds_left_out_hold_what_they_promise_however_few_taught_t
     assert np.all(np.log(upper) < 0.25), "a kind must not teach its own intervals"
 
 
-def test_what_is_too_narrow_where_a_kind_is_left_out_is_widened():
-    """Where some kinds are odd, intervals need more than the mean square says; where errors are normal, they do not."""
-    normal = made_up(np.random.default_rng(5), kinds=60)
-    np.testing.assert_allclose(calibrated(normal), learn(normal), rtol=0.12)
-    odd = [replace(one, off=one.off * (1 if int(one.kind.split()[1]) % 5 else 4)) for one in normal]
-    wide = calibrated(odd)
-    assert (wide >= learn(odd)).all()
-    assert inside([(one, *with_errors(one, wide)) for one in odd]) >= 0.89
-
-
 def test_the_packaged_error_is_taken_out_of_a_curves_interval():
     curve = predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva")
     found = errors_of(Comparison("alexnet-60", "mva", curve.workers, 1.1 * curve.steps_per_second, curve), "bbr")
@@ -131,16 +98,3 @@ def test_the_packaged_error_is_taken_out_of_a_curves_interval():
 @pytest.mark.parametrize(("value", "score"), [(1.0, 0.4), (1.2, 0.4), (1.3, 0.4 + 20 * 0.1), (0.7, 0.4 + 20 * 0.1)])
 def test_the_interval_score_is_that_of_gneiting_and_raftery(value, score):
     assert interval_score(np.array(0.8), np.array(1.2), np.array(value)) == pytest.approx(score)
-
-
-def test_the_section_has_every_part_and_counts_a_number_of_workers_once():
-    rng = np.random.default_rng(6)
-    found, few = made_up(rng, kinds=5), waiting_series(rng, 0.1, kinds=5)
-    again = Comparison(
-        "again", "mva", np.array([1, 2, 2, 2]), np.array([1.0, 1.0, 1.3, 1.3]), found[0].comparison.curve
-    )
-    assert again.coverage == pytest.approx((1 + 1 / 3) / 2)
-    text = intervals_section({"again": [again]}, {"mva": found}, {"waiting": few})
-    assert f"| again | 4 | 67% | 40% | {0.4 + (2 / 3) * 20 * 0.1 / 2:.2f} |" in text
-    assert all(f"mva: kind left out, {part} |" in text for part in PARTS)
-    assert "| waiting: **kind left out** | 15 |" in text

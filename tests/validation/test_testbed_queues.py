@@ -1,12 +1,11 @@
-"""The testbed's own queues: what fq_codel, a policer and a plain queue let pass, on a clock of the test's."""
+"""The testbed's own queues: what a link, a policer and a plain queue let pass, on a clock of the test's."""
 
 import struct
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from validation.testbed.queues import INTERVAL, arrive, empty_links, leave, no_packets
+from validation.testbed.queues import arrive, empty_links, leave, no_packets
 
 RATE, BURST, SIZE = 1.514e6, 15_140.0, 1514  # bytes: a packet takes a millisecond, ten pass at once
 
@@ -56,34 +55,6 @@ def test_a_link_carries_its_rate_after_its_bucket():
         link.send(1.0, flow=7)
     times = [now - 1 for now, _ in link.empty(1.0)]
     assert times == pytest.approx([max(0, 1e-3 * (i - 9)) for i in range(60)], abs=1e-5)
-
-
-def test_flows_have_equal_shares_however_much_they_send():
-    link = Link()
-    for flow, packets in ((1, 90), (2, 40), (3, 40)):
-        for _ in range(packets):
-            link.send(0.0, flow)
-    first = Counter(flow for _, flow in link.empty(0.0)[:90])
-    assert first[1] == first[2] == first[3] == 30
-
-
-def test_codel_drops_after_an_interval_and_then_ever_faster():
-    """Nichols et al. (2018): the n-th drop comes an interval over the root of n after the one before."""
-    link, drops, n = Link(), [], 0
-    for _ in range(60):
-        link.send(0.0, flow=1)
-    for step in range(1000):  # who sends one for each that leaves keeps all waiting for 50 ms
-        now = 0.001 * step
-        for _ in link.take(now)[0]:
-            link.send(now, flow=1)
-        while link.counters["drops"] > n:
-            n += 1
-            drops.append(now)
-            link.send(now, flow=1)
-    gaps = np.diff(drops)
-    assert drops[0] == pytest.approx(INTERVAL, abs=0.012)  # an interval after packets first waited for too long
-    assert gaps == pytest.approx(INTERVAL / np.sqrt(np.arange(1, len(gaps) + 1)), abs=0.0021)
-    assert len(gaps) > 15
 
 
 def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():

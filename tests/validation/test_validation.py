@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
-from queuemodel.adapters.tensorflow import read_traces
-from queuemodel.models import trace_throughput
 from queuemodel.simulator import estimate_links, simulate
 from validation.__main__ import DOCS, table
 from validation.blind import predicted_now, predicted_then
@@ -88,31 +85,6 @@ def test_one_worker_makes_the_very_steps_that_were_recorded(profiles):
     links = estimate_links(every[0])
     slower = dataclasses.replace(links, transmit=dataclasses.replace(links.transmit, rate=links.transmit.rate / 1.03))
     assert abs(replayed(every[0], slower) - 1) > 0.008
-
-
-@pytest.mark.parametrize(
-    ("trace", "known", "within"),
-    [
-        ("alexnet-60/trace", {"batch_size": 1}, 0.008),
-        ("layer-order", {"batch_size": 1}, 0.05),  # one step
-        ("xplane-1ps", {"batch_size": 32, "parameter_bytes": 788_992}, 0.07),  # on loopback, where nothing takes turns
-        ("xplane-2ps", {"batch_size": 32, "parameter_bytes": 788_992}, 0.05),
-    ],
-)
-def test_one_worker_makes_recorded_steps_of_an_unknown_job(trace, known, within):
-    profile = read_traces(Path(__file__).parents[1] / "data" / trace, **known)
-    assert replayed(profile) == pytest.approx(1.0, abs=within)
-    X, lower, upper = trace_throughput(profile, workers=[1])[0]
-    steps = profile.values("step_time")
-    assert X * steps.mean() == pytest.approx(1.0, abs=0.08)
-    assert lower < 1 / steps.mean() < upper < 1.7 * lower
-
-
-def test_one_worker_of_several_servers_is_simulated_as_it_was_measured(groups):
-    """Under BBR connections take over from each other at the end of a transfer, which is not simulated."""
-    alone = [comparison.errors[0] for comparison in groups["trace"] if "ps" in comparison.name]
-    assert len(alone) == 5
-    assert np.abs(alone).max() < 0.06
 
 
 def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles, groups):

@@ -1,0 +1,240 @@
+"""Every strategy against a plain loop over workers, each with one example of its own, so that nothing is drawn."""
+
+import math
+
+import numpy as np
+import pytest
+
+from queuemodel import sgd as qd
+
+RNG, N, STEPS = np.random.default_rng(6), 5, 40
+A, Y, REG = RNG.normal(size=(N, 6)), RNG.normal(size=N), 0.3
+OWN = RNG.permutation(N)
+PROBLEM = qd.LeastSquares(A, Y, batch_size=2, regularization=REG, shares=tuple(np.array([k]) for k in OWN))
+PACES = np.array([1.0, 1.3, 2.1, 1.0, 1.0])
+CLOCK = qd.Clock(2.0, paces=(1.0, 1.3, 2.1), transfer=lambda up, down: 0.5 + 0.03 * up + 0.05 * down)
+
+
+def gradient(i, x):
+    a, y = A[OWN[i]], Y[OWN[i]]
+    return a * (a @ x - y) + REG * x
+
+
+def loss(x):
+    return np.mean((A @ x - Y) ** 2) / 2 + REG / 2 * (x @ x)
+
+
+def rate(k):
+    return 0.2 / (1 + k / 30)
+
+
+def told(kind, v, rng):
+    """What is received of a vector, and in how many bits; the unbiased one shrunk by 1 + its variance."""
+    d = len(v)
+    if kind == "top":  # two of six, with three bits to say which
+        return np.where(np.abs(v) >= np.sort(np.abs(v))[-2], v, 0), 2 * (32 + 3)
+    if kind == "sign":
+        return np.concatenate([np.abs(b).mean() * np.sign(b) for b in np.split(v, [2, 4])]), d + 3 * 32
+    levels, length = kind
+    rounded = np.sign(v) * np.floor(np.abs(v) / length * levels + rng) * length / levels
+    return rounded, d * math.ceil(math.log2(levels + 1)) + d + 32
+
+
+def synchronous(s, k, now, draw):
+    s.v = 0.6 * s.v + np.mean([gradient(i, s.x[0]) for i in range(N)], axis=0)
+    s.x = s.x - rate(k) * s.v[0]
+    return 192, 192, "all"
+
+
+def local(s, k, now, draw):
+    s.x = s.x - rate(k) * s.g
+    if (k + 1) % 3:
+        return 0, 0, ""
+    s.x[:] = s.x.mean(axis=0)
+    return 192, 192, "all"
+
+
+def adaptive(s, k, now, draw):
+    if k == 0:
+        s.since, s.decided, s.local, s.first = 0, 0.0, 4, loss(s.x[0])
+    if s.since == 0 and now - s.decided >= 25:
+        wanted = math.ceil(math.sqrt(rate(0) / rate(k) * loss(s.x[0]) / s.first) * 4)
+        s.local, s.decided = wanted if wanted < s.local else math.ceil(s.local / 2), now
+    s.x, s.since = s.x - rate(k) * s.g, s.since + 1
+    if s.since < s.local:
+        return 0, 0, ""
+    s.x[:], s.since = s.x.mean(axis=0), 0
+    return 192, 192, "all"
+
+
+def overlapped(s, k, now, draw):
+    s.x = s.x - rate(k) * s.g
+    if (k + 1) % 2:
+        return 0, 0, ""
+    s.x = 0.7 * s.x + 0.3 * s.anchor
+    s.v = 0.6 * s.v + (s.anchor - s.x.mean(axis=0)) / rate(k)
+    s.anchor = s.anchor - rate(k) * s.v[0]
+    return 192, 192, "ahead"
+
+
+def compressed(kind, local_steps):
+    def step(s, k, now, draw):
+        s.v = 0.4 * s.v + s.g
+        s.moved = s.moved + rate(k) * (0.4 * s.v + s.g)
+        s.x = s.anchor - s.moved
+        if (k + 1) % local_steps:
+            return 0, 0, ""
+        sent = np.array([told(kind, v, None)[0] for v in s.moved + s.error])
+        s.error = s.moved + s.error - sent
+        answer, bits = told(kind, sent.mean(axis=0) + s.more, None)
+        s.more = sent.mean(axis=0) + s.more - answer
+        s.anchor, s.moved = s.anchor - answer, 0 * s.moved
+        s.x[:] = s.anchor
+        return bits, bits, "all"
+
+    return step
+
+
+def quantized(s, k, now, draw):
+    if k == 0:
+        s.levels, s.first = 2, loss(s.anchor)
+    s.moved = s.moved + rate(k) * s.g
+    s.x = s.anchor - s.moved
+    if (k + 1) % 4:
+        return 0, 0, ""
+    sent = [told((s.levels, np.linalg.norm(v)), v, u) for v, u in zip(s.moved, draw(s.moved.shape), strict=True)]
+    s.anchor, s.moved = s.anchor - np.mean([one for one, _ in sent], axis=0), 0 * s.moved
+    s.x[:], s.levels = s.anchor, math.ceil(math.sqrt(s.first / loss(s.anchor)) * 2)
+    return sent[0][1], 192, "all"
+
+
+def gossiped(s, k, now, draw):
+    s.v = 0.3 * s.v + s.g
+    s.x = s.x - rate(k) * (0.3 * s.v + s.g)
+    if (k + 1) % 2:
+        return 0, 0, ""
+    change = s.x - s.known
+    speaks = (change**2).sum(axis=1) > 2.0 * rate(k) ** 2
+    s.known = s.known + [told("sign", c, None)[0] * one for c, one in zip(change, speaks, strict=True)]
+    around = (np.roll(s.known, 1, axis=0) + np.roll(s.known, -1, axis=0) + s.known) / 3
+    s.x = s.x + 0.4 * (around - s.known)
+    s.spoken.append(speaks.sum())
+    return (bits := speaks.mean() * 2 * (6 + 3 * 32)), bits, "ring"
+
+
+def ordered(s, k, now, draw):
+    news = np.linalg.norm(s.g - s.told, axis=1)
+    halt, silent = 0.02 + 0.3 * np.linalg.norm(s.told.sum(axis=0)), list(range(N))
+    while silent and len(silent) * max(news[silent]) > halt:
+        silent.remove(max(silent, key=lambda i: news[i]))
+    speaks = ~np.isin(range(N), silent)
+    s.told = np.where(speaks[:, None], s.g, s.told)
+    s.x = s.x - rate(k) * s.told.mean(axis=0)
+    s.spoken.append(speaks.sum())
+    return 192 * speaks.mean(), 192, "all"
+
+
+class State:
+    """What any of them keeps: parameters, momentum, errors, what others know."""
+
+    def __init__(self):
+        self.x, self.v, self.moved, self.error, self.known, self.told = np.zeros((6, N, 6))
+        self.anchor, self.more, self.spoken = np.zeros(6), np.zeros(6), []
+
+
+SIGN = qd.BlockSign(3)
+TOGETHER = {
+    "synchronous": (qd.SynchronousSGD(0.6), synchronous), "local": (qd.LocalSGD(3), local),
+    "adaptive": (qd.AdaComm(4, 25.0), adaptive), "overlapped": (qd.OverlapLocalSGD(2, 0.3, 0.6), overlapped),
+    "top": (qd.DoubleCompression(qd.TopK(0.3), 0.4, 1), compressed("top", 1)),
+    "sign": (qd.DoubleCompression(SIGN, 0.4, 3), compressed("sign", 3)),
+    "quantized": (qd.AdaQuantFL(4, 2), quantized),
+    "gossiped": (qd.SquarmSGD("ring", SIGN, 2, 2.0, 0.4, 0.3), gossiped),
+    "ordered": (qd.OrderedGradient(0.02, 0.3), ordered),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_workers_that_meet(name):
+    strategy, step = TOGETHER[name]
+    done = qd.descend(PROBLEM, strategy, workers=N, steps=STEPS, learning_rate=rate, seeds=[3], record=STEPS + 1,
+                      clock=CLOCK)  # fmt: skip
+    s, at, arrival, rng = State(), np.zeros(N), 0.0, np.random.default_rng([3, 0])
+    rows, anchored = [(0.0, 0.0, 0.0, loss(s.x[0]))], name in ("top", "sign", "quantized")
+    for k in range(STEPS):
+        s.g = np.array([gradient(i, x) for i, x in enumerate(s.x)])
+        if not strategy.exact:
+            rng.random((N, 2))  # which examples
+        up, down, waits = step(s, k, at.max(), rng.random)
+        at = at + 2.0 * PACES * (0.5 if strategy.exact else 1.0)  # all examples are half a batch
+        takes = 0.5 + 0.03 * up + 0.05 * down
+        if waits == "ahead":
+            at = np.maximum(at, arrival)
+            arrival = at.max() + takes
+        elif waits:
+            at = (np.maximum(np.maximum(np.roll(at, 1), np.roll(at, -1)), at) if waits == "ring" else at.max()) + takes
+            at = np.broadcast_to(at, N)
+        model = s.anchor if anchored else s.x.mean(axis=0)
+        rows.append((at.max(), rows[-1][1] + up, rows[-1][2] + down, loss(model)))
+    found = np.stack([done.times[0], done.up_bits[0], done.down_bits[0], done.losses[0]], axis=1)
+    np.testing.assert_allclose(found, rows, rtol=1e-9)
+    np.testing.assert_allclose(done.model[0], model, rtol=1e-9)
+    assert done.steps.tolist() == list(range(STEPS + 1))
+    assert (done.strategy, done.seeds, done.workers, done.staleness.tolist()) == (strategy, (3,), N, [0])
+    if s.spoken:  # sometimes some, and sometimes others
+        assert len({*s.spoken}) > 2
+
+
+class Even(qd.Clock):
+    """Gradients of each worker that all take as long."""
+
+    def durations(self, rng, shape, batches=1.0):
+        return np.broadcast_to(np.array([1.0, 1.7, 2.3, 3.1, 0.9])[:, None], shape)
+
+
+@pytest.mark.parametrize("name", ["async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness"])
+def test_workers_of_a_server(name):
+    k = 1 if name in ("async", "bounded-staleness") else 3
+    strategy = qd.ServerSGD(name, k, staleness_bound=2 if name == "bounded-staleness" else 0)
+    done = qd.descend(PROBLEM, strategy, workers=N, steps=60, learning_rate=rate, seeds=1, record=61, clock=Even())
+    takes, x, version, stale = [1.0, 1.7, 2.3, 3.1, 0.9], np.zeros(6), 0, 0
+    copies, read, ends, count = [x] * N, [0] * N, list(takes), [0] * N
+    collected, waiting, rows = [], set(), [(0.0, loss(x))]
+    for step in range(60):
+        i = min(range(N), key=lambda i: ends[i])
+        now, stale = ends[i], stale + version - read[i]
+        collected.append(gradient(i, copies[i]))
+        ends[i], count[i] = math.inf, count[i] + 1
+        waiting.add(i)
+        if full := len(collected) == k:
+            x, version, collected = x - rate(step) * np.mean(collected, axis=0), version + 1, []
+        if name in ("k-sync", "k-batch-sync"):
+            renewed = set(range(N)) if full else set()
+        elif name == "bounded-staleness":
+            renewed = {j for j in waiting if count[j] - min(count) <= 2}
+        else:
+            renewed = waiting if full or name != "k-async" else set()
+        for j in renewed:
+            copies[j], read[j] = x, version
+        for j in set(renewed) | (waiting if name == "k-batch-sync" else set()):
+            ends[j] = now + takes[j]
+            waiting = waiting - {j}
+        rows.append((now, loss(x)))
+    np.testing.assert_allclose(np.stack([done.times[0], done.losses[0]], axis=1), rows, rtol=1e-9)
+    np.testing.assert_allclose(done.model[0], x, rtol=1e-9)
+    assert done.staleness[0] == pytest.approx(stale / 60)
+    assert done.up_bits[0].tolist() == done.down_bits[0].tolist() == [192 * step for step in range(61)]
+
+
+def test_a_run_is_told_in_means_over_the_seeds():
+    steps, times = np.array([0, 10, 20]), np.array([[0.0, 3.0, 5.0], [0.0, 4.0, 9.0]])
+    losses, up = np.array([[4.0, 2.0, 3.0], [5.0, 4.0, 1.0]]), np.array([[0.0, 8e6, 2e7], [0.0, 4e6, 6e7]])
+    done = qd.Descent(qd.LocalSGD(2), (1, 7), 3, steps, times, losses, up, 3 * up, losses, np.zeros(2))
+    last = {"step": 20.0, "seconds": 7.0, "loss": 2.0, "least": 1.0, "largest": 3.0, "megabytes_up": 5.0,
+            "megabytes_down": 15.0}  # fmt: skip
+    assert done.to_rows()[2] == pytest.approx(last)
+    for reached, seconds, after in ((2.0, [3, 9], [10, 20]), (1.9, [np.inf, 9], [np.inf, 20]), (4.5, [0, 4], [0, 10])):
+        assert (done.time_to(reached).tolist(), done.steps_to(reached).tolist()) == (seconds, after)
+    assert done.shown_rows() == done.to_rows()
+    assert "local_steps=2" in repr(done)
+    assert "3 workers, 2 seeds" in repr(done)
