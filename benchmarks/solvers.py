@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import queuemodel as qm
-from queuemodel.base.drawing import finish, nth_style, save_figure
+from queuemodel.base.drawing import finish_axes, nth_style, save_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -310,7 +310,7 @@ def cost_curves(path: Path) -> None:
         for number, (name, task) in enumerate(lines):
             ax.plot(values, [task(v) * 1e3 for v in values], label=name, marker="o", markersize=4, **nth_style(number))
         ax.set(xlabel=label, ylabel="time (ms)", yscale="log", xscale="linear" if "classes" in label else "log")
-        finish(ax)
+        finish_axes(ax)
     save_figure(axes[0, 0], path)
 
 

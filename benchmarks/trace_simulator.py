@@ -13,10 +13,10 @@ import numpy as np
 import simpy
 
 from queuemodel.profile import Job, Operation, Profile, Source, Step
-from queuemodel.simulator import Link, Links, simulate
+from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
 
 RATE = 1e9
-LINKS = Links(Link(RATE), Link(RATE))
+LINKS = LinkRates(LinkRate(RATE), LinkRate(RATE))
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
 
 
@@ -141,11 +141,11 @@ def seconds(function, *arguments, **settings) -> tuple[float, float]:
 
 def main() -> None:
     profile = network()
-    simulate(profile, workers=2, steps=2)  # compile
+    simulate_operations(profile, workers=2, steps=2)  # compile
     print(f"{len(profile.steps[0].operations)} operations per step, of {profile.job.tensors} tensors")
     for workers, steps in ((8, 200), (16, 200), (32, 200), (64, 200), (64, 400)):
-        took, run = seconds(simulate, profile, workers=workers, steps=steps, **IDEAL)
-        default, _ = seconds(simulate, profile, workers=workers, steps=steps, links=LINKS)
+        took, run = seconds(simulate_operations, profile, workers=workers, steps=steps, **IDEAL)
+        default, _ = seconds(simulate_operations, profile, workers=workers, steps=steps, links=LINKS)
         rate = workers * steps / took
         print(
             f"{workers:3} workers, {steps} steps each: {took:6.2f} s, {rate:7.0f} steps/s "
@@ -154,7 +154,7 @@ def main() -> None:
         if workers == 8:
             few = 4
             peer, throughput = seconds(simpy_run, profile, workers=workers, steps=few)
-            same = simulate(profile, workers=workers, steps=few, **IDEAL)
+            same = simulate_operations(profile, workers=workers, steps=few, **IDEAL)
             print(
                 f"    SimPy: {workers * few / peer:.1f} steps/s, {rate * peer / workers / few:.0f} times slower; "
                 f"throughput of the first {workers * few} steps {throughput:.5g}, here {same.steps / same.duration:.5g}"

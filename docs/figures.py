@@ -18,7 +18,7 @@ from PIL import Image
 import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs, queueing
 from queuemodel.base import drawing
-from queuemodel.base.drawing import COLORS, finish
+from queuemodel.base.drawing import COLORS, finish_axes
 from queuemodel.models import AllReduceModel, predict, simulate_rounds
 from queuemodel.sgd import compare
 
@@ -100,7 +100,7 @@ def knee() -> Axes:
     ax.set_ylim(0, None)
     ax.set_xlabel("population (customers)")
     ax.set_ylabel("throughput (cycles/s)")
-    finish(ax)
+    finish_axes(ax)
     return ax
 
 
@@ -118,7 +118,7 @@ def convergence() -> Axes:
     later = [(point["batch_size"], float(np.mean(point["values"]))) for point in points[2:]]
     ax.plot(*zip(*later, strict=True), "o", markerfacecolor="white", color="black", label="not fitted", zorder=4)
     ax.set_ylabel("epochs until the target")
-    finish(ax, legend="upper left")
+    finish_axes(ax, legend="upper left")
     return ax
 
 
@@ -155,7 +155,7 @@ def strategies_by_network() -> Axes:
             ax.yaxis.set(
                 major_locator=FixedLocator([0.25, 0.4, 0.6]), major_formatter="{x}", minor_locator=NullLocator()
             )
-            finish(ax, legend=None)
+            finish_axes(ax, legend=None)
     for ax in panels[-1]:
         ax.set_xlabel("seconds")
     for ax in panels[:, 0]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from queuemodel.base.drawing import finish, new_axes, nth_style, save_figure
+from queuemodel.base.drawing import finish_axes, new_axes, nth_style, save_figure
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
@@ -197,7 +197,7 @@ def plot_tradeoff(study: Study) -> Axes:
             )
     ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")
     ax.set_ylim(bottom=0)
-    finish(ax)
+    finish_axes(ax)
     return ax
 
 

@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from queuemodel import example_profile
-from queuemodel.base.drawing import COLORS, band, finish
-from queuemodel.simulator import simulate
+from queuemodel.base.drawing import COLORS, band, finish_axes
+from queuemodel.simulator import simulate_operations
 from queuemodel.simulator.result import plot_timeline
 
 IMAGES = Path(__file__).parent / "images"
@@ -33,7 +33,9 @@ def phase() -> plt.Figure:
     for ax, (title, settings) in zip(axes, cases, strict=True):
         for together, color in ((True, COLORS[5]), (False, COLORS[0])):
             runs = [
-                simulate(example_profile("alexnet-60"), workers=4, in_phase=together, steps=480, seed=seed, **settings)
+                simulate_operations(
+                    example_profile("alexnet-60"), workers=4, in_phase=together, steps=480, seed=seed, **settings
+                )
                 for seed in range(12)
             ]
             rates = np.array([4 * np.histogram(run.times, bins)[0] / 60 for run in runs])  # a time per 4 steps
@@ -41,9 +43,9 @@ def phase() -> plt.Figure:
             ax.plot(middle, rates.mean(axis=0), color=color, label="started together" if together else "out of phase")
             band(ax, middle, *np.quantile(rates, [0.1, 0.9], axis=0), color)
         ax.set(title=title, xlabel="time (s)", ylim=(0, None))
-        finish(ax, legend=None)
+        finish_axes(ax, legend=None)
     axes[0].set_ylabel("throughput of 4 workers (steps/s)")
-    finish(axes[0], legend="lower right")
+    finish_axes(axes[0], legend="lower right")
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuemodel.base.drawing import BOUND, COLORS, MARKERS, PROFILED, finish, new_axes
+from queuemodel.base.drawing import BOUND, COLORS, MARKERS, PROFILED, finish_axes, new_axes
 from queuemodel.base.errors import ModelError
 
 if TYPE_CHECKING:
@@ -78,6 +78,6 @@ def _validation_panel(rows: Sequence[dict[str, Any]], ax: Axes, unit: str) -> Ax
     ax.set_aspect("equal", anchor="N")
     ax.set_xlabel(f"measured throughput ({unit})")
     ax.set_ylabel(f"predicted throughput ({unit})")
-    finish(ax, legend=None)
+    finish_axes(ax, legend=None)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=6, frameon=False)  # hides no point
     return ax

@@ -101,7 +101,7 @@ def floor(folder: Path, profile: Profile) -> Floor:
     for n, speeds in zip(counts, measured, strict=True):
         seconds = np.mean([row["window_s"] for row in rows if row["workers"] == n and "window_s" in row])
         told = machines(folder, profile, n)
-        (kind, *_), barrier = contentions(profile), told["synchronization"] == "sync"
+        (kind, *_), barrier = contentions(profile), told["synchronization"] == "sync-ps"
         ways = len(kind.mechanisms(barrier=barrier))
         steps = int(MARGIN * seconds / (1 - SETTLING) * speeds.max() * REPLICATIONS * ways)
         (runs,) = trace_runs(profile, workers=n, replications=REPLICATIONS * ways, steps=steps, **told)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from queuemodel import Profile, ThroughputCurve
-from queuemodel.models import HalfSynchronous, predict
-from queuemodel.simulator.simulate import in_between as waiting
+from queuemodel import Profile, Scenario, ThroughputCurve, predict
 
 from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed
 from .testbed.workload import OF_RESULTS, read_workload
@@ -41,8 +39,8 @@ def asked(folder: Path, workers: int) -> dict[str, Any]:
 
 def in_between(folder: Path, workers: np.ndarray) -> np.ndarray:
     """Where so many workers (n,) of a series wait for each other, but not for everybody in every step."""
-    strategies = [HalfSynchronous(*asked(folder, n).values()) for n in workers.tolist()]
-    return np.array([waiting(np.array([n]), **one.simulated)[0] for one, n in zip(strategies, workers, strict=True)])
+    ways = [Scenario(**asked(folder, n)).synchronization for n in workers.tolist()]
+    return np.array([way.partial(np.array([n]))[0] for way, n in zip(ways, workers, strict=True)])
 
 
 def compare_half_synchronous(folder: Path, profile: Profile) -> Comparison:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuemodel.base.drawing import COLORS, finish
+from queuemodel.base.drawing import COLORS, finish_axes
 from queuemodel.sgd import Candidate, Compared, compare
 
 from .data_parallel import read_ranks
@@ -153,7 +153,7 @@ def plot_learned(found: Mapping[str, Sequence[Learned]]) -> Axes:
         panel.axhline(TARGET, color="black", linewidth=0.8, linestyle=":")
         panel.annotate("target", (0.01, TARGET), xycoords=("axes fraction", "data"), va="bottom")
         panel.set(title=series, xlabel="seconds", ylabel="loss", yscale="log", xlim=(0, None))
-        finish(panel, legend="upper right" if panel is panels[0] else None)
+        finish_axes(panel, legend="upper right" if panel is panels[0] else None)
     return panels[0]
 
 

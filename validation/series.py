@@ -180,7 +180,7 @@ def machines(folder: Path, profile: Profile, workers: int) -> dict[str, Any]:
     from queuemodel.simulator import estimate_links
 
     settings, others = _unusual(folder), [1.0] * (workers - 2)  # worker 1, the second one, is the slow one
-    told: dict[str, Any] = {"synchronization": settings.get("mode", "async")}
+    told: dict[str, Any] = {"synchronization": {"sync": "sync-ps"}.get(settings.get("mode", ""), "async-ps")}
     if workers > 1 and "slow_worker" in settings:
         told["worker_speeds"] = [1.0, 1.0 / settings["slow_worker"], *others]
     if workers > 1 and "slow_link_mbit" in settings:

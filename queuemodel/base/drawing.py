@@ -170,7 +170,7 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
     return [one + gap * index for index, one in enumerate(level)]
 
 
-def finish(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
+def finish_axes(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
     """No frame but two axes, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
     ax.spines[["top", "right"]].set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):

@@ -12,10 +12,9 @@ from ..base.errors import ModelError
 from ..base.results import Result
 from ..curves.curve import next_measurement as which_next
 from ..curves.plan import plan as plan_workers
-from ..models.fit import fit as fit_job
-from ..models.half_synchronous import in_closed_network
 from ..models.instances import plan_instances, read_instances
 from ..models.placements import PlacedStep, fit_placements
+from ..models.predict import fit as fit_job
 from ..models.predict import load, measured_besides
 from ..models.predict import predict as predict_curve
 from ..profile.job import Throughput
@@ -201,9 +200,9 @@ def report(output: str, shown: int | None, output_format: str, **options: Any) -
         require_batch_size(question)
     if isinstance(data, Profile):
         profile = data.told(options["congestion_control"], options["buffer"])
-        closed = in_closed_network(options["strategy"], options["backup_workers"])
-        if data.steps and options["method"] == "auto" and closed:
-            question["method"] = "mva"
+        strategy, backups = options["strategy"], options["backup_workers"]
+        if data.steps and options["method"] == "auto" and strategy in (None, "async-ps", "sync-ps", "k-batch-async"):
+            question["method"] = "auto" if backups else "mva"
     curve = predict_curve(**question)
     curve.report(output, profile=profile, workers=shown, **goal)
     if output_format != "table":

@@ -11,12 +11,10 @@ import numpy as np
 from ..base.checks import JSON, require_writable
 from ..base.drawing import save_figure
 from ..base.errors import DataError, ModelError
-from ..models.fit import strategy_of
 from ..models.predict import load
-from ..models.simulate import simulate as simulate_training
+from ..models.predict import simulate as simulate_training
 from ..models.simulated_rounds import SimulatedRounds
 from ..profile.profile import Profile
-from ..profile.scenario import Scenario
 from ..queueing.bounds import bounds as bounds_on
 from ..queueing.bounds import saturation_population
 from ..queueing.network import Network
@@ -123,7 +121,7 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
-    if strategy_of(recorded, Scenario(strategy=options["strategy"])) != "all-reduce":
+    if options["strategy"] != "all-reduce" and recorded.steps:
         if plot:
             raise DataError(
                 "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"

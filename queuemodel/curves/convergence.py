@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import MOST_EXAMPLES, require_count, require_number
-from ..base.drawing import MODEL, PROFILED, band, finish, mark_knee, measured_points, new_axes
+from ..base.drawing import MODEL, PROFILED, band, finish_axes, mark_knee, measured_points, new_axes
 from ..base.errors import FitError, ModelError
 from ..base.files import read_rows
 from ..base.results import Result, rows_of
@@ -112,7 +112,7 @@ class Convergence(Result):
         measured_points(ax, list(zip(self.batch_size.tolist(), self.measured.tolist(), strict=True)))
         ax.set_ylim(0, 1.1 * max(float(upper.max()), float(self.measured.max())))
         ax.set(xlabel="batch size of a step", ylabel="examples until the target")
-        finish(ax, legend="upper left")
+        finish_axes(ax, legend="upper left")
         mark_knee(ax, self.critical_batch, "critical batch")
         return ax
 

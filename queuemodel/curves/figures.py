@@ -17,7 +17,7 @@ from ..base.drawing import (
     PROFILED,
     band,
     dots,
-    finish,
+    finish_axes,
     label_ends,
     mark_knee,
     measured_points,
@@ -111,7 +111,7 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
     ax.set_xlabel("workers")
     ax.set_ylabel("throughput (steps/s)")
     whole_numbers(ax)
-    finish(ax, legend=None)
+    finish_axes(ax, legend=None)
     label_ends(ax, lines)
     return ax
 
@@ -221,4 +221,4 @@ def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
     station = f", {curve.bottleneck}" if curve.bottleneck else ""
     mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
     whole_numbers(ax)
-    finish(ax, reverse=reverse)
+    finish_axes(ax, reverse=reverse)

@@ -9,18 +9,15 @@ placements      step times by nodes and GPUs
 
 from .all_reduce import AllReduceModel
 from .calibration import fit_network
-from .closed_network import TrainingModel
-from .fit import fit
+from .closed_network import TrainingModel, staleness
 from .growth import GrowthModel, fit_throughputs
-from .half_synchronous import HalfSynchronous, staleness
 from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
 from .placements import PlacedStep, PlacementModel, fit_placements, read_placements
-from .predict import load, measured_besides, predict
+from .predict import fit, load, measured_besides, predict, simulate
 from .round_fit import FittedRounds, fit_rounds
 from .rounds import round_time
 from .rules import order_statistic
 from .schemes import SCHEMES, Buckets, Fusion, Slices
-from .simulate import simulate
 from .simulated_rounds import SimulatedRounds, plot_round, simulate_rounds
 from .simulation import Calibration, calibrate, trace_curve, trace_throughput
 
@@ -32,7 +29,6 @@ __all__ = [
     "FittedRounds",
     "Fusion",
     "GrowthModel",
-    "HalfSynchronous",
     "Instance",
     "InstancePlan",
     "PlacedStep",

@@ -28,7 +28,7 @@ from .group import (
     computation_error,
     in_turn_error,
 )
-from .loading import waits
+from .loading import input_waits
 from .outcome import Breakdown, Model, Outcome
 from .round_fit import FittedRounds
 from .rounds import slowest_of
@@ -291,7 +291,11 @@ class AllReduceModel(Model):
         found = []
         for n, time in zip(ranks[some].tolist(), times[some], strict=True):
             mean, more = (
-                float(waits(loading, np.full(SUCCESSIVE, time), ranks=n, steps=self.steps_per_round, seed=seed).mean())
+                float(
+                    input_waits(
+                        loading, np.full(SUCCESSIVE, time), ranks=n, steps=self.steps_per_round, seed=seed
+                    ).mean()
+                )
                 for loading in (self.loading, [sampling * own for own in self.loading])
             )
             longer = math.log((time + more) / (time + mean))

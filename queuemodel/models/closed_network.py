@@ -16,6 +16,7 @@ from ..base.estimates import Origin, Parameter
 from ..profile.bandwidth import transfer_time
 from ..profile.job import Job
 from ..queueing.network import Network
+from ..queueing.solve import solve
 from ..queueing.stations import JobClass, Station
 from . import recipe
 from .demands import Demands, Servers
@@ -365,3 +366,36 @@ def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, to
     longer = np.maximum(longer, np.minimum(together * longer, 1.0))
     hidden = np.maximum(recorded.compute - demands.worker, 0.0)
     return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))
+
+
+def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
+    """Mean staleness of an asynchronous worker of each class: X_total / X_i - 1.
+
+    Others make X_total - X_i steps per second, and a step of worker i takes 1 / X_i. Exact where the solution is:
+    for the closed networks of `TrainingModel.network`, workers of any speeds included.
+
+    Parameters
+    ----------
+    network : Network
+        Each customer a worker; without classes, or with one for each kind of worker.
+    population : int, optional
+        Number of workers, for a network without classes.
+
+    Returns
+    -------
+    ndarray, shape (C,)
+        Steps of others, for a worker of each class; one class where there are none.
+
+    Examples
+    --------
+    >>> import math
+    >>> from queuemodel import Station
+    >>> network = Network([Station("ps", service_time=0.1), Station("worker", service_time=1.0, servers=math.inf)])
+    >>> staleness(network, population=4).tolist()
+    [3.0]
+    """
+    solution = solve(network, population=population)
+    workers = np.array([c.population for c in network.classes] or [solution.population])
+    every = np.atleast_1d(solution.class_throughput) if network.classes else np.array([solution.throughput])
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN for a class without workers
+        return every.sum() * workers / every - 1

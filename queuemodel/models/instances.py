@@ -18,8 +18,7 @@ from ..curves.curve import ThroughputCurve
 from ..curves.plan import Choice, plan
 from ..profile.job import Throughput, require_bandwidth
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, KINDS, number_in
-from .half_synchronous import in_closed_network
+from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario, number_in
 from .placements import PlacedStep
 from .predict import load, predict
 
@@ -260,11 +259,13 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
             raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join([*FIELDS, *SETTINGS])}")
         asked[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
     data = load(path)
-    closed = in_closed_network(asked.get("strategy"), asked.get("backup_workers"))
-    if isinstance(data, Profile) and data.steps and closed:
-        asked.setdefault("method", "mva")
-    k = asked.get("k", 1)
-    least = {"k-sync": k, "k-async": k, "sync-ps": 1 + asked.get("backup_workers", 0)}.get(asked.get("strategy", ""), 1)
+    least = 1
+    if isinstance(data, Profile) and data.steps and asked.get("strategy") != "all-reduce":
+        numbers = {name: value for name, value in asked.items() if name in ("strategy", *NUMBERS.values())}
+        waiting = Scenario(**numbers).synchronization
+        least = waiting.least_workers
+        if waiting.solvable:
+            asked.setdefault("method", "mva")
     curve = predict(data, workers=range(least, most + 1), **asked)
     if curve.assumption:
         warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)

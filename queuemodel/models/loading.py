@@ -69,7 +69,9 @@ def _product_limit(values: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.append(0.0, values[order])[at]
 
 
-def waits(loading: Sequence[np.ndarray], times: np.ndarray, *, ranks: int, steps: int = 1, seed: int = 0) -> np.ndarray:
+def input_waits(
+    loading: Sequence[np.ndarray], times: np.ndarray, *, ranks: int, steps: int = 1, seed: int = 0
+) -> np.ndarray:
     """Seconds for which the ranks wait, in each of successive rounds, until the last of them has its batch.
 
     Rank r's batches take as those of the recorded rank r (``loading``), beyond them in turn; ``times`` (m,) are

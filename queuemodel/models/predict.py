@@ -1,43 +1,197 @@
-"""One question, every method: throughput against node count from whatever was measured."""
+"""The verbs: a profile or measurements, and a question, to a model, a curve or a simulation.
+
+What is asked is read and refused here, once; which model answers follows from the data and from the way of training.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from ..base.checks import require_choice
-from ..base.errors import DataError, ModelError
+import msgspec
+
+from ..base.checks import require_choice, require_count, require_seed
+from ..base.errors import DataError, FitError, ModelError
 from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
-from ..profile.job import Throughput
+from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
-from ..profile.scenario import Scenario, of_group
-from ..profile.throughputs import as_throughputs, read_throughputs, require_measured
+from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
+from ..profile.throughputs import as_throughputs, on_profiled_links, read_throughputs, require_measured, warn_of_rounds
+from ..simulator.result import SimulatedRun
+from ..simulator.runs import slowdowns
+from ..simulator.simulate import simulate_operations
+from .all_reduce import AllReduceModel
+from .calibration import fit_network
 from .closed_network import TrainingModel
-from .fit import fit, require_answerable, strategy_of
-from .half_synchronous import HalfSynchronous
+from .demands import Form
+from .growth import GrowthModel, fit_throughputs
+from .growth import Strategy as Rounds
+from .outcome import Model
 from .placements import PlacedStep, PlacementModel, fit_placements, holds_placements, read_placements
+from .round_fit import fit_rounds, rounds_of_steps
+from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .simulation import SimulationModel
+from .step_fit import own_scv
+
+Data = Profile | Sequence[Throughput] | Sequence[PlacedStep]
 
 METHODS = ("auto", "mva", "trace")
-#: What the simulation of recorded operations can be asked.
-SIMULATED = (*of_group("simulation"), "bandwidth", "parameter_servers", "worker_speeds", "accelerator_speed")
-
 UNTRACED = "needs a profile with recorded operations; import one from traces"
+#: What is assumed of throughputs alone where no strategy is given.
+ASSUMED = "assuming asynchronous parameter servers (strategy async-ps)"
+#: What may be known of throughputs alone besides, by way of training.
+KNOWN: dict[str, tuple[str, ...]] = {
+    "async-ps": ("batch_size", "parameter_bytes"),
+    "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
+    "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients", "ranks_per_node"),
+}
+#: What all-reduce has not.
+OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
+#: Fields of a scenario that are no change of a model's.
+NO_MACHINES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
+
+
+def fit(
+    data: Profile | Sequence[Throughput],
+    scenario: Scenario | None = None,
+    *,
+    throughputs: Sequence[Throughput] = (),
+    seed: int = 0,
+    **asked: Any,
+) -> TrainingModel | AllReduceModel | GrowthModel:
+    """Fit the model of a training job.
+
+    Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
+    and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
+    data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
+    throughputs alone a `GrowthModel` is fitted, whose growth is learnt from published series.
+
+    Parameters
+    ----------
+    data : Profile, or sequence of Throughput
+    scenario : Scenario, optional
+        How the job trains (what the profile recorded unless given, and asynchronously where throughputs alone do not
+        tell), and what differs from the profile.
+    throughputs : sequence of Throughput
+        Measured for other node counts, besides those in the profile.
+    seed : int
+        Of the resampling.
+    **asked
+        Fields of `Scenario`. Of throughputs alone: ``batch_size`` (1 unless given) and ``parameter_bytes`` of the job,
+        which say about where servers of asynchronous training saturate, and more with the bandwidth of their links,
+        which all throughputs may have; of synchronous training ``sparse_gradients``, that most parameters are
+        embeddings, of which a step touches few rows, so that rounds grow with the group; and ``ranks_per_node`` of
+        all-reduce, whose workers are ranks on whole nodes: most of what a ring sends crosses the network from the
+        second node on, and grows little after.
+
+    Returns
+    -------
+    TrainingModel, AllReduceModel or GrowthModel
+        Each has ``what_if(...)`` and ``throughput(workers)``.
+
+    Raises
+    ------
+    DataError
+        For a throughput that the profile rules out.
+    FitError
+        When there is nothing to fit.
+    ModelError
+        For what is neither profile nor throughputs, an unknown strategy or form, a number that the strategy has not, or
+        measurements that it cannot be told from.
+
+    Warns
+    -----
+    QueueModelWarning
+        Where throughputs of synchronous training look like rounds per second.
+    """
+    require_measured(data, "fit")
+    require_seed(seed, "fit: seed")
+    question = (scenario or Scenario()).and_also(**asked)
+    strategy = require_answerable(data, question)
+    return _fitted(data, question, strategy, throughputs, seed)
+
+
+def _fitted(
+    data: Profile | Sequence[Throughput],
+    question: Scenario,
+    strategy: str,
+    throughputs: Sequence[Throughput],
+    seed: int,
+) -> TrainingModel | AllReduceModel | GrowthModel:
+    """The model that is solved, of a question that belongs to the data."""
+    profile = data if isinstance(data, Profile) else None
+    if profile:
+        profile, question = profile.told(**question.of(of_group("network"))), question.relative_to(profile)
+    stepped = profile is not None and bool(profile.steps)
+    rounds = profile is not None and bool(profile.rounds)
+    machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
+    if question.form and (strategy == "all-reduce" or not stepped):
+        raise ModelError("form is of the closed network of steps on parameter servers; leave it out")
+    if rounds and not stepped and strategy != "all-reduce":
+        raise ModelError("the profile has synchronous rounds only; ask with strategy 'all-reduce'")
+    if not rounds and not stepped and strategy in KNOWN and not question.backup_workers:
+        known = question.of(KNOWN[strategy])
+        if profile and (own := question.of(KNOWN["async-ps"])):
+            raise ModelError(f"{next(iter(own))} is for throughputs alone; a profile has its own")
+        if told := next(iter(question.of(of_group("network"))), None):
+            raise ModelError(f"{told} is known of a profile; throughputs alone have no use for it")
+        of_network = {name: value for name, value in machines.items() if name not in known}
+        return _of_throughputs(data, throughputs, question, strategy, known).what_if(**of_network)
+    if profile and strategy == "all-reduce":
+        if throughputs:
+            what = "recorded rounds are not used" if rounds else "steps on servers tell nothing of all-reduce"
+            raise ModelError(f"throughputs besides {what}; leave them out")
+        return AllReduceModel(fit_rounds(profile) if rounds else rounds_of_steps(profile)).what_if(**machines)
+    what = "sync-ps with backup workers" if question.backup_workers else strategy
+    if profile is None or not stepped:
+        raise ModelError(f"strategy {what!r} needs a profile with recorded steps; import or record one")
+    waiting = question.synchronization
+    if not waiting.solvable:
+        raise ModelError(f"strategy {what!r} is no closed network; `predict` simulates recorded operations")
+    form = cast("Form", question.form or "links")
+    network = fit_network(profile, throughputs=as_throughputs(throughputs), form=form, seed=seed)
+    if waiting.together:
+        network = replace(network, barrier=own_scv(profile))
+    return replace(network, steps_per_round=0 if waiting.together else waiting.number).what_if(**machines)
+
+
+def _of_throughputs(
+    data: Profile | Sequence[Throughput],
+    throughputs: Sequence[Throughput],
+    question: Scenario,
+    strategy: str,
+    known: dict[str, Any],
+) -> GrowthModel:
+    """Of throughputs alone: in a profile, or a list."""
+    profile = data if isinstance(data, Profile) else None
+    measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *throughputs])
+    size, own = known.pop("batch_size", 1), known.pop("parameter_bytes", 0)
+    job = profile.job if profile else Job(batch_size=size, parameter_bytes=int(own), tensors=0)
+    if profile:
+        measured = on_profiled_links(measured, profile)
+    links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
+    if len(links) > 1 or (profiled is not None and links != {None}):
+        raise FitError("fit: throughputs alone cannot tell what another bandwidth does; give those of one bandwidth")
+    link = next(iter(links), None) or profiled
+    measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
+    model = fit_throughputs(measured, job=job, strategy=cast("Rounds", strategy), link=link, **known)
+    if strategy != "async-ps":
+        warn_of_rounds(measured)
+    return model if question.strategy else replace(model, assumption=ASSUMED)
 
 
 def predict(
-    data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
+    data: Data,
     scenario: Scenario | None = None,
     *,
     workers: int | Iterable[int] = range(1, 33),
     method: str = "auto",
     throughputs: Sequence[Throughput | Profile] = (),
     confidence: float = 0.9,
-    seed: int = 0,
-    progress: bool = False,
     **asked: Any,
 ) -> ThroughputCurve:
     """Predict throughput against the number of workers.
@@ -76,39 +230,36 @@ def predict(
     require_measured(data, "predict")
     require_choice(method, "predict: method", METHODS)
     counts = require_workers(workers).tolist()
+    seed, progress = require_seed(asked.pop("seed", 0), "predict: seed"), asked.pop("progress", False)
     question = (scenario or Scenario()).and_also(**asked)
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        placed = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
-        return placed.what_if(**question.of(placed.changes)).throughput(counts, confidence=confidence, seed=seed)
+        model: Model = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
+        return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
     if question.gpus_per_node is not None:
         raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
-    measured, strategy = as_throughputs(throughputs), strategy_of(data, question)
-    require_answerable(data, question, strategy)
-    stepped = isinstance(data, Profile) and bool(data.steps)
-    if stepped and strategy != "all-reduce":
-        profile = cast("Profile", data)
-        half, question = HalfSynchronous.of(question, strategy), question.relative_to(profile)
-        if half:
-            half.require_workers(counts)
-        reason = unsimulated(profile, question)
-        if simulated(reason, half, method):
-            measured = [*profile.throughputs, *measured]
-            told = profile.told(**question.of(of_group("network")))
-            simulation = SimulationModel(told, tuple(measured), half, {"progress": progress})
-            asked = question.of(simulation.changes)
-            return simulation.what_if(**asked).throughput(counts, confidence=confidence, seed=seed)
+    measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
+    if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
+        waiting = question.synchronization
+        for least in counts[:1]:
+            waiting.require_workers(least)
+        if simulated(data, question, method):
+            told = data.told(**question.of(of_group("network")))
+            known = (*data.throughputs, *measured)
+            model = SimulationModel(told, known, waiting, {"progress": progress})
+            changes = question.relative_to(data).of(model.changes)
+            return model.throughput(counts, confidence=confidence, seed=seed, **changes)
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
         raise ModelError(f"predict: {name} is for the simulation only; use method 'trace'")
-    model = fit(cast("Profile | Sequence[Throughput]", data), question, throughputs=measured, seed=seed)
+    model = _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
     return model.throughput(counts, confidence=confidence, seed=seed)
 
 
 def _of_placements(
     data: Sequence[PlacedStep], question: Scenario, method: str, throughputs: Sequence[Any]
 ) -> PlacementModel:
-    others = [name for name in question.asked if name not in ("strategy", "batch_size", "gpus_per_node")]
+    others = [name for name in question.asked if name not in ("strategy", *PlacementModel.changes)]
     others += ["strategy"] * (question.strategy not in (None, "all-reduce"))
     others += ["method"] * (method != "auto") + ["throughputs"] * bool(throughputs)
     if others:
@@ -116,19 +267,19 @@ def _of_placements(
     return fit_placements(data)
 
 
-def simulated(reason: str, half: HalfSynchronous | None, method: str) -> bool:
-    """Whether a prediction is a simulation, by why it cannot be (empty: it can), the strategy and what is asked for.
+def simulated(profile: Profile, question: Scenario, method: str) -> bool:
+    """Whether the recorded operations are simulated, or else the closed network is solved.
 
     Raises
     ------
     ModelError
         Where the data allow neither.
     """
-    solvable = half is None or half.solvable
-    if method == "mva" and not solvable:
+    reason, waiting = unsimulated(profile, question), question.synchronization
+    if method == "mva" and not waiting.solvable:
         reason = "has no closed network; use method 'trace'"
-    if reason and half and not solvable:
-        raise ModelError(f"predict: strategy {half.name!r} {reason}")
+    if reason and not waiting.solvable:
+        raise ModelError(f"predict: strategy {waiting.name!r} {reason}")
     if reason and method == "trace":
         instead = "" if reason == UNTRACED else "; use method 'mva'"
         raise ModelError(f"predict: method 'trace' {reason}{instead}")
@@ -139,15 +290,106 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     """Why the recorded operations cannot be simulated with these changes, or ""."""
     if not any(step.operations for step in profile.steps):
         return UNTRACED
-    if unknown := [
-        name for name in TrainingModel.changes if name not in SIMULATED and name in question.relative_to(profile).asked
-    ]:
+    asked = question.relative_to(profile).asked
+    if unknown := {*TrainingModel.changes} - {*SimulationModel.changes} & {*asked}:
         return f"cannot change {', '.join(sorted(unknown))}"
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"
     if profile.cluster.workers != 1:
         return "needs a profile of one worker, whose transfers nobody else slowed"
     return ""
+
+
+def simulate(
+    profile: Profile,
+    scenario: Scenario | None = None,
+    *,
+    workers: int,
+    steps: int = 200,
+    seed: int = 0,
+    confidence: float = 0.9,
+    progress: bool = False,
+    **settings: Any,
+) -> SimulatedRun | SimulatedRounds:
+    """Simulate a training job of so many workers, operation by operation or round by round.
+
+    Parameters
+    ----------
+    profile : Profile
+        With recorded operations, or for ``"all-reduce"`` recorded rounds.
+    scenario : Scenario, optional
+        How the job trains, and what differs from the profile.
+    workers : int
+    steps : int
+        Of each worker on average; of synchronous training, rounds.
+    seed : int
+    confidence : float
+    progress : bool
+        Show a progress bar on standard error, of a simulation of operations.
+    **settings
+        Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate`.
+
+    Raises
+    ------
+    ModelError
+        For arguments that make no sense.
+
+    Examples
+    --------
+    >>> from queuemodel.profile.examples import example_profile
+    >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
+    4
+    """
+    if not isinstance(profile, Profile):
+        raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
+    asked = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
+    question = (scenario or Scenario()).and_also(**asked)
+    strategy = require_answerable(profile, question)
+    if strategy == "all-reduce":
+        if settings:
+            raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")
+        model = cast("AllReduceModel", fit(profile, question.and_also(strategy=strategy), seed=seed))
+        return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
+    question, waiting = question.relative_to(profile), question.synchronization
+    if wrong := next((n for n in question.asked if n not in (*of_group("job"), *SimulationModel.changes)), None):
+        raise ModelError(f"simulate: {wrong} is no question for a simulation of operations; ask `predict`")
+    require_count(workers, "simulate: workers")
+    waiting.require_workers(workers)
+    speeds = question.of(("worker_speeds", "accelerator_speed"))
+    settings |= {name: value for name, value in question.of(SimulationModel.changes).items() if name not in speeds}
+    if speeds:
+        slower = slowdowns(workers, question.worker_speeds, question.accelerator_speed or 1.0)
+        settings["slowdown"] = slower[:workers]
+    return simulate_operations(
+        profile,
+        workers=workers,
+        steps=steps,
+        seed=seed,
+        confidence=confidence,
+        progress=progress,
+        synchronization=waiting,
+        **settings,
+    )
+
+
+def require_answerable(data: object, question: Scenario) -> str:
+    """How the job trains, as asked, recorded, or else asynchronously; what belongs to other ways is refused."""
+    recorded = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
+    strategy = question.strategy or recorded
+    alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    for name in question.of(of_group("throughputs")):
+        if not alone or name not in KNOWN.get(strategy, ()):
+            kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
+            raise ModelError(f"{name} is for throughputs of {kinds} alone; leave it out")
+    for name in question.asked:
+        others = [way for way, has in NUMBERS.items() if has == name]
+        if name in of_group("rounds") and strategy != "all-reduce":
+            raise ModelError(f"{name} is a question for strategy 'all-reduce', not {strategy!r}")
+        if name in OF_SERVERS and strategy == "all-reduce":
+            raise ModelError(f"{name} is a question for training on parameter servers, not for 'all-reduce'")
+        if others and strategy not in others:
+            raise ModelError(f"{name} is a question for strategy {', '.join(others)}, not {strategy!r}")
+    return strategy
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:

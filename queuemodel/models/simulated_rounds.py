@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..base.checks import require_count, require_seed, require_share
-from ..base.drawing import KNEE, PLACES, finish, new_axes
+from ..base.drawing import KNEE, PLACES, finish_axes, new_axes
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import write_json
 from ..base.results import Result
 from ..profile.records import MOST_RANKS, Bucket
 from .all_reduce import AllReduceModel
-from .loading import waits
+from .loading import input_waits
 from .rounds import sampler
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), in transit (solid).
 
     A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
-    a recorded round, what it waits for after its all-reduce began on this rank counts as transit.
+    a recorded round, what it input_waits for after its all-reduce began on this rank counts as transit.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     ax.invert_yaxis()
     ax.set_xlim(0, 1.02 * max(float(end.max()), one.round_time))
     ax.set_xlabel("time since the round began (s)")
-    finish(ax, legend="right")
+    finish_axes(ax, legend="right")
     return ax
 
 
@@ -276,7 +276,7 @@ def simulate_rounds(
         times = group.times(link)
     waited = np.zeros(rounds)
     if model.loading:
-        waited = waits(model.loading, times, ranks=ranks, steps=model.steps_per_round, seed=seed)
+        waited = input_waits(model.loading, times, ranks=ranks, steps=model.steps_per_round, seed=seed)
     return SimulatedRounds(
         model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
         times=times + waited, waited=waited, confidence=confidence,

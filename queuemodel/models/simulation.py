@@ -19,12 +19,12 @@ from ..profile.bandwidth import best_rates, nominal_bandwidth
 from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
 from ..profile.scenario import of_group
+from ..profile.synchronization import Synchronization
 from ..profile.throughputs import on_profiled_links
 from ..simulator.contention import NETWORK, Contention, contentions
-from ..simulator.links import Link, Links
+from ..simulator.links import LinkRate, LinkRates
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import trace_runs
-from ..simulator.simulate import BARRIERS, in_between
 from .calibration import contradicted, fit_network, goes_further, untraced_throughput
 from .closed_network import TrainingModel
 from .demands import Servers
@@ -38,7 +38,6 @@ from .ensemble import (
     waiting_error,
     workers_correlation,
 )
-from .half_synchronous import HalfSynchronous
 from .outcome import Breakdown, Model, Outcome
 from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 
@@ -131,7 +130,10 @@ def ensemble(
             for network in (variant.of(there) for variant in among)
         ]
         logs.append([[float(np.log(throughput(runs))) for runs in variant] for variant in own])
-        ways = min(len(kinds[0].mechanisms(barrier=settings.get("synchronization") in BARRIERS)), replications)
+        ways = min(
+            len(kinds[0].mechanisms(barrier=Synchronization.read(settings.get("synchronization")).together)),
+            replications,
+        )
         alike = [runs for variant, runs in zip(among, own, strict=True) if variant.kind == among[0].kind]
         squares = [[window_spread(runs[way::ways]) ** 2 for runs in one] for one in alike for way in range(ways)]
         spreads = np.sqrt(np.mean(squares, axis=0))
@@ -179,7 +181,7 @@ def simulation_error(
     busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
     alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
     own = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
-    return np.hypot(own, waiting_error() * in_between(workers, **settings))
+    return np.hypot(own, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
 
 
 def throughput(runs: Sequence[SimulatedRun]) -> float:
@@ -438,7 +440,7 @@ class SimulationModel(Model):
 
     profile: Profile
     measured: tuple[Throughput, ...] = ()
-    synchronization: HalfSynchronous | None = None
+    synchronization: Synchronization = field(default_factory=Synchronization)
     settings: dict[str, Any] = field(default_factory=dict)
     changes = (
         *of_group("simulation"), *of_group("network"), "bandwidth", "parameter_servers", "worker_speeds",
@@ -459,7 +461,7 @@ class SimulationModel(Model):
     @property
     def asked(self) -> dict[str, Any]:
         """Arguments of `trace_runs`."""
-        waiting = self.synchronization.simulated if self.synchronization else {}
+        waiting = {} if self.synchronization == Synchronization() else {"synchronization": self.synchronization}
         return self.settings | waiting | self.scenario.asked
 
     @property
@@ -515,6 +517,8 @@ class SimulationModel(Model):
         measured = on_profiled_links(self.measured, self.profile)
         kind, runs, found = self.sampled(workers, seed=seed)
         X, last = found.throughput, runs[-1][0].settings
+        waiting = Synchronization.read(self.asked.get("synchronization"))
+        free = not (waiting.row.gathers or waiting.row.bounded)
         means = [_mean(own) for own in runs]
         places = [f"{place}[{k}]" for k in range(servers.count) for place in ("transmit", "receive", "update")]
         D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None]  # utilization law
@@ -538,7 +542,7 @@ class SimulationModel(Model):
             residence_time = np.tile(phases / x[:, None] / servers.count, servers.count)
             busiest = float(D[-1].max())
             if self.scenario.worker_bandwidth is None:
-                lower, upper = busy_bounds(workers, x, D, float(x[0]), relative, last["synchronization"])
+                lower, upper = busy_bounds(workers, x, D, float(x[0]), relative, free)
             else:  # the first worker's link tells nothing of the others'
                 lower, upper = np.full(len(x), np.nan), np.maximum(x, 1 / D.max(axis=1))
             return Breakdown(
@@ -556,8 +560,7 @@ class SimulationModel(Model):
         other = other or self.scenario.accelerator_speed not in (None, 1.0)
         own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None and not other]
         alike = not other and servers == servers_of(self.profile, "links")
-        how = filter(None, (last["policy"], last["synchronization"], name))
-        rounds = self.synchronization
+        how = filter(None, (last["policy"], waiting.name, name))
         return replace(
             found,
             breakdown=breakdown,
@@ -566,8 +569,9 @@ class SimulationModel(Model):
             parameter_servers=servers.count,
             profiled_workers=max([self.profile.cluster.workers if alike else 0, *(p.workers for p in own)]),
             measured=tuple((p.workers, p.steps_per_second) for p in own),
-            asynchronous=last["synchronization"] == "async",
-            **(rounds.counted(workers) if rounds else {}),
+            synchronous=waiting.synchronous,
+            asynchronous=waiting == Synchronization(),
+            steps_per_round=waiting.steps_per_round(workers),
         )
 
     @property
@@ -659,18 +663,16 @@ def _unfilled(profile: Profile, best: tuple[float, float], asked: dict[str, Any]
     """
     ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
     usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
-    slowest, fastest = Links(*map(Link, usual)), Links(*map(Link, best))
+    slowest, fastest = LinkRates(*map(LinkRate, usual)), LinkRates(*map(LinkRate, best))
     shared = _outcome(profile, trace_runs(profile, replications=2, links=slowest, **asked), asked, "shared")
     alone = trace_runs(profile, replications=2, links=fastest, **asked | {"workers": 1})
     each = _outcome(profile, alone, asked, "apart")
-    at_best = shared.workers * each.throughput
-    most = np.inf
+    apart = replace(shared, throughput=shared.workers * each.throughput, error=each.error)
     if (bandwidth := asked.get("bandwidth") or nominal_bandwidth(profile)) is not None:
         size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
         most = profile.cluster.parameter_servers * bandwidth / size
-    apart = replace(
-        shared, throughput=np.minimum(at_best, most), error=each.error, ceiling=np.full((len(at_best), 1), np.log(most))
-    )
+        ceiling = np.full((len(shared.workers), 1), np.log(most))
+        apart = replace(apart, throughput=np.minimum(apart.throughput, most), ceiling=ceiling)
     return [shared, apart]
 
 
@@ -681,7 +683,7 @@ def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:
 
 
 def busy_bounds(
-    workers: np.ndarray, X: np.ndarray, D: np.ndarray, single: float, speeds: np.ndarray, synchronization: str
+    workers: np.ndarray, X: np.ndarray, D: np.ndarray, single: float, speeds: np.ndarray, free: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """
     Asymptotic bounds on throughput (Muntz and Wong, 1974) from what simulated steps used.
@@ -689,12 +691,12 @@ def busy_bounds(
     At best nobody waits, or the busiest station always works; at worst every worker waits for all others at every
     station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
     ``D`` (n, K) are seconds that a step keeps each station busy, ``single`` the first worker's rate, ``speeds`` (1,)
-    or (N,). Those who wait for others by rule have no lower bound: it is NaN.
+    or (N,). Unless workers are free to go on, there is no lower bound: it is NaN.
     """
     lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
     for i, n in enumerate(workers.tolist()):
         each = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
         upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
-        if synchronization == "async":
+        if free:
             lower[i] = (1.0 / (np.maximum(1 / each, 1.0) / single + (n - 1) * D[i].sum())).sum()
     return np.minimum(lower, X), np.maximum(upper, X)

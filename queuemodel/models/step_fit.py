@@ -273,3 +273,15 @@ def undisturbed(seen: Demands, servers: Servers, rule: Rule, workers: int) -> De
     raise FitError(
         f"fit: the profile's steps with {workers} workers fit no network; profile one worker, or fit its throughputs"
     )
+
+
+#: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
+ASSUMED_SCV = 0.0025
+
+
+def own_scv(profile: Profile) -> float:
+    """Squared coefficient of variation of the recorded computations; 5 % squared where one step tells nothing."""
+    computed = profile.values("compute")
+    if len(computed) < 2 or not computed.mean() > 0:
+        return ASSUMED_SCV
+    return float(computed.var(ddof=1) / computed.mean() ** 2)

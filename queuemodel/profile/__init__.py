@@ -9,9 +9,11 @@ from .job import Cluster, Job, Source, Throughput
 from .profile import Profile, Step
 from .records import Bucket, Gradient, NoiseScale, Operation, Round, noise_scale
 from .scenario import Scenario
+from .synchronization import SYNCHRONIZATIONS, Synchronization
 from .throughputs import read_throughputs
 
 __all__ = [
+    "SYNCHRONIZATIONS",
     "Bucket",
     "Cluster",
     "Gradient",
@@ -23,6 +25,7 @@ __all__ = [
     "Scenario",
     "Source",
     "Step",
+    "Synchronization",
     "Throughput",
     "copy_examples",
     "example_files",

@@ -22,22 +22,16 @@ from ..transport.trees import COLLECTIVES
 from .job import CONGESTION_CONTROLS, LONGEST_BUFFER, require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
+from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
-#: Results of a round or group, and factors, beyond which there is a typing mistake.
-MOST_RESULTS, LARGEST_FACTOR = 10_000, 1e15
+#: Factors beyond which there is a typing mistake.
+LARGEST_FACTOR = 1e15
 
-#: Ways of training, and of those on parameter servers in which results or workers wait for others their number.
-NUMBERS = {
-    "sync-ps": "backup_workers",
-    "bounded-staleness": "staleness_bound",
-    "k-sync": "k",
-    "k-batch-sync": "k",
-    "k-async": "k",
-    "k-batch-async": "k",
-}
-STRATEGIES = ("async-ps", *NUMBERS, "all-reduce")
+STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
+#: The number that a way of training has, by its name.
+NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}
 #: How gradients are put together and sent, how a connection orders tensors, how these are dealt to servers.
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 POLICIES = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
@@ -208,6 +202,16 @@ class Scenario:
     def asked(self) -> dict[str, Any]:
         """What is not as profiled, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+
+    @property
+    def synchronization(self) -> Synchronization:
+        """How workers on parameter servers wait for each other."""
+        name = self.strategy or "async-ps"
+        what = NUMBERS.get(name, "")
+        number = getattr(self, what) if what else 0
+        if number is None and what != "backup_workers":
+            raise ModelError(f"strategy {name!r} needs {what}; give it")
+        return Synchronization(name, number or 0)
 
     def relative_to(self, profile: Profile) -> Scenario:
         """The same without what repeats the profile's own machines."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_choice, require_count
-from ..base.drawing import BOUND, MODEL, dots, finish, mark_knee, new_axes, whole_numbers
+from ..base.drawing import BOUND, MODEL, dots, finish_axes, mark_knee, new_axes, whole_numbers
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .lowered import lower
@@ -320,5 +320,5 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     knee = saturation_population(network)
     mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
     whole_numbers(ax)
-    finish(ax)
+    finish_axes(ax)
     return ax

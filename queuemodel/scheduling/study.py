@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_choice, require_count, require_seed, require_share
-from ..base.drawing import BOUND, COLORS, OTHERS, band, finish, label_ends, new_axes, nth_style
+from ..base.drawing import BOUND, COLORS, OTHERS, band, finish_axes, label_ends, new_axes, nth_style
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
@@ -241,7 +241,7 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> 
         xlim=(times[0] / hours, times[-1] / hours),
         title=schedule.policy.name,
     )
-    finish(ax, legend="right", reverse=True)
+    finish_axes(ax, legend="right", reverse=True)
     return ax
 
 
@@ -256,7 +256,7 @@ def plot_response_times(
         style = nth_style(number) | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
         ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
     ax.set(xlabel="response time (s)", ylabel="jobs done (share)", ylim=(0, 1), xscale="log")
-    finish(ax)
+    finish_axes(ax)
     return ax
 
 
@@ -281,6 +281,6 @@ def plot_sweep(
     against = against.removesuffix("_seconds") + " (s)" if against.endswith("_seconds") else against
     ax.set(xlabel=against.replace("_", " "), ylabel=f"{figure.replace('_', ' ')}{unit}")
     ax.set_ylim(bottom=0)
-    finish(ax, legend=None)
+    finish_axes(ax, legend=None)
     label_ends(ax, lines)
     return ax

@@ -12,7 +12,6 @@ import numpy as np
 from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
-from ..models.half_synchronous import in_closed_network
 from ..models.predict import unsimulated
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
@@ -86,8 +85,7 @@ def candidates(
     known = {name: Candidate(name, strategy) for name, strategy in TOGETHER.items()}
     known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
     if asked is None:
-        asks = [(one, one.asks.get("strategy"), one.asks.get("backup_workers")) for one in known.values()]
-        return [one for one, *asked in asks if simulated or in_closed_network(*asked)]
+        return [one for one in known.values() if simulated or Scenario(**one.asks).synchronization.solvable]
     chosen = []
     for one in [asked] if isinstance(asked, str) else asked:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:

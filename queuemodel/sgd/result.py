@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.drawing import COLORS, finish, new_axes, nth_style
+from ..base.drawing import COLORS, finish_axes, new_axes, nth_style
 from ..base.estimates import normal_quantile
 from ..base.results import Result, finite
 from ..report import report_page
@@ -37,7 +37,7 @@ def plot_losses(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         ax.axhline(comparison.target, color="black", lw=0.8, ls=":")
         ax.annotate("target", (0.01, comparison.target), xycoords=("axes fraction", "data"), ha="left", va="bottom")
     ax.set(xlabel="seconds", ylabel="loss", xscale="log", yscale="log")
-    finish(ax, legend="right")
+    finish_axes(ax, legend="right")
     return ax
 
 
@@ -50,7 +50,7 @@ def _plot_rates(comparison: Comparison, ax: Axes | None) -> Axes:
     ax.barh([row["strategy"] for row in rows], rates, xerr=np.abs(ends - rates), color=COLORS[0], alpha=0.7)
     ax.invert_yaxis()
     ax.set(xlabel="steps of all workers per second", xlim=(0, None))
-    finish(ax, legend=None)
+    finish_axes(ax, legend=None)
     return ax
 
 
@@ -69,7 +69,7 @@ def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = 
         if known:
             ax.plot(*zip(*known, strict=True), marker="o", ms=3, label=name, **nth_style(i))
     ax.set(xlabel="workers", ylabel="seconds to the target", yscale="log")
-    finish(ax, legend="right")
+    finish_axes(ax, legend="right")
     return ax
 
 

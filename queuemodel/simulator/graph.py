@@ -17,7 +17,7 @@ from ..profile.profile import Profile
 from ..profile.records import Operation
 from ..profile.scenario import POLICIES, SHARDINGS
 from .kernel.state import COMPUTE, FETCH, PUSH, UPDATE, Steps
-from .links import Links, at_bandwidth, estimate_links
+from .links import LinkRates, at_bandwidth, estimate_links
 
 #: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).
 WINDOW = 65_535
@@ -28,7 +28,7 @@ def chunk_bytes(policy: str) -> float:
     return WINDOW if policy == "multiplexed" else math.inf
 
 
-def ranks(profile: Profile, policy: str, links: Links) -> list[np.ndarray] | None:
+def ranks(profile: Profile, policy: str, links: LinkRates) -> list[np.ndarray] | None:
     """
     Per step and operation, whom its connection serves first (the lowest); None for first come, first served.
 
@@ -192,7 +192,7 @@ class Graphs:
 
     profile: Profile
     steps: Steps
-    links: Links
+    links: LinkRates
     parameter_servers: int
     policy: str
     bandwidth: float | None = None  # asked for
@@ -206,7 +206,7 @@ def prepare(
     bandwidth: float | None = None,
     policy: str = "tensorflow",
     sharding: str = "round-robin",
-    links: Links | None = None,
+    links: LinkRates | None = None,
 ) -> Graphs:
     """Turn a profile into packed graphs, on links and servers that may be others than the profiled ones.
 

@@ -21,7 +21,7 @@ BEST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkRate:
     """One direction of a host's link, as its recorded transfers show it."""
 
     rate: float  # Payload bytes per second, all protocol overhead paid
@@ -36,21 +36,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Links(Result):
+class LinkRates(Result):
     """Both directions, seen from the servers: they transmit parameters and receive gradients."""
 
-    transmit: Link
-    receive: Link
+    transmit: LinkRate
+    receive: LinkRate
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per direction."""
         return [
-            {"link": name, **{field: getattr(link, field) for field in Link.__slots__}}
+            {"link": name, **{field: getattr(link, field) for field in LinkRate.__slots__}}
             for name, link in (("transmit", self.transmit), ("receive", self.receive))
         ]
 
 
-def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
+def at_bandwidth(links: LinkRates, profile: Profile, bandwidth: float) -> LinkRates:
     """
     What links of another nominal bandwidth would carry, by the rule of `queuemodel.profile.bandwidth`.
 
@@ -59,7 +59,7 @@ def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
     nominal = nominal_bandwidth(profile)
     if bandwidth == nominal:
         return links
-    return Links(
+    return LinkRates(
         *(
             replace(link, rate=1 / float(transfer_time(1 / link.rate, 1.0, nominal=nominal, bandwidth=bandwidth)))
             for link in (links.transmit, links.receive)
@@ -67,7 +67,7 @@ def at_bandwidth(links: Links, profile: Profile, bandwidth: float) -> Links:
     )
 
 
-def estimate_links(profile: Profile) -> Links:
+def estimate_links(profile: Profile) -> LinkRates:
     """
     Recover the transmission itself from recorded transfers.
 
@@ -103,7 +103,7 @@ def estimate_links(profile: Profile) -> Links:
             "import traces taken with FULL_TRACE, or give links"
         )
     either = next(iter(found.values()))
-    return Links(found.get("fetch", either), found.get("push", either))
+    return LinkRates(found.get("fetch", either), found.get("push", either))
 
 
 def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
@@ -120,7 +120,7 @@ def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
         yield period
 
 
-def _best_periods(steps: list[list[Operation]]) -> Link:
+def _best_periods(steps: list[list[Operation]]) -> LinkRate:
     """What the busy periods with at least half of the bytes of the largest show."""
     periods = [period for transfers in steps for period in busy_periods(transfers)]
     sizes = np.array([sum(o.bytes for o in period) for period in periods])
@@ -130,4 +130,4 @@ def _best_periods(steps: list[list[Operation]]) -> Link:
     rate = float(np.quantile(rates, BEST))
     start = float(np.median(seconds[large] - sizes[large] / rate))
     error = float(rates.std()) if len(rates) > 1 else math.nan
-    return Link(rate, start, error, sum(map(len, steps)))
+    return LinkRate(rate, start, error, sum(map(len, steps)))

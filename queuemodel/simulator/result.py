@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.drawing import PLACES, finish, new_axes
+from ..base.drawing import PLACES, finish_axes, new_axes
 from ..base.errors import DataError
 from ..base.files import write_json
 from ..base.results import Result
@@ -49,7 +49,7 @@ class SimulatedRun(Result):
     _: KW_ONLY
     workers: int
     parameter_servers: int
-    #: Policy, synchronization, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
+    #: Policy, strategy, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
     #: where numbers say what it does)
     settings: dict[str, Any]
     steps: int  # Simulated steps of all workers, transient included
@@ -335,5 +335,5 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     ax.invert_yaxis()
     ax.set_xlim(left=0)
     ax.set_xlabel("time since the step began (s)")
-    finish(ax, legend=None)
+    finish_axes(ax, legend=None)
     return ax

@@ -16,10 +16,11 @@ from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..curves.curve import require_workers
 from ..profile.profile import Profile
+from ..profile.synchronization import Synchronization
 from .contention import NETWORK, contentions
 from .graph import MACHINES, prepare
 from .result import SimulatedRun
-from .simulate import BARRIERS, INTERRUPTED, MOST_OPERATIONS, simulate
+from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate_operations
 
 #: Operations simulated per number of workers; and steps of all workers, at least and at most.
 OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
@@ -42,7 +43,8 @@ def trace_runs(
     Under control by losses every second time connections share links at once instead of by their windows: none of both
     is right alone (`Contention.mechanisms`), but at a barrier windows are.
     Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the engine of
-    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of `simulate`,
+    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of
+    `simulate_operations`,
     but for ``slowdown``: ``worker_speeds`` and ``accelerator_speed``, relative to the profiled worker's.
     """
     from tqdm import tqdm
@@ -65,21 +67,22 @@ def trace_runs(
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
     kind, *_ = contentions(profile, bandwidth=graphs.bandwidth, **told)
-    networks = [each.settings for each in kind.mechanisms(barrier=settings.get("synchronization") in BARRIERS)]
-    settings_of = [_of_so_many(n, settings) for n in counts]
+    waiting = Synchronization.read(settings.pop("synchronization", None))
+    networks = [each.settings for each in kind.mechanisms(barrier=waiting.together)]
     tasks = [
         partial(
-            simulate,
+            simulate_operations,
             graphs,
             workers=n,
             steps=max(20, -(-total // (n * replications))),
             seed=int(s),
             slowdown=slowdown[:n],
             worker_bandwidth=None if links_of is None else links_of[:n],
-            **own,
+            synchronization=waiting.of(n),
+            **settings,
             **networks[i % len(networks)],
         )
-        for n, row, own in zip(counts, seeds, settings_of, strict=True)
+        for n, row in zip(counts, seeds, strict=True)
         for i, s in enumerate(row)
     ]
     held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
@@ -89,15 +92,6 @@ def trace_runs(
     done = dict(bar)
     flat = [done[i] for i in range(len(tasks))]
     return [flat[i : i + replications] for i in range(0, len(flat), replications)]
-
-
-def _of_so_many(workers: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of fewer workers than a strategy waits for, or can spare: one has nobody to wait for."""
-    if workers == 1 and settings.get("backup_workers"):
-        return settings | {"backup_workers": 0}
-    if settings.get("synchronization") in ("groups", "first"):
-        return settings | {"results": min(settings["results"], workers)}
-    return settings
 
 
 def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> Iterator[SimulatedRun]:

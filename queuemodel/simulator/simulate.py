@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..base.checks import (
     FASTEST_LINK,
     nearest,
-    require_choice,
     require_count,
     require_number,
     require_seed,
@@ -21,20 +20,12 @@ from ..base.compiled import ready
 from ..base.errors import ModelError
 from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
-from ..profile.scenario import MOST_RESULTS
+from ..profile.synchronization import Synchronization
 from .contention import NETWORK, Contention, contentions
 from .graph import MACHINES, Graphs, chunk_bytes, prepare
-from .kernel.state import ASYNC, BATCHES, BOUNDED, DONE, FIRST_FEW, GROUPS, SYNC, Rules, State, new_state
+from .kernel.state import DONE, Rules, State, new_state
 from .result import SimulatedRun
 
-Synchronization = Literal["async", "sync", "bounded", "groups", "first", "batches"]
-MODES = {
-    "async": ASYNC, "sync": SYNC, "bounded": BOUNDED, "groups": GROUPS, "first": FIRST_FEW, "batches": BATCHES,
-}  # fmt: skip
-#: Those in which all begin together.
-BARRIERS = ("sync", "first", "batches")
-#: Those that wait for so many results.
-ROUNDS_OF = ("groups", "first", "batches")
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
 
@@ -43,11 +34,8 @@ LARGEST_UNFAIRNESS = 5.0
 RESUMED = 0.75
 
 
-#: Arguments of `cluster_rules` that `simulate` has, too.
-RULES = (
-    "synchronization", "backup_workers", "results", "staleness_bound", "slowdown", "straggler_probability",
-    "straggler_slowdown",
-)  # fmt: skip
+#: Arguments of `cluster_rules` that `simulate_operations` has, too.
+RULES = ("synchronization", "slowdown", "straggler_probability", "straggler_slowdown")
 
 
 def cluster_rules(
@@ -55,36 +43,23 @@ def cluster_rules(
     *,
     workers: int,
     policy: str,
-    synchronization: Synchronization = "async",
-    backup_workers: int = 0,
-    results: int = 0,
-    staleness_bound: int = 0,
+    synchronization: Synchronization | str | None = None,
     slowdown: Sequence[float] | None = None,
     straggler_probability: float = 0.0,
     straggler_slowdown: float = 1.0,
 ) -> Rules:
-    """Arguments of `simulate` as the compiled loop takes them, or a `ModelError`; each worker alone unless told."""
-    require_choice(synchronization, "simulate: synchronization", MODES)
-    require_count(backup_workers, "simulate: backup_workers", least=0, most=workers - 1)
-    require_count(staleness_bound, "simulate: staleness_bound", least=0)
-    if synchronization in ROUNDS_OF:
-        require_count(results, "simulate: results", most=MOST_RESULTS if synchronization == "batches" else workers)
-    for name, value, where in (
-        ("backup_workers", backup_workers, ("sync",)),
-        ("results", results, ROUNDS_OF),
-        ("staleness_bound", staleness_bound, ("bounded",)),
-    ):
-        if value and synchronization not in where:
-            which = " or ".join(map(repr, where))
-            raise ModelError(f"simulate: {name} must be 0 unless synchronization is {which}, got {value!r}")
+    """Settings of `simulate_operations` as the compiled loop takes them, or a `ModelError`."""
+    waiting = Synchronization.read(synchronization)
+    waiting.require_workers(workers)
     weights = require_number(network.unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
         chunk=float(chunk_bytes(policy)),
         shuffle=policy == "random",
-        mode=MODES[synchronization],
-        awaited=int(results or workers - backup_workers),
-        bound=int(staleness_bound),
+        **{name: getattr(waiting.row, name) for name in ("gathers", "drops", "cuts", "repeats", "bounded")},
+        awaited=waiting.awaited(workers),
+        bound=waiting.number,
+        stride=waiting.awaited(workers) if waiting.row.gathers else workers,
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
         loaded_trip=require_number(network.loaded_trip, "simulate: loaded_trip", unit="seconds"),
@@ -92,31 +67,6 @@ def cluster_rules(
         kept=require_share(network.window_kept, "simulate: window_kept"),
         resumed=RESUMED if network.window_kept <= 0.5 else 1.0,
     )
-
-
-def in_between(
-    workers: np.ndarray,
-    /,
-    *,
-    synchronization: Synchronization = "async",
-    backup_workers: int = 0,
-    results: int = 0,
-    staleness_bound: int = 0,
-    **_others: Any,
-) -> np.ndarray:
-    """Where so many workers (n,) wait for each other, but not for everybody in every step; arguments of `simulate`."""
-    match synchronization:
-        case "sync":
-            waiting = np.full(workers.shape, backup_workers > 0)
-        case "bounded":
-            waiting = np.full(workers.shape, staleness_bound > 0)
-        case "groups":
-            waiting = (results > 1) & (results < workers)
-        case "first":
-            waiting = results < workers
-        case _:
-            waiting = np.full(workers.shape, synchronization == "batches")
-    return (workers > 1) & waiting
 
 
 def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:
@@ -140,7 +90,7 @@ INTERRUPTED = threading.Event()
 MOST_CONNECTIONS, MOST_OPERATIONS = 100_000, 50_000_000
 
 
-def simulate(
+def simulate_operations(
     profile: Profile | Graphs,
     *,
     workers: int,
@@ -185,11 +135,8 @@ def simulate(
         Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
         another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
         use; TicTac's two orders.
-    synchronization : {"async", "sync", "bounded", "groups", "first", "batches"}
-        Every worker on its own; a barrier every step; a worker at most `staleness_bound` steps ahead of the slowest;
-        updates of so many `results` of different workers, who wait for it while the others go on; rounds that end with
-        the first few `results`, when all begin anew and what is unfinished is lost, one of each worker or (in batches)
-        as many as each makes until then, which fetches once.
+    synchronization : Synchronization or str
+        What workers wait for; a name where there is no number. Every worker is on its own unless given.
     sharding : {"round-robin", "greedy"}
         How tensors are dealt to a number of servers other than the profiled one: in turn, or largest first, each to
         the server with the fewest bytes.
@@ -201,11 +148,6 @@ def simulate(
         Factor on each worker's computations.
     straggler_probability, straggler_slowdown : float
         A step's computations take `straggler_slowdown` times as long with this probability.
-    backup_workers : int
-        A round ends without the slowest so many gradients, which are dropped.
-    results : int
-        In an update, of groups, or a round, of first few or batches.
-    staleness_bound : int
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
         TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based, which the result
         says (`trace_curve` spans all).
@@ -242,7 +184,7 @@ def simulate(
 
     Examples
     --------
-    >>> from queuemodel.simulator import simulate
+    >>> from queuemodel.simulator import simulate_operations
     >>> from queuemodel.models import Operation, Job, Profile, Source, Step
     >>> operations = [
     ...     Operation("fetch", "w", 0.0, 0.1, 1_000_000),
@@ -254,7 +196,7 @@ def simulate(
     ...             fetched_bytes=1_000_000, pushed_bytes=1_000_000, operations=operations)
     >>> profile = Profile(source=Source(framework="by hand"), job=Job(batch_size=1, parameter_bytes=1_000_000,
     ...                   tensors=1), steps=[step])
-    >>> round(simulate(profile, workers=1, steps=100).throughput, 3)
+    >>> round(simulate_operations(profile, workers=1, steps=100).throughput, 3)
     1.429
     """
     from tqdm import tqdm
@@ -278,7 +220,7 @@ def simulate(
     starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
     own_links = settings.get("worker_bandwidth")
     state = _at_start(graphs, rules, starts=starts, worker_bandwidth=own_links, kept_steps=trace_steps)
-    target = steps * rules.awaited
+    target = steps * rules.stride
     events = max(100, EVENTS // state.queued.size)
     with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
         while state.count[DONE] < target:
@@ -287,7 +229,11 @@ def simulate(
             if not run(graphs.steps, state, rules, rng, target, events):
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
-    said = {"policy": graphs.policy, "synchronization": settings.get("synchronization", "async"), "seed": seed}
+    said = {
+        "policy": graphs.policy,
+        "strategy": Synchronization.read(settings.get("synchronization")).name,
+        "seed": seed,
+    }
     if kind.name:
         said["network"] = f"{kind.name} (assumed)" if others else kind.name
     return SimulatedRun.from_state(state, profile=graphs.profile, settings=said, confidence=confidence)
@@ -304,7 +250,9 @@ def _at_start(
         ("operations of all workers, times servers and kept steps,", operations, MOST_OPERATIONS),
     ):
         if number > most:
-            raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
+            raise ModelError(
+                f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers"
+            )
     links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
     if graphs.carried is not None:
         links[:, :K] = np.reshape(graphs.carried, (2, 1))

@@ -16,7 +16,7 @@ from queuemodel.curves import fit_convergence
 from queuemodel.models import plan_instances, read_instances, simulate
 from queuemodel.scheduling import Cluster, Stream, measured_kinds, policy_named, sweep
 from queuemodel.sgd import compare, plan_strategies
-from queuemodel.simulator import simulate as simulate_operations
+from queuemodel.simulator import simulate_operations as simulate_operations
 
 pytestmark = pytest.mark.usefixtures("examples")
 STEP = qm.Step(step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6,

@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 
 from queuemodel.profile import Cluster, Job, Operation, Profile, Source, Step
-from queuemodel.simulator import Link, Links
+from queuemodel.simulator import LinkRate, LinkRates
 
 RATE = 1e6  # bytes per second of every link
-LINKS = Links(Link(RATE), Link(RATE))
+LINKS = LinkRates(LinkRate(RATE), LinkRate(RATE))
 #: No memory, no luck: connections share links equally, so that schedules are exact.
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
 

@@ -9,19 +9,22 @@ from pathlib import Path
 import pytest
 
 import queuemodel
+from queuemodel.profile import Synchronization
 
 PACKAGE = Path(queuemodel.__file__).parent
 SETTINGS = [
     {},
     {"congestion_control": "bbr", "straggler_probability": 0.1, "straggler_slowdown": 3},
-    {"congestion_control": "reno", "buffer": 0.003, "synchronization": "sync", "backup_workers": 1},
-    {"synchronization": "batches", "results": 5},
-    {"policy": "multiplexed", "synchronization": "bounded", "staleness_bound": 2, "slowdown": [1, 2, 3]},
+    {"congestion_control": "reno", "buffer": 0.003, "synchronization": Synchronization("sync-ps", 1)},
+    {"synchronization": Synchronization("k-batch-sync", 5)},
+    {"policy": "multiplexed", "synchronization": Synchronization("bounded-staleness", 2), "slowdown": [1, 2, 3]},
     {"parameter_servers": 2, "loaded_trip": 0, "unfairness": 0, "trace_steps": 3, "policy": "random"},
     {"worker_bandwidth": [1_000_000] * 3, "in_phase": True, "window_kept": 0},
 ]
 SCRIPT = f"""
+from queuemodel.profile import Synchronization
 from queuemodel import example_profile
+from queuemodel.profile import Synchronization
 from queuemodel.simulator import simulate
 for settings in {SETTINGS!r}:
     for seed in (5, 6):

@@ -5,8 +5,8 @@ from by_hand import IDEAL, LINKS, profile_of, serial
 
 import queuemodel as qm
 from queuemodel.models import trace_curve
-from queuemodel.profile import Operation
-from queuemodel.simulator import simulate
+from queuemodel.profile import Operation, Synchronization
+from queuemodel.simulator import simulate_operations
 
 NAN, INF = float("nan"), float("inf")
 WRONG = {
@@ -15,7 +15,6 @@ WRONG = {
     "seed": [-1, 1.5, None, 2**64],
     "policy": ["best", None],
     "sharding": ["halves"],
-    "synchronization": ["maybe"],
     "parameter_servers": [0, -1, 1.0, 10**6],
     "bandwidth": [0.0, -1.0, NAN, INF, "10 Gbit/s"],
     "straggler_probability": [-0.1, 2, NAN],
@@ -27,30 +26,38 @@ WRONG = {
     "buffer": [-1e-3, NAN, 12, "12ms"],  # 12: milliseconds
     "slowdown": [[1.0], [1.0, 0.0], [1.0, NAN], [1.0, INF]],
     "worker_bandwidth": [[1e6], [1e6, -1.0], [1e6, INF]],
-    "backup_workers": [-1, 2, 1],  # 1: there is no barrier to leave a worker behind
-    "results": [-1, 2],  # 2: no round ends with a few
-    "staleness_bound": [-1, 0.5, 3],  # 3: nothing is bounded
     "trace_steps": [-1, 1000],
     "confidence": [0, 1, 2, NAN],
 }
 
 
-IN_ROUNDS = [("groups", 0), ("groups", 3), ("first", 0), ("first", 3), ("batches", 0), ("batches", 10**6)]
+WAYS = [
+    ("maybe", 0), ("async-ps", 1), ("sync-ps", -1), ("bounded-staleness", 0.5), ("k-sync", 0), ("k-async", 10**6),
+]  # fmt: skip
 SETS = [{"confidence": 1}, {"replications": 0}, {"n_jobs": 0}, {"worker_speeds": [1.0]}, {"worker_speeds": [1.0, NAN]},
         {"accelerator_speed": 0}]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [
-        *((name, {name: value}) for name, values in WRONG.items() for value in values),
-        *(("results", {"synchronization": way, "results": k}) for way, k in IN_ROUNDS),
-    ],
+    [(name, {name: value}) for name, values in WRONG.items() for value in values],
 )
 def test_senseless_arguments_are_refused_by_name(name, wrong):
     with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
-        simulate(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | wrong)
+        simulate_operations(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | wrong)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("way", "number"), WAYS)
+def test_no_way_of_training_is_refused(way, number):
+    with pytest.raises(qm.ModelError, match="got"):
+        Synchronization(way, number)
+
+
+@pytest.mark.parametrize("way", ["k-sync", "k-async", "sync-ps"])
+def test_rounds_of_more_results_than_workers_are_refused(way):
+    with pytest.raises(qm.ModelError, match=r"workers must be at least .*, got 2"):
+        simulate_operations(profile_of(serial()), workers=2, steps=5, synchronization=Synchronization(way, 3))
 
 
 @pytest.mark.parametrize("settings", SETS)
@@ -73,9 +80,9 @@ def test_compiled_code_never_sees_what_was_not_checked(operations, said):
     recorded = profile.steps[0].operations  # behind the profile's own checks
     recorded[:] = [] if operations is None else [Operation("fetch", "w", 0.0, 1.0, 0), *operations]
     with pytest.raises(qm.DataError, match=said):
-        simulate(profile, workers=1, links=LINKS)
+        simulate_operations(profile, workers=1, links=LINKS)
 
 
 def test_what_would_not_fit_into_memory_is_refused():
     with pytest.raises(qm.ModelError, match="simulate fewer workers"):
-        simulate(profile_of(serial()), workers=10_000, parameter_servers=1000, **IDEAL)
+        simulate_operations(profile_of(serial()), workers=10_000, parameter_servers=1000, **IDEAL)

@@ -9,7 +9,7 @@ import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.models import calibrate, trace_curve
 from queuemodel.profile import Throughput
-from queuemodel.simulator import simulate
+from queuemodel.simulator import simulate_operations
 
 FAST = {"steps": 600, "links": LINKS}
 
@@ -25,7 +25,10 @@ def share(found, kind):
 @pytest.mark.parametrize(("truth", "trip"), [("loss-based", 0.0), ("bbr", 0.012)])
 def test_the_network_that_made_the_throughputs_is_found(truth, trip):
     profile = profile_of(two_layers())
-    speeds = [simulate(profile, workers=n, loaded_trip=trip, links=LINKS, steps=4000 // n).throughput for n in (3, 5)]
+    speeds = [
+        simulate_operations(profile, workers=n, loaded_trip=trip, links=LINKS, steps=4000 // n).throughput
+        for n in (3, 5)
+    ]
     points = [of(n, speed, standard_error=0.005 * speed) for n, speed in zip((3, 5), speeds, strict=True)]
     found = calibrate(profile, points, **FAST)
     before = {"loss-based": 2 / 3, "bbr": 1 / 3}[truth]
@@ -89,7 +92,9 @@ def test_tracing_costs_time_on_machines_and_not_on_links():
 
 def test_other_machines_are_simulated_as_what_they_were():
     profile = profile_of(two_layers())
-    speed = simulate(profile, workers=4, bandwidth=0.5e6, loaded_trip=0.0, links=LINKS, steps=1000).throughput
+    speed = simulate_operations(
+        profile, workers=4, bandwidth=0.5e6, loaded_trip=0.0, links=LINKS, steps=1000
+    ).throughput
     points = [of(4, speed, bandwidth=0.5e6), of(2, 0.55, parameter_servers=2)]
     found = calibrate(profile, points, workers=[4], parameter_servers=3, congestion_control="cubic", **FAST)
     assert [site.settings for site in found.sites] == [
@@ -98,5 +103,5 @@ def test_other_machines_are_simulated_as_what_they_were():
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
     assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
-    one, two, four, eight = np.log(found.bend(np.array([1, 2, 4, 8]), 0.9)).T
+    one, two, four, eight = np.log(found.bend.factors(np.array([1, 2, 4, 8]), 0.9)).T
     assert (two, eight) == (pytest.approx((one + four) / 2), pytest.approx(four))  # straight in the workers' logarithm

@@ -7,7 +7,7 @@ from by_hand import IDEAL, RATE, profile_of
 
 import queuemodel as qm
 from queuemodel.profile import Operation
-from queuemodel.simulator import simulate
+from queuemodel.simulator import simulate_operations
 
 HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, computing and pushing
 
@@ -43,7 +43,7 @@ def profile_with(shares, phases, count=300):
 def test_several_servers_are_right_and_uneven_ones_a_little_too_fast(shares, most, phases):
     """But for the simulation's own error of about 1 %."""
     profile, workers = profile_with(shares, phases), [1, 4, 24]
-    runs = [simulate(profile, workers=n, steps=6_000 // n, **IDEAL).throughput for n in workers]
+    runs = [simulate_operations(profile, workers=n, steps=6_000 // n, **IDEAL).throughput for n in workers]
     off = qm.fit(profile).throughput(workers).steps_per_second / runs - 1
     assert off.min() > (-0.04 if len(set(shares)) == 1 else -0.02)
     assert off.max() < most

@@ -9,7 +9,7 @@ from by_hand import IDEAL, LINKS, profile_of, serial
 from scipy import stats
 
 from queuemodel.models import calibrate, trace_curve, trace_throughput
-from queuemodel.profile import Operation, Throughput
+from queuemodel.profile import Operation, Synchronization, Throughput
 from queuemodel.simulator import trace_runs
 
 TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["trace"]
@@ -57,12 +57,14 @@ def own_error(every, waiting):
 
 
 WAYS = [
-    ({}, [0, 0, 0]), ({"synchronization": "sync"}, [0, 0, 0]),
-    ({"synchronization": "sync", "backup_workers": 1}, [0, 1, 1]),
-    ({"synchronization": "bounded", "staleness_bound": 0}, [0, 0, 0]),
-    ({"synchronization": "bounded", "staleness_bound": 2}, [0, 1, 1]),
-    ({"synchronization": "groups", "results": 2}, [0, 0, 1]), ({"synchronization": "groups", "results": 1}, [0, 0, 0]),
-    ({"synchronization": "first", "results": 2}, [0, 0, 1]), ({"synchronization": "batches", "results": 5}, [0, 1, 1]),
+    ({}, [0, 0, 0]), ({"synchronization": "sync-ps"}, [0, 0, 0]),
+    ({"synchronization": Synchronization("sync-ps", 1)}, [0, 1, 1]),
+    ({"synchronization": "bounded-staleness"}, [0, 0, 0]),
+    ({"synchronization": Synchronization("bounded-staleness", 2)}, [0, 1, 1]),
+    ({"synchronization": Synchronization("k-async", 2)}, [0, 0, 1]),
+    ({"synchronization": Synchronization("k-async", 1)}, [0, 0, 0]),
+    ({"synchronization": Synchronization("k-sync", 2)}, [0, 0, 1]),
+    ({"synchronization": Synchronization("k-batch-sync", 5)}, [0, 1, 1]),
 ]  # fmt: skip
 
 
@@ -129,7 +131,7 @@ def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_
 
 SIZES = (200_000, 100_000, 70_000)
 CURVES = [
-    {}, {"worker_speeds": [1.25, 0.5, 2.5, 1.0, 2.0]}, {"accelerator_speed": 1.6}, {"synchronization": "sync"},
+    {}, {"worker_speeds": [1.25, 0.5, 2.5, 1.0, 2.0]}, {"accelerator_speed": 1.6}, {"synchronization": "sync-ps"},
     {"worker_bandwidth": [1.2e6, 0.6e6, 1e6, 0.7e6, 0.9e6]}, {"parameter_servers": 3, "policy": "in-order"},
 ]  # fmt: skip
 
@@ -167,5 +169,5 @@ def test_every_field_of_a_curve_follows_from_its_runs(asked):
             assert curve.bound_lower[i] == pytest.approx(min(least, X))
     assert curve.saturation_workers == pytest.approx(1 / (rate_of(one) * demand.max()))
     assert curve.bottleneck == curve.stations[int(demand.argmax())]
-    how = (asked.get("policy", "tensorflow"), asked.get("synchronization", "async"))
+    how = (asked.get("policy", "tensorflow"), asked.get("synchronization", "async-ps"))
     assert curve.method == f"trace-driven simulation ({', '.join(how)})"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.profile import Operation
-from queuemodel.simulator import estimate_links, simulate
+from queuemodel.simulator import estimate_links, simulate_operations
 
 EFFICIENCY = 0.95  # of a nominal bandwidth carries tensors
 FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}
@@ -80,7 +80,7 @@ def test_what_the_profiled_link_does_not_explain_stays_in_the_closed_network_too
     for size, rate in ((4e5, down), (2e5, RATE)):
         host = 0.0 if nominal is None else max(size / rate - size / (EFFICIENCY * nominal), 0.0)
         took.append(size / rate if bandwidth == nominal else host + size / (EFFICIENCY * bandwidth))
-    run = simulate(profile, workers=1, bandwidth=bandwidth, steps=20, in_phase=True, **FAIR)
+    run = simulate_operations(profile, workers=1, bandwidth=bandwidth, steps=20, in_phase=True, **FAIR)
     assert (run.breakdown["fetch"], run.breakdown["push"]) == pytest.approx(took)
     assert run.throughput == pytest.approx(1 / (0.5 + sum(took)))
     assert qm.fit(profile).what_if(bandwidth=bandwidth).throughput([1]).at(1) == pytest.approx(run.throughput)
@@ -95,5 +95,5 @@ def test_what_the_profiled_link_does_not_explain_stays_in_the_closed_network_too
 def test_hosts_that_are_one_have_no_link(hosts, bandwidth, loopback):
     source = qm.Source(framework="by hand", hosts=dict(zip(("worker:0", "ps:0"), hosts.split(), strict=False)))
     profile = msgspec.structs.replace(profile_at(1e8, 1e8, bandwidth), source=source)
-    networks = [simulate(profile, workers=1, steps=5, bandwidth=b).settings["network"] for b in (None, 1e8)]
+    networks = [simulate_operations(profile, workers=1, steps=5, bandwidth=b).settings["network"] for b in (None, 1e8)]
     assert [network == "loopback" for network in networks] == [loopback, False]

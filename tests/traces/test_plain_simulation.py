@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from plain_simulation import WINDOW, Cluster
 
-from queuemodel.profile import Operation
-from queuemodel.simulator import Link, Links, simulate
+from queuemodel.profile import Operation, Synchronization
+from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
 
 RATES = (1.0e6, 0.7e6)  # both directions, which differ
-LINKS = Links(*map(Link, RATES))
+LINKS = LinkRates(*map(LinkRate, RATES))
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0, "in_phase": True}
 
 
@@ -75,6 +75,10 @@ ORDERS = {
     "in-order": layer,
     "reverse": lambda o: -layer(o),
 }
+NAMES = {
+    "async": "async-ps", "sync": "sync-ps", "bounded": "bounded-staleness", "groups": "k-async", "first": "k-sync",
+    "batches": "k-batch-sync",
+}  # fmt: skip
 MODES = st.sampled_from(
     [("async", {}), ("sync", {}), ("sync", {"backup_workers": 1}), ("bounded", {"staleness_bound": 1}),
      ("groups", {"results": 2}), ("first", {"results": 2}), ("batches", {"results": 4})]
@@ -84,9 +88,10 @@ MODES = st.sampled_from(
 def both(profile, *, workers, steps, policy, sharding, servers, speeds, own_links, straggling, mode, number):
     """The run, and the plain one of the same recorded steps."""
     stragglers = {"straggler_probability": 1.0, "straggler_slowdown": straggling} if straggling else {}
-    run = simulate(
+    waiting = Synchronization(NAMES[mode], next(iter(number.values()), 0))
+    run = simulate_operations(
         profile, workers=workers, steps=steps, policy=policy, sharding=sharding, parameter_servers=servers,
-        slowdown=speeds, worker_bandwidth=own_links, synchronization=mode, trace_steps=steps, **number, **stragglers,
+        slowdown=speeds, worker_bandwidth=own_links, synchronization=waiting, trace_steps=steps, **stragglers,
         **IDEAL,
     )  # fmt: skip
     records = [{} for _ in range(workers)]

@@ -13,19 +13,21 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.profile import Operation
-from queuemodel.simulator import Link, Links, plot_timeline, simulate, trace_runs
+from queuemodel.simulator import LinkRate, LinkRates, plot_timeline, simulate_operations, trace_runs
 
 PAUSED = profile_of(serial(update=0.1), pause=0.4)
 
 
 def test_one_workers_step_is_accounted_for():
-    run = simulate(PAUSED, workers=1, steps=100, in_phase=True, **IDEAL)
+    run = simulate_operations(PAUSED, workers=1, steps=100, in_phase=True, **IDEAL)
     assert run.breakdown == pytest.approx({"step": 1.1, "fetch": 0.2, "compute": 0.5, "push": 0.4})
     assert run.utilization == pytest.approx(
         {"compute": 0.5 / 1.5, "transmit[0]": 0.2 / 1.5, "receive[0]": 0.3 / 1.5, "update[0]": 0.1 / 1.5}
     )
     assert (run.throughput, run.lower, run.upper) == pytest.approx((1 / 1.5,) * 3)
-    unlike = simulate(PAUSED, workers=1, steps=50, **IDEAL | {"links": Links(Link(2e6), Link(0.5e6))})
+    unlike = simulate_operations(
+        PAUSED, workers=1, steps=50, **IDEAL | {"links": LinkRates(LinkRate(2e6), LinkRate(0.5e6))}
+    )
     assert (unlike.utilization["transmit[0]"], unlike.utilization["receive[0]"]) == pytest.approx(
         (0.1 / 1.7, 0.6 / 1.7)
     )
@@ -35,12 +37,12 @@ def test_one_workers_step_is_accounted_for():
 
 
 def test_what_is_printed_and_saved_is_what_was_found(tmp_path):
-    run = simulate(PAUSED, workers=2, steps=200, worker_bandwidth=[1e6, 1e6], seed=2, **IDEAL)
+    run = simulate_operations(PAUSED, workers=2, steps=200, worker_bandwidth=[1e6, 1e6], seed=2, **IDEAL)
     assert 0 < run.mean_staleness == pytest.approx(run.staleness[1])
-    long = simulate(profile_of(serial()), workers=2, steps=20_000, **IDEAL)
+    long = simulate_operations(profile_of(serial()), workers=2, steps=20_000, **IDEAL)
     assert len(long.times) <= 4096  # memory does not grow with the run
     assert long.throughputs @ np.diff(long.times, prepend=0.0) == pytest.approx(long.steps)
-    even = simulate(profile_of(serial()), workers=1, steps=20_000, in_phase=True, **IDEAL)
+    even = simulate_operations(profile_of(serial()), workers=1, steps=20_000, in_phase=True, **IDEAL)
     assert even.times == pytest.approx(even.steps / len(even.times) * np.arange(1, len(even.times) + 1))  # 1 s each
     assert len(run.times) == 200
     saved = json.loads(run.to_json(tmp_path / "run.json"))
@@ -59,7 +61,7 @@ def steps_that_vary(rng, count=60):
 @pytest.mark.parametrize(("workers", "steps"), [(1, 500), (8, 500), (2, 19), (3, 22), (2, 26)])
 def test_the_transient_is_mser_5s_and_the_interval_that_of_batch_means(workers, steps):
     recorded = profile_of(*steps_that_vary(np.random.default_rng(1)))
-    run = simulate(recorded, workers=workers, steps=steps, seed=1, **IDEAL)
+    run = simulate_operations(recorded, workers=workers, steps=steps, seed=1, **IDEAL)
     took = np.diff(run.times, prepend=0.0)
     fives = took[: len(took) // 5 * 5].reshape(-1, 5).mean(axis=1)
     score = [fives[cut:].var() / (len(fives) - cut) for cut in range(len(fives) // 2 + 1)]
@@ -109,7 +111,7 @@ def events_of(run, kind="X"):
 
 
 def test_every_operation_of_the_last_steps_is_an_event():
-    run = simulate(profile_of(two_layers()), workers=2, steps=10, trace_steps=3, slowdown=[1, 30], **IDEAL)
+    run = simulate_operations(profile_of(two_layers()), workers=2, steps=10, trace_steps=3, slowdown=[1, 30], **IDEAL)
     names = {operation.name for operation in two_layers()}
     for w in range(2):
         steps = {}
@@ -123,7 +125,7 @@ def test_every_operation_of_the_last_steps_is_an_event():
 
 def test_times_are_microseconds_of_the_simulated_clock(tmp_path):
     profile = profile_of([*serial(), Operation("push", "late", 0.7, 1.2, 200_000, after=[1])])
-    run = simulate(profile, workers=1, steps=1, trace_steps=1, in_phase=True, **IDEAL)
+    run = simulate_operations(profile, workers=1, steps=1, trace_steps=1, in_phase=True, **IDEAL)
     run.chrome_trace(tmp_path / "steps.json")
     assert json.loads((tmp_path / "steps.json").read_text()) == json.loads(run.chrome_trace())
     at = {e["name"]: (e["ts"], e["ts"] + e["dur"], 1e6 * e["args"]["waited"]) for e in events_of(run)}
@@ -135,7 +137,9 @@ def test_times_are_microseconds_of_the_simulated_clock(tmp_path):
 @given(operations=graphs(), policy=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
 def test_events_of_a_lane_do_not_overlap(operations, policy, servers):
     profile = profile_of(operations, servers=2)
-    run = simulate(profile, workers=3, policy=policy, parameter_servers=servers, steps=6, trace_steps=3, **IDEAL)
+    run = simulate_operations(
+        profile, workers=3, policy=policy, parameter_servers=servers, steps=6, trace_steps=3, **IDEAL
+    )
     lanes = {}
     for event in events_of(run):
         begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel.profile import Operation
-from queuemodel.simulator import Link, Links, simulate
+from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
 
 
 def rate(profile, workers=1, **settings):
-    return simulate(profile, workers=workers, **{**IDEAL, **settings}).throughput
+    return simulate_operations(profile, workers=workers, **{**IDEAL, **settings}).throughput
 
 
 def ends(profile, **settings):
     """When each operation of one worker's first step ended, by name."""
     settings = {**IDEAL, "workers": 1, "steps": 1, "trace_steps": 1, "in_phase": True, **settings}
-    run = simulate(profile, **settings)
+    run = simulate_operations(profile, **settings)
     operations = profile.steps[0].operations
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
     first = (run.log[:, 0] == 0) & (run.log[:, 1] == 0)
@@ -97,10 +97,10 @@ def test_transfers_that_found_their_link_idle_start_late():
         Operation("fetch", "c", 0.7, 0.8, 100_000, after=[5]),
         Operation("push", "k", 0.7, 0.75, 50_000, after=[5]),  # its link had only just carried the one before
     ]
-    late = Links(Link(RATE, start_time=0.02), Link(RATE, start_time=0.01))
+    late = LinkRates(LinkRate(RATE, start_time=0.02), LinkRate(RATE, start_time=0.01))
     expected = {"a": 0.12, "b": 0.22, "f": 0.32, "g": 0.43, "h": 0.53, "i": 0.74, "c": 0.86, "k": 0.79}
     assert ends(profile_of(operations), links=late) == pytest.approx(expected)
-    early = Links(Link(RATE, start_time=-0.02), Link(RATE))
+    early = LinkRates(LinkRate(RATE, start_time=-0.02), LinkRate(RATE))
     assert ends(profile_of(operations), links=early)["b"] == pytest.approx(0.2)
 
 
@@ -117,7 +117,7 @@ def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
     pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
     updates = [Operation("update", f"u{i}", 0.3, 0.4, after=[2]) for i in range(2)]  # of nothing that was pushed
     profile = profile_of([*fetches, Operation("compute", "c", 0.1, 0.2, after=[0, 1]), *pushes, *updates])
-    alone, two = (simulate(profile, workers=1, parameter_servers=k, **IDEAL) for k in (1, 2))
+    alone, two = (simulate_operations(profile, workers=1, parameter_servers=k, **IDEAL) for k in (1, 2))
     assert alone.utilization["receive[0]"] > 0.7
     for station in ("receive", "update"):
         assert two.utilization[f"{station}[0]"] == pytest.approx(two.utilization[f"{station}[1]"])
@@ -131,7 +131,7 @@ def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():
     for seconds in (0.1, 0.2, 0.3, 0.4):  # updates of d, c, b and a
         operations.append(Operation("push", f"g{seconds}", 0.2, 0.3, 1_000, after=[7]))
         operations.append(Operation("update", f"u{seconds}", 0.3, 0.3 + seconds, after=[len(operations) - 1]))
-    run = simulate(profile_of(operations), workers=1, parameter_servers=3, in_phase=True, **IDEAL)
+    run = simulate_operations(profile_of(operations), workers=1, parameter_servers=3, in_phase=True, **IDEAL)
     busy = np.array([run.utilization[f"update[{k}]"] for k in range(3)])
     assert busy / busy.sum() == pytest.approx([0.5, 0.3, 0.2])
 
@@ -159,7 +159,7 @@ def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
 )  # fmt: skip
 def test_what_is_drawn_follows_the_seed_alone(steps, settings):
     def times(seed):
-        run = simulate(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
+        run = simulate_operations(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
         return run.times.tolist()
 
     assert times(5) == times(5) != times(6)
@@ -179,7 +179,7 @@ def test_on_any_network_no_link_carries_more_than_it_can(operations, workers, po
         {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
     )
     settings = {"policy": policy, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network}
-    run = simulate(profile, workers=workers, **settings)
+    run = simulate_operations(profile, workers=workers, **settings)
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
     steps: dict[tuple[int, int], dict[int, np.ndarray]] = {}

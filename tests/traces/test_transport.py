@@ -11,7 +11,7 @@ from by_hand import LINKS, RATE, profile_of, serial
 import queuemodel as qm
 from queuemodel.models import trace_curve, trace_throughput
 from queuemodel.profile import Operation
-from queuemodel.simulator import Link, Links, simulate, trace_runs
+from queuemodel.simulator import LinkRate, LinkRates, simulate_operations, trace_runs
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
 TOGETHER, TAKEOVER = (
@@ -58,21 +58,24 @@ def profile_in(steps=SHARED, *, hosts=None, **cluster):
 )
 def test_the_kind_follows_from_what_is_known(profiled, asked, name, means):
     alike = {"workers": 4, "links": LINKS, "steps": 50}
-    run, same = simulate(profile_in(**profiled), **asked, **alike), simulate(profile_in(), **means, **alike)
+    run, same = (
+        simulate_operations(profile_in(**profiled), **asked, **alike),
+        simulate_operations(profile_in(), **means, **alike),
+    )
     assert run.settings.get("network") == name
     assert np.array_equal(run.times, same.times)
     for other in (CUBIC, RENO, BBR, FAIR, AT_ONCE):
         if other != means:
-            assert not np.array_equal(run.times, simulate(profile_in(), **other, **alike).times)
+            assert not np.array_equal(run.times, simulate_operations(profile_in(), **other, **alike).times)
 
 
 def test_windows_and_sharing_at_once_are_averaged_but_at_barriers():
     profile, alike = profile_in(congestion_control="cubic", buffer=0.025), {"workers": 4, "links": LINKS}
-    for way, told in (("async", [{}, {"loaded_trip": 0.0}]), ("sync", [{}, {}])):
+    for way, told in (("async-ps", [{}, {"loaded_trip": 0.0}]), ("sync-ps", [{}, {}])):
         (runs,) = trace_runs(profile, replications=4, steps=3200, synchronization=way, **alike | {"workers": [4]})
         for i, run in enumerate(runs):
             seed = run.settings["seed"]
-            one = simulate(profile, seed=seed, steps=200, synchronization=way, **told[i % 2], **alike)
+            one = simulate_operations(profile, seed=seed, steps=200, synchronization=way, **told[i % 2], **alike)
             assert run.throughput == one.throughput
 
 
@@ -94,7 +97,7 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
 
 @pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
 def test_what_a_number_already_says_is_not_told_again(told):
-    for run in (simulate, trace_throughput):
+    for run in (simulate_operations, trace_throughput):
         with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip says what .* leave it or them, got 0.01"):
             run(profile_in(), workers=2, loaded_trip=0.01, **told)
 
@@ -104,7 +107,9 @@ def test_what_a_number_already_says_is_not_told_again(told):
 
 @pytest.mark.parametrize("network", [CUBIC | {"loaded_trip": 0.025}, AT_ONCE, BBR | {"loaded_trip": 9.0}])
 def test_one_worker_has_its_links_to_itself(network):
-    assert simulate(profile_of(SHARED), workers=1, links=LINKS, **network).throughput == pytest.approx(1.0, rel=0.01)
+    assert simulate_operations(profile_of(SHARED), workers=1, links=LINKS, **network).throughput == pytest.approx(
+        1.0, rel=0.01
+    )
 
 
 def test_bbr_leaves_links_idle_and_one_worker_notices_silences_only():
@@ -126,7 +131,7 @@ def test_several_servers_wait_for_each_others_timeouts_on_one_workers_link():
     ]
     profile, buffer = profile_of(operations, servers=2), 0.02
     run = {"workers": 1, "steps": 400, "links": LINKS, "unfairness": 0.0}
-    ideal, short = (1 / simulate(profile, loaded_trip=wait, **run).throughput for wait in (0.0, buffer))
+    ideal, short = (1 / simulate_operations(profile, loaded_trip=wait, **run).throughput for wait in (0.0, buffer))
     assert ideal == pytest.approx(1.1, rel=1e-3)
     often = 2 * 12 / (RATE * buffer / PACKET)  # times a second: one of the two flows falls silent
     silence = (TIMEOUT + buffer) / 0.9
@@ -137,9 +142,11 @@ def ends(tcp, buffer, flows, *, way="fetch", size=3_000_000, rounds=30):
     """Mean seconds until the first, the second, ... of so many transfers has ended that begin at once, at 60 Mbit/s."""
     seconds = size / (60 * PAYLOAD)
     profile = profile_of([Operation(way, "w", 0.0, seconds, size), Operation("compute", "c", 9.0, 10.0, after=[0])])
-    links = Links(Link(60 * PAYLOAD), Link(60 * PAYLOAD))
-    run = simulate(profile, workers=flows, synchronization="sync", in_phase=True, steps=rounds, trace_steps=rounds,
-                   links=links, congestion_control=tcp, buffer=buffer, unfairness=0.0)  # fmt: skip
+    links = LinkRates(LinkRate(60 * PAYLOAD), LinkRate(60 * PAYLOAD))
+    run = simulate_operations(
+        profile, workers=flows, synchronization="sync-ps", in_phase=True, steps=rounds, trace_steps=rounds,
+        links=links, congestion_control=tcp, buffer=buffer, unfairness=0.0,
+    )  # fmt: skip
     fetches = run.log[:, 3] == 0
     took = (run.log_times[fetches, 2] - run.log_times[fetches, 0]).reshape(rounds, flows)  # by end
     return took[1:].mean(axis=0)
@@ -180,9 +187,11 @@ def taken_over(tcp, mbit, buffer, way, against):
         Operation(kind, f"{kind}{i}", 0.001, 1.0 + share, round(share * rate), server=i, after=[0])
         for kind, shares in asked.items() for i, share in enumerate(shares)
     ]  # fmt: skip
-    links = Links(Link(rate), Link(rate))
-    run = simulate(profile_of(operations, servers=3), workers=1, steps=40, trace_steps=40, in_phase=True, links=links,
-                   congestion_control=tcp, buffer=buffer / 1e3, unfairness=0.0)  # fmt: skip
+    links = LinkRates(LinkRate(rate), LinkRate(rate))
+    run = simulate_operations(
+        profile_of(operations, servers=3), workers=1, steps=40, trace_steps=40, in_phase=True, links=links,
+        congestion_control=tcp, buffer=buffer / 1e3, unfairness=0.0,
+    )  # fmt: skip
     first = 1 if there == "push" else 0  # fetches stand before what is computed
     own = range(first + (against if there == "push" else 0), first + (against if there == "push" else 0) + 3)
     times = [run.log_times[(run.log[:, 1] == k) & np.isin(run.log[:, 3], own)] for k in range(1, 40)]

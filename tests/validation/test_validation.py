@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
-from queuemodel.simulator import estimate_links, simulate
+from queuemodel.simulator import estimate_links, simulate_operations
 from validation.__main__ import DOCS, table
 from validation.blind import predicted_now, predicted_then
 from validation.data_parallel import compare_data_parallel
@@ -74,7 +74,7 @@ def silences(profile):
 def replayed(profile, links=None):
     """Seconds of a simulated step of one worker over those recorded, without what came late."""
     recorded = profile.values("step_time").mean() - silences(profile) / len(profile.steps)
-    return 1 / simulate(profile, workers=1, steps=2000, loaded_trip=0.0, links=links).throughput / recorded
+    return 1 / simulate_operations(profile, workers=1, steps=2000, loaded_trip=0.0, links=links).throughput / recorded
 
 
 def test_one_worker_makes_the_very_steps_that_were_recorded(profiles):

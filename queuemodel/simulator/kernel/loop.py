@@ -8,7 +8,7 @@ from .compiler import entry, fast
 from .queues import next_timer
 from .sharing import reshare
 from .state import ASK, DONE, RATES, START, START_STEP, TIMERS
-from .steps import ask, begin, begin_step, end_chunk, finish
+from .steps import ask, begin, begin_step, end_chunk, end_operation
 
 
 @entry
@@ -40,7 +40,7 @@ def run(steps, s, rules, rng, target, events):
             elif kind == START:
                 begin(steps, s, rules, now, w, i)
             else:
-                finish(steps, s, rules, now, w, i)
+                end_operation(steps, s, rules, now, w, i)
         else:
             now = s.due[flow]
             if now == np.inf:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from .compiler import fast
 from .queues import give_up, next_timer, set_timer
 from .state import (
-    ASYNC,
-    BATCHES,
     BEGIN,
-    BOUNDED,
     BUSY,
     COMPUTE,
     DELIVERED,
@@ -16,8 +13,6 @@ from .state import (
     DROPPED,
     FETCH_SPAN,
     FINISH,
-    FIRST_FEW,
-    GROUPS,
     PUSH_SPAN,
     ROUND,
     SNAPSHOTS,
@@ -25,7 +20,6 @@ from .state import (
     STEP_TIME,
     STEPS,
     STRIDE,
-    SYNC,
     TIME,
     TIMERS,
 )
@@ -36,19 +30,19 @@ from .windows import standing
 def end_step(steps, s, rules, now, w):
     """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
     s.taken[w] += 1
-    if rules.mode == SYNC:
+    if rules.drops:
         end_synchronous(steps, s, rules, now, w)
         return
     count_step(s, now, w)
     s.step[w] += 1
-    if rules.mode == ASYNC:
-        go_on(steps, s, now, w)
-    elif rules.mode == GROUPS:
-        end_group(steps, s, rules, now, w)
-    elif rules.mode == FIRST_FEW or rules.mode == BATCHES:
-        end_round(steps, s, rules, now, w)
-    else:
+    if rules.bounded:
         end_bounded(steps, s, rules, now, w)
+    elif rules.cuts:
+        end_round(steps, s, rules, now, w)
+    elif rules.gathers:
+        end_group(steps, s, rules, now, w)
+    else:
+        go_on(steps, s, now, w)
 
 
 @fast
@@ -90,11 +84,11 @@ def end_group(steps, s, rules, now, w):
 
 @fast
 def end_round(steps, s, rules, now, w):
-    """All begin anew with the last awaited result; until then, in batches, who delivers uses its parameters again."""
+    """All begin anew with the last awaited result; until then who delivers may use its parameters again."""
     s.current[w] = True
     s.count[DELIVERED] += 1
     if s.count[DELIVERED] < rules.awaited:
-        if rules.mode == BATCHES:
+        if rules.repeats:
             go_on(steps, s, now, w)
         return
     s.count[DELIVERED] = 0
@@ -126,14 +120,14 @@ def cut_short(steps, s, rules, now):
 @fast
 def applies(steps, s, rules, w, at):
     """Whether an update takes place: in a round or group once, when the last awaited gradient is there."""
-    if rules.mode == ASYNC or rules.mode == BOUNDED:
+    if not rules.gathers:
         return True
-    if rules.mode == SYNC and s.step[w] < s.count[ROUND]:
+    if rules.drops and s.step[w] < s.count[ROUND]:
         return False
     s.gathered[steps.variable[at]] += 1
     if s.gathered[steps.variable[at]] != rules.awaited:
         return False
-    if rules.mode == GROUPS:
+    if not (rules.drops or rules.cuts):
         s.gathered[steps.variable[at]] = 0
     return True
 

@@ -7,17 +7,19 @@ from collections import namedtuple
 import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
-ASYNC, SYNC, BOUNDED, GROUPS, FIRST_FEW, BATCHES = range(6)
 #: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
 
 #: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
 #: `variable` numbers what updates apply to, by name.
 Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
-#: What the cluster is like; `chunk` in bytes, times in seconds, `awaited` results make a round.
+#: What the cluster is like; `chunk` in bytes, times in seconds. How workers wait is a `profile.synchronization.Row`:
+#: `awaited` results are applied together, at most `bound` steps separate the first worker from the last; `stride`
+#: results of a run make a bin of its totals.
 Rules = namedtuple(
     "Rules",
-    "slowdown chunk shuffle mode awaited bound straggler_probability straggler_slowdown "
+    "slowdown chunk shuffle gathers drops cuts repeats bounded awaited bound stride "
+    "straggler_probability straggler_slowdown "
     "loaded_trip unfairness kept resumed",
 )
 State = namedtuple(
@@ -60,7 +62,7 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(7)
     count[[SEQUENCE, TIMERS]] = W
-    count[STRIDE] = rules.awaited  # steps that end together would make empty bins of fewer
+    count[STRIDE] = rules.stride  # steps that end together would make empty bins of fewer
     order = np.argsort(starts, kind="stable")
     slots = kept_steps + 1 if kept_steps else 0
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)

@@ -93,7 +93,7 @@ def begin(steps, s, rules, now, w, i):
 
 
 @fast
-def finish(steps, s, rules, now, w, i):
+def end_operation(steps, s, rules, now, w, i):
     """End operation ``i`` of worker ``w`` and begin what waited for it."""
     base = steps.first[s.record[w]]
     at = base + i
@@ -123,7 +123,7 @@ def end_chunk(steps, s, rules, now, d, w, k):
     if s.left[w, i] > 0.0:
         enqueue(s, d, w, k, i)
     else:
-        finish(steps, s, rules, now, w, i)
+        end_operation(steps, s, rules, now, w, i)
     serve_next(steps, s, rules, now, d, w, k)
 
 
