@@ -14,7 +14,7 @@ import numpy as np
 
 from queuemodel import Profile
 from queuemodel.models.simulation import sampled_share, sampling_error
-from queuemodel.simulator.contention import contentions
+from queuemodel.profile.bandwidth import transports_of
 from queuemodel.simulator.result import SimulatedRun
 from queuemodel.simulator.runs import trace_runs
 
@@ -101,7 +101,7 @@ def floor(folder: Path, profile: Profile) -> Floor:
     for n, speeds in zip(counts, measured, strict=True):
         seconds = np.mean([row["window_s"] for row in rows if row["workers"] == n and "window_s" in row])
         told = machines(folder, profile, n)
-        (kind, *_), barrier = contentions(profile), told["synchronization"] == "sync-ps"
+        (kind, *_), barrier = transports_of(profile), told["synchronization"] == "sync-ps"
         ways = len(kind.mechanisms(barrier=barrier))
         steps = int(MARGIN * seconds / (1 - SETTLING) * speeds.max() * REPLICATIONS * ways)
         (runs,) = trace_runs(profile, workers=n, replications=REPLICATIONS * ways, steps=steps, **told)

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar
 from tqdm import tqdm
 
 from ..base.errors import DataError
-from ..profile.job import Cluster, CongestionControl, Job, Source, specified_network
+from ..profile.job import Cluster, Job, Source, specified_network
 from ..profile.profile import Profile
 from ..profile.records import Round
 from .events import Interval, intersection, length
@@ -28,7 +28,7 @@ class Told(TypedDict, total=False):
 
     name: str
     bandwidth: float | None
-    congestion_control: CongestionControl | None
+    congestion_control: str | None
     buffer: float | None
     dataset_size: int | None
 

@@ -12,11 +12,14 @@ import math
 import os
 import re
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from .checks import (
     JSON,
@@ -331,3 +334,10 @@ def _require_columns(
 def _listed(columns: Sequence[str]) -> str:
     text = ", ".join(columns)
     return ascii(text)[1:-1] if len(text) <= 120 else f"{ascii(text[:117])[1:-1]}..."
+
+
+@cache
+def constants(package: str) -> dict[str, Any]:
+    """Measured and assumed numbers of a folder: the values of its ``constants.toml``, by name."""
+    table = tomllib.loads((resources.files(package) / "constants.toml").read_text(encoding="utf-8"))
+    return {name: entry["value"] for name, entry in table.items()}

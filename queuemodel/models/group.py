@@ -9,8 +9,8 @@ import numpy as np
 
 from ..base.checks import FASTEST_LINK
 from ..transport.collectives import Algorithm, Link
+from ..transport.sharing import CONTROLS, ring_lateness
 from .round_fit import FittedRounds
-from .rounds import late_rounds
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
@@ -55,7 +55,7 @@ class Group:
 
         def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work = self.collective.time(sizes, self.ranks, wire)
-            late = late_rounds(sizes, self.ranks, bandwidth=link.bandwidth, buffer=link.buffer)
+            late = ring_lateness(sizes, self.ranks, bandwidth=link.bandwidth, buffer=link.buffer)
             return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0) + late
 
         return seconds
@@ -126,7 +126,7 @@ IN_TURN_FROM_THREE = 0.10
 IN_TURN_LATE = 0.06
 
 #: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
-IN_TURN_GIVING_WAY, GIVING_WAY = 0.04, ("cubic", "reno")
+IN_TURN_GIVING_WAY = 0.04
 
 #: Relative error of computation known from one round only (assumed).
 ONE_ROUND = 0.05
@@ -138,7 +138,8 @@ AHEAD_ERROR = 0.5
 
 def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     """Relative error among more ranks than recorded, one message at a time; ``late``: which `late` times."""
-    if fitted.congestion_control in GIVING_WAY:
+    control = CONTROLS.get(fitted.congestion_control)
+    if control and control.fills:
         return IN_TURN_GIVING_WAY
     if late:
         return IN_TURN_LATE

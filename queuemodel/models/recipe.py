@@ -10,11 +10,13 @@ import numpy as np
 
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
+from ..base.files import constants
 from ..curves.page import MOST_WORKERS
 from ..profile.bandwidth import LINK_EFFICIENCY
 from ..profile.scenario import Scenario
+from ..transport import sharing
 from .demands import FORMS
-from .rules import FLIGHT, FLIGHT_TIME, MOST_LEVELS, Flights
+from .rules import MOST_LEVELS
 
 if TYPE_CHECKING:
     from .demands import Demands
@@ -75,8 +77,13 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
     }
 
 
-def _flights(flights: Flights | None) -> dict[str, Any] | None:
-    return asdict(flights) | {"bytes": FLIGHT, "seconds": FLIGHT_TIME} if flights else None
+def _flights(flights: sharing.FewFlows | None) -> dict[str, Any] | None:
+    numbers = constants(sharing.__package__)
+    return (
+        asdict(flights) | {"bytes": numbers["in_flight_bytes"], "seconds": numbers["in_flight_seconds"]}
+        if flights
+        else None
+    )
 
 
 def _plain(demands: Demands) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ..profile.job import Job
 from ..profile.profile import Profile
 from ..profile.records import Operation, Round
 from ..simulator.links import estimate_links
+from ..transport.sharing import CONTROLS
 from .loading import loading_times
 from .rounds import LATENCY, LATENCY_FACTOR, aligned, at_once_in, estimate_network, ring_costs, round_time, slowest_of
 from .schemes import Buckets
@@ -138,7 +139,8 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     at_once = max((at_once_in(one) for one in alike[most]), default=1)
     cluster = profile.cluster
     in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
-    buffer = cluster.buffer or 0.0 if in_turn and cluster.congestion_control == "bbr" else 0.0
+    control = CONTROLS.get(cluster.congestion_control)
+    buffer = cluster.buffer or 0.0 if in_turn and control and not control.fills else 0.0
     networks = _networks(alike, at_once, buffer)
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")

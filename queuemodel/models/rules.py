@@ -17,9 +17,7 @@ import numpy as np
 from ..base.checks import require_count
 from ..base.errors import ModelError
 from ..queueing.batch import mva_recursion
-
-#: In the place of a demand of nothing, so that quotients stay finite (seconds).
-NOTHING = 1e-300
+from ..transport.sharing import NOTHING, FewFlows
 
 
 class Pace(NamedTuple):
@@ -41,48 +39,8 @@ class Rule(Protocol):
         """The pace at increasing populations (n,), for demands D (..., K) and workers' own times Z."""
 
 
-#: What a connection under BBR has under way: bytes, or seconds of its link where that is more. Plain sockets'
-#: congestion windows (validation/testbed: takeover), medians: 24 packets at 20, 26 at 60, 63 at 150 Mbit/s.
-FLIGHT, FLIGHT_TIME = 24 * 1448.0, 0.005
-
 #: Numbers of workers at a link for which its rate is told, at most.
 MOST_LEVELS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Flights:
-    """Workers at the two links of one server, or of several alike, on connections under BBR.
-
-    BBR keeps a window W under way (`FLIGHT`), however long the round trip. Where K connections send the other way, K of
-    their windows stand before that link, as far as its buffer holds them, and acknowledgements wait there too. A
-    connection gets its window per round trip, 1 / K of its link, or W over the buffer where that is more: who is alone
-    on a link does not fill it, and j workers use min(1, j max(1 / K, W / buffer)) of it. One connection alone is paced
-    and leaves no queue: K = 1 holds nobody back.
-    """
-
-    sizes: tuple[float, float]  # Bytes of a step from the servers and to them
-    buffer: float  # Seconds that a packet waits at most before a link
-
-    def least_share(self, D: np.ndarray) -> np.ndarray:
-        """Share of a link (..., 2) that one connection has, whoever sends the other way; D: seconds of the sizes."""
-        return np.minimum(np.maximum(FLIGHT * D / self.sizes, FLIGHT_TIME) / self.buffer, 1.0)
-
-    def rates(self, least: np.ndarray, Q: np.ndarray, *, workers: int, levels: int) -> np.ndarray:
-        """Mean share of a link (levels, ..., 2) that 1, 2, ... of the workers use.
-
-        The others are in the other direction independently of each other, each as likely as it is on average.
-        """
-        here = np.arange(1, levels + 1).reshape(-1, *[1] * Q.ndim)
-        others = np.maximum(workers - here, 0)
-        p = np.clip(Q[..., ::-1] / np.maximum(workers - 1 - Q, NOTHING), 0.0, 1.0 - 1e-9)
-        exactly = (1.0 - p) ** others
-        used, more = np.zeros(np.broadcast_shapes(here.shape, Q.shape)), np.ones(1)
-        for K in range(min(levels + 1, workers) + 1):
-            used = used + exactly * np.minimum(here * (np.maximum(1.0 / K, least) if K > 1 else 1.0), 1.0)
-            more = more - exactly
-            exactly = exactly * (p / (1.0 - p)) * (np.maximum(others - K, 0) / (K + 1))
-        last = np.maximum(1.0 / np.maximum(others, 1), least)  # beyond that many it is the buffer that limits queues
-        return used + np.maximum(more, 0.0) * np.minimum(here * last, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +66,7 @@ class ParallelServers:
     #: of the others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to
     settled: float = 0.0
     #: How much of a link few workers use, of the first two phases: those that fetch and those that push
-    flights: Flights | None = None
+    flights: FewFlows | None = None
 
     @property
     def method(self) -> str:
@@ -214,7 +172,7 @@ class UnequalWorkers:
         return Pace(*map(np.array, zip(*paces, strict=True)))
 
 
-def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: Flights | None = None) -> Rule:
+def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: FewFlows | None = None) -> Rule:
     """The rule of a cluster.
 
     Equal workers alone are ``settled``: cycles of different length drift through all phases.

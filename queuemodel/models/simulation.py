@@ -15,16 +15,16 @@ from ..base.errors import ModelError
 from ..base.estimates import Parameter
 from ..base.results import Result
 from ..curves.curve import ThroughputCurve, require_workers
-from ..profile.bandwidth import best_rates, nominal_bandwidth
+from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
 from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
 from ..profile.scenario import of_group
 from ..profile.synchronization import Synchronization
 from ..profile.throughputs import on_profiled_links
-from ..simulator.contention import NETWORK, Contention, contentions
 from ..simulator.links import LinkRate, LinkRates
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import trace_runs
+from ..transport.sharing import NETWORK, Transport
 from .calibration import contradicted, fit_network, goes_further, untraced_throughput
 from .closed_network import TrainingModel
 from .demands import Servers
@@ -58,14 +58,14 @@ STEPS = 800
 
 @dataclass(frozen=True)
 class Variant:
-    """One network that may be: which of `contentions`, its parameters' factors, and how likely it is beforehand."""
+    """One network that may be: which of `transports_of`, its parameters' factors, and how likely it is beforehand."""
 
     kind: int
     weight: float
     trip: float = 1.0
     unfairness: float = 1.0
 
-    def of(self, kinds: Sequence[Contention]) -> Contention:
+    def of(self, kinds: Sequence[Transport]) -> Transport:
         """The network among the kinds of some cluster."""
         kind = kinds[self.kind]
         return replace(kind, loaded_trip=self.trip * kind.loaded_trip, unfairness=self.unfairness * kind.unfairness)
@@ -79,7 +79,7 @@ class Site:
     settings: dict[str, Any]
 
 
-def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> list[Variant]:
+def variants(kinds: Sequence[Transport], *, fixed: bool, buffer_told: bool) -> list[Variant]:
     """Networks that may be, the likeliest kind first.
 
     Where numbers are given instead of kinds (``fixed``) they are taken as they are.
@@ -100,7 +100,7 @@ def variants(kinds: Sequence[Contention], *, fixed: bool, buffer_told: bool) -> 
 def ensemble(
     profile: Profile,
     sites: Sequence[Site],
-    kinds: Sequence[Contention],
+    kinds: Sequence[Transport],
     among: Sequence[Variant],
     *,
     told: dict[str, Any],
@@ -118,7 +118,7 @@ def ensemble(
     """
     logs, noise, sampled, errors = [], [], [], []
     for site in sites:
-        there = contentions(profile, bandwidth=site.settings.get("bandwidth"), **told)
+        there = transports_of(profile, bandwidth=site.settings.get("bandwidth"), **told)
         own = [
             trace_runs(
                 profile,
@@ -232,7 +232,7 @@ MANNER = ("policy", "sharding", "links", "seed", "steps", "replications", "progr
 class Calibration(Result):
     """What measured throughputs say of the network that a job was profiled on, and of the simulation there."""
 
-    kinds: tuple[Contention, ...]  # Kinds of network that the machines may be on
+    kinds: tuple[Transport, ...]  # Kinds of network that the machines may be on
     among: tuple[Variant, ...]  # All networks that were simulated
     sites: tuple[Site, ...]  # Machines and numbers of workers at which they were; the first are the profiled ones
     asked: int  # Which of them are those asked for
@@ -301,7 +301,7 @@ class Calibration(Result):
         return (*found, Parameter("size of errors", size, "", origin="derived", note="against what was thought before"))
 
     @property
-    def likeliest(self) -> Contention:
+    def likeliest(self) -> Transport:
         """The network that has most of the weight now."""
         return self.kinds[self.among[int(self.after.models.argmax())].kind]
 
@@ -339,7 +339,7 @@ def calibrate(
     """
     Weigh the networks that the profiled machines may be on by measured throughputs, and see how far simulations err.
 
-    Every kind of network of `contentions`, as likely as is assumed, and each with other parameters
+    Every kind of network of `transports_of`, as likely as is assumed, and each with other parameters
     (`variants`), is simulated where something was measured and at ``workers``; throughputs weigh them by likelihood,
     and move what is left by the correlation of errors (`queuemodel.models.ensemble`). The throughput of one worker
     sets the length of its step first: tracing made the recorded ones longer.
@@ -358,7 +358,7 @@ def calibrate(
     told = {name: settings.pop(name, None) for name in NETWORK}
     manner = {name: settings.pop(name) for name in MANNER if name in settings}
     servers = profile.cluster.parameter_servers
-    kinds = contentions(profile, **told)
+    kinds = transports_of(profile, **told)
     buffer = profile.cluster.buffer if told["buffer"] is None else told["buffer"]
     among = variants(kinds, fixed=told["loaded_trip"] is not None, buffer_told=buffer is not None)
     sites = [Site((1,), {})]
@@ -392,7 +392,7 @@ def _place(sites: Sequence[Site], site: int, workers: int) -> int:
     return sum(len(other.workers) for other in sites[:site]) + sites[site].workers.index(workers)
 
 
-def _untraced(before: Ensemble, sites: Sequence[Site], alone: float | None, kind: Contention) -> Ensemble:
+def _untraced(before: Ensemble, sites: Sequence[Site], alone: float | None, kind: Transport) -> Ensemble:
     """Have one worker alone make its steps as it does when nobody traces."""
     if alone is None:
         return before
@@ -404,7 +404,7 @@ def _untraced(before: Ensemble, sites: Sequence[Site], alone: float | None, kind
     return replace(before, logs=before.logs + np.concatenate(share) * (np.log(alone) - before.logs[..., :1]))
 
 
-def untraced_share(logs: np.ndarray, workers: np.ndarray, kind: Contention) -> np.ndarray:
+def untraced_share(logs: np.ndarray, workers: np.ndarray, kind: Transport) -> np.ndarray:
     """
     How much of what tracing cost one worker alone it costs throughput of several, from its logarithms (n,).
 
@@ -487,7 +487,7 @@ class SimulationModel(Model):
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
-    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[Contention, list[list[SimulatedRun]], Outcome]:
+    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[Transport, list[list[SimulatedRun]], Outcome]:
         """The likeliest kind of network, its runs, and the outcome over all kinds, apart from what was measured.
 
         Errors are those of a measurement of about a minute: the spread of such windows, of the mean of the
@@ -496,7 +496,7 @@ class SimulationModel(Model):
         """
         asked = self.asked | {"seed": seed, "workers": workers.tolist()}
         told, replications = {name: asked.pop(name, None) for name in NETWORK}, asked.pop("replications", 4)
-        kinds = contentions(self.profile, bandwidth=asked.get("bandwidth"), **told)
+        kinds = transports_of(self.profile, bandwidth=asked.get("bandwidth"), **told)
         runs = [
             trace_runs(
                 self.profile,

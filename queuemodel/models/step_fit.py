@@ -13,10 +13,10 @@ from ..base.estimates import Origin, Parameter, standard_errors
 from ..profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
 from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
-from ..simulator.contention import BUFFER
+from ..transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
 from .ensemble import Bend
-from .rules import Flights, Rule, rule_for
+from .rules import Rule, rule_for
 
 #: Names of the demands at the servers.
 NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
@@ -48,8 +48,8 @@ class Fitted:
     recorded: Recorded
     #: settled, flights: How equal workers meet at shared links, see `queuemodel.models.rules.ParallelServers`
     settled: float = 0.0
-    flights: Flights | None = None
-    doubted: Flights | None = None  # The flights that there are if TCP's congestion control, which nobody told, is BBR
+    flights: FewFlows | None = None
+    doubted: FewFlows | None = None  # The flights that there are if TCP's congestion control, which nobody told, is BBR
     measured: tuple[Throughput, ...] = ()
     bend: Bend | None = None  # How far throughputs of more workers bend the curve of the machines that it was fitted on
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
@@ -109,7 +109,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     servers = servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
-    flights = {control: _flights(profile, sizes)} if form == "links" else {}
+    few_flows = _few_flows(profile, sizes) if form == "links" else None
+    fills = control not in CONTROLS or CONTROLS[control].fills
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
@@ -120,7 +121,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
     settled = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    rule = rule_for(servers=servers.count, unequal=False, settled=settled, flights=flights.get("bbr"))
+    rule = rule_for(servers=servers.count, unequal=False, settled=settled, flights=None if fills else few_flows)
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,
@@ -128,8 +129,8 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         job=profile.job,
         servers=servers,
         settled=settled,
-        flights=flights.get("bbr"),
-        doubted=flights.get("unknown") if nominal != math.inf else None,
+        flights=None if fills else few_flows,
+        doubted=few_flows if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
@@ -151,10 +152,10 @@ def step_note(profile: Profile) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _flights(profile: Profile, sizes: np.ndarray) -> Flights | None:
+def _few_flows(profile: Profile, sizes: np.ndarray) -> FewFlows | None:
     """How few connections share a link of the cluster under BBR; None where that is nothing but fair sharing."""
     buffer = BUFFER if profile.cluster.buffer is None else profile.cluster.buffer
-    return Flights((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
+    return FewFlows((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
 
 
 def servers_of(profile: Profile, form: Form) -> Servers:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..base.files import readable_rate
+from ..transport.sharing import Transport, require_network, transports
 from .profile import Profile
 
 #: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
@@ -109,3 +110,37 @@ def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandw
         return seconds
     host = 0.0 * seconds if nominal is None else np.maximum(seconds - size / (LINK_EFFICIENCY * nominal), 0.0)
     return host + size / (LINK_EFFICIENCY * bandwidth)
+
+
+def transports_of(
+    profile: Profile,
+    *,
+    bandwidth: float | None = None,
+    congestion_control: str | None = None,
+    buffer: float | None = None,
+    loaded_trip: float | None = None,
+    **numbers: float | None,
+) -> tuple[Transport, ...]:
+    """
+    The kinds of network that the profiled cluster may be, the likeliest first (`transports`), unless others are asked.
+
+    Raises
+    ------
+    ModelError
+        For another algorithm or a senseless buffer, or beside a `loaded_trip`, which already says what these decide.
+
+    Examples
+    --------
+    >>> from queuemodel.profile import example_profile
+    >>> [one.name for one in transports_of(example_profile(), congestion_control="unknown")]
+    ['loss-based', 'bbr']
+    """
+    require_network(congestion_control, buffer, loaded_trip, where="simulate: ")
+    cluster = profile.cluster
+    return transports(
+        congestion_control or cluster.congestion_control,
+        cluster.buffer if buffer is None else buffer,
+        loopback=bandwidth is None and congestion_control is None and nominal_bandwidth(profile) == math.inf,
+        loaded_trip=loaded_trip,
+        **numbers,
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
 from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, SLOWEST_LINK, require_choice, require_count, require_number
-from ..base.errors import DataError, ModelError, QueueModelError
+from ..base.errors import DataError, QueueModelError
+from ..transport.sharing import CONGESTION_CONTROLS, require_network
 from .records import MOST_BYTES, MOST_SERVERS
 
 #: Seconds.
@@ -15,13 +16,6 @@ SHORTEST_STEP = 1e-6
 
 #: How many workers a job can have.
 MOST_WORKERS = 10_000
-
-#: TCP's algorithm in the hosts; cubic and Reno go by lost packets.
-CongestionControl = Literal["bbr", "cubic", "reno", "unknown"]
-CONGESTION_CONTROLS: tuple[CongestionControl, ...] = get_args(CongestionControl)
-
-#: Seconds; no link holds packets up for longer.
-LONGEST_BUFFER = 10.0
 
 #: What is told of a network besides its bandwidth, and how it may have been learnt.
 TOLD, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
@@ -32,25 +26,6 @@ def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
     for field, (least, most) in bounds.items():
         if getattr(value, field) is not None:
             require_count(getattr(value, field), field, least=least, most=most, error=DataError)
-
-
-def require_network(
-    congestion_control: Any = None,
-    buffer: Any = None,
-    loaded_trip: Any = None,
-    *,
-    where: str = "",
-    error: type[QueueModelError] = ModelError,
-) -> None:
-    """Refuse what is no congestion control or no buffer, and either beside a `loaded_trip`; None: not told."""
-    if congestion_control is not None:
-        require_choice(congestion_control, f"{where}congestion_control", CONGESTION_CONTROLS, error=error)
-    if buffer is not None:
-        require_number(buffer, f"{where}buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
-    if loaded_trip is not None and (congestion_control, buffer) != (None, None):
-        raise error(
-            f"{where}loaded_trip says what congestion_control and buffer do; leave it or them, got {loaded_trip!r}"
-        )
 
 
 def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[QueueModelError] = DataError) -> float:

@@ -13,7 +13,7 @@ from ..base.errors import DataError
 from ..base.files import read_bytes, write_json
 from ..base.results import Result
 from ..queueing.json_format import require_format
-from .job import SHORTEST_STEP, Cluster, CongestionControl, Job, Source, Throughput, require_counts, specified_network
+from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts, specified_network
 from .records import LONGEST_STEP, MOST_BYTES, GradientNorms, NoiseScale, Operation, Round, noise_scale
 
 FORMAT = "queuemodel-profile"
@@ -132,7 +132,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                         f"cluster.parameter_servers, {servers}, got {operation.server}"
                     )
 
-    def told(self, congestion_control: CongestionControl | None = None, buffer: float | None = None) -> Profile:
+    def told(self, congestion_control: str | None = None, buffer: float | None = None) -> Profile:
         """The same, of whose network somebody says more; None: as it is."""
         network = specified_network(congestion_control=congestion_control, buffer=buffer)
         network["origins"] = self.cluster.origins | network["origins"]

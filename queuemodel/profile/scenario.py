@@ -18,8 +18,9 @@ from typing import Any
 from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
 from ..base.files import parse_bandwidth, parse_latency, parse_size
+from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
-from .job import CONGESTION_CONTROLS, LONGEST_BUFFER, require_bandwidth
+from .job import require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
 from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization

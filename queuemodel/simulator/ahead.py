@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from ..base.compiled import compile_ahead
+from ..profile.bandwidth import transports_of
 from ..profile.examples import example_profile
-from .contention import contentions
 from .graph import prepare
 from .kernel import loop
 from .kernel.state import new_state
@@ -17,7 +17,7 @@ from .simulate import cluster_rules
 def arguments() -> tuple:
     """What `simulate` calls the loop with; all simulations do so with the same types."""
     graphs = prepare(example_profile())
-    kind, *_ = contentions(graphs.profile)
+    kind, *_ = transports_of(graphs.profile)
     rules = cluster_rules(kind, workers=1, policy=graphs.policy)
     state = new_state(graphs.steps, links=np.ones((2, graphs.parameter_servers + 1)), starts=np.zeros(1), rules=rules)
     return graphs.steps, state, rules, np.random.default_rng(0), 1, 1

@@ -15,9 +15,10 @@ from ..base.checks import require_count, require_number, require_seed
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..curves.curve import require_workers
+from ..profile.bandwidth import transports_of
 from ..profile.profile import Profile
 from ..profile.synchronization import Synchronization
-from .contention import NETWORK, contentions
+from ..transport.sharing import NETWORK
 from .graph import MACHINES, prepare
 from .result import SimulatedRun
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate_operations
@@ -41,7 +42,7 @@ def trace_runs(
     Simulate every number of workers several times, each time with other phases and steps, whatever else is asked for.
 
     Under control by losses every second time connections share links at once instead of by their windows: none of both
-    is right alone (`Contention.mechanisms`), but at a barrier windows are.
+    is right alone (`Transport.mechanisms`), but at a barrier windows are.
     Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the engine of
     ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of
     `simulate_operations`,
@@ -66,7 +67,7 @@ def trace_runs(
     if links_of is not None and len(links_of) < counts[-1]:
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
     told = {name: settings.pop(name, None) for name in NETWORK}
-    kind, *_ = contentions(profile, bandwidth=graphs.bandwidth, **told)
+    kind, *_ = transports_of(profile, bandwidth=graphs.bandwidth, **told)
     waiting = Synchronization.read(settings.pop("synchronization", None))
     networks = [each.settings for each in kind.mechanisms(barrier=waiting.together)]
     tasks = [

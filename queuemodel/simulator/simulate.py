@@ -18,10 +18,11 @@ from ..base.checks import (
 )
 from ..base.compiled import ready
 from ..base.errors import ModelError
+from ..profile.bandwidth import transports_of
 from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
 from ..profile.synchronization import Synchronization
-from .contention import NETWORK, Contention, contentions
+from ..transport.sharing import NETWORK, Transport
 from .graph import MACHINES, Graphs, chunk_bytes, prepare
 from .kernel.state import DONE, Rules, State, new_state
 from .result import SimulatedRun
@@ -39,7 +40,7 @@ RULES = ("synchronization", "slowdown", "straggler_probability", "straggler_slow
 
 
 def cluster_rules(
-    network: Contention,
+    network: Transport,
     *,
     workers: int,
     policy: str,
@@ -157,7 +158,7 @@ def simulate_operations(
     loaded_trip : float, optional
         Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
         whole of it again, and how often one falls silent (docs/explanation/shared-links); 0: at once, and never.
-        Without, it follows from these two (`queuemodel.simulator.contention`).
+        Without, it follows from these two (`queuemodel.transport.sharing`).
     unfairness : float, optional
         How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
         every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally. Windows have no other weights.
@@ -213,7 +214,7 @@ def simulate_operations(
         {name: settings[name] for name in names if name in settings} for names in (MACHINES, NETWORK, RULES)
     )
     graphs = profile if isinstance(profile, Graphs) else prepare(profile, **machines)
-    kind, *others = contentions(graphs.profile, bandwidth=graphs.bandwidth, **network)
+    kind, *others = transports_of(graphs.profile, bandwidth=graphs.bandwidth, **network)
     rules = cluster_rules(kind, workers=workers, policy=graphs.policy, **rules_of)
     rng = np.random.default_rng(seed)
     latest = 2 * graphs.profile.values("step_time").mean()
@@ -250,9 +251,7 @@ def _at_start(
         ("operations of all workers, times servers and kept steps,", operations, MOST_OPERATIONS),
     ):
         if number > most:
-            raise ModelError(
-                f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers"
-            )
+            raise ModelError(f"simulate: {what} must be at most {most:,}, got {number:,}; simulate fewer workers")
     links = np.repeat([[graphs.links.transmit.rate], [graphs.links.receive.rate]], K + W, axis=1)
     if graphs.carried is not None:
         links[:, :K] = np.reshape(graphs.carried, (2, 1))

@@ -1,4 +1,4 @@
-"""What the network does with a message: how n nodes combine their data.
+"""What the network does: how connections share a full link (`sharing`), and how n nodes combine their data.
 
 An algorithm is a value with the time of a reduction on a `Link`, and what travels between which nodes.
 """

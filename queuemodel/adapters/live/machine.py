@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import DataError
-from ...profile.job import CONGESTION_CONTROLS, LONGEST_BUFFER
+from ...transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")

@@ -1,0 +1,206 @@
+"""How connections share a full link: what TCP's congestion control and the buffers decide, for every model.
+
+A `Transport` is one kind of network: the simulation takes its numbers, the closed network how much of a link few
+connections fill (`FewFlows`), rounds of messages how late these come (`lateness`). Another control is a row of
+`CONTROLS`; a control that nobody knows is a weighted list of transports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.checks import require_choice, require_number
+from ..base.errors import ModelError, QueueModelError
+from ..base.files import constants
+
+_NUMBERS = constants(__package__)
+#: Seconds that a packet waits at a full link where nobody says.
+BUFFER: float = _NUMBERS["buffer"]
+#: Seconds; no link holds packets up for longer.
+LONGEST_BUFFER = 10.0
+#: In the place of nothing, so that quotients stay finite.
+NOTHING = 1e-300
+
+
+class Control(NamedTuple):
+    """A congestion control."""
+
+    window_kept: float = 0.0  # Share of its window that a connection keeps at a loss; 0: none, but a memory of its rate
+    unfairness: float = _NUMBERS["unfairness"]  # Standard deviation of the logarithm of connections' shares
+    fills: bool = True  # One connection fills a link, and gives way to losses
+
+
+#: Windows: RFC 9438, RFC 5681. BBR: Cardwell et al., ACM Queue 2016.
+CONTROLS = {
+    "bbr": Control(unfairness=_NUMBERS["unfairness_beside_accidents"], fills=False),
+    "cubic": Control(window_kept=0.7),
+    "reno": Control(window_kept=0.5),
+}
+CONGESTION_CONTROLS = (*CONTROLS, "unknown")
+#: What most hosts use where nobody says: Linux, unless it is configured.
+USUAL = "cubic"
+
+#: Arguments that say on what kind of network to simulate, whatever the machines.
+NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """One kind of network: its name (empty: given by numbers), and the settings of a simulation that it comes to."""
+
+    name: str
+    loaded_trip: float  # Seconds of a round trip over a full link
+    unfairness: float
+    note: str = ""  # What is assumed
+    window_kept: float = 0.0
+    share: float = 1.0  # How likely it is
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of a simulation."""
+        return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness, "window_kept": self.window_kept}
+
+    def mechanisms(self, *, barrier: bool = False) -> tuple[Transport, ...]:
+        """
+        Ways of sharing to be averaged over, none of which is right alone.
+
+        Windows, as plain connections have them, put a job's transfers into more of an order than is measured, and
+        connections that share at once, without a history, into less: their errors have opposite signs. At a barrier all
+        begin together, round by round, so that no order builds up.
+        """
+        at_once = replace(self, loaded_trip=0.0, window_kept=0.0)
+        return (self, at_once) if self.window_kept and not barrier else (self,)
+
+
+def transports(
+    congestion_control: str,
+    buffer: float | None,
+    *,
+    loopback: bool = False,
+    loaded_trip: float | None = None,
+    unfairness: float | None = None,
+    window_kept: float | None = None,
+) -> tuple[Transport, ...]:
+    """
+    The kinds of network that it may be, the likeliest first; the last three are numbers of a simulation.
+
+    Under control by losses (cubic, Reno) a connection has a congestion window, which grows until the buffer of a full
+    link overflows; windows share the link, and their history makes the shares unequal. BBR goes on at its estimate of
+    its share, and raises that with every round trip, which takes as long as the buffer holds packets. Where no packet
+    waits behind another connection's (a buffer of 0: queues of their own, as fq_codel has them), shares are equal, at
+    once. Linux uses cubic unless it is configured, so where nobody knows that comes first. Nothing of this exists
+    between processes of one machine, on loopback.
+
+    Examples
+    --------
+    >>> [(one.name, one.loaded_trip) for one in transports("unknown", 0.02)]
+    [('loss-based', 0.02), ('bbr', 0.02)]
+    """
+    usual, bbr = (CONTROLS[name].unfairness if unfairness is None else unfairness for name in (USUAL, "bbr"))
+    if loaded_trip is not None:
+        memory = loaded_trip > 0 and not window_kept
+        return (Transport("", loaded_trip, bbr if memory else usual, window_kept=window_kept or 0.0),)
+    if loopback:
+        return (Transport("loopback", 0.0, usual),)
+    trip = BUFFER if buffer is None else buffer
+    own_queues = not trip and unfairness is None
+    note = "" if buffer is not None else f"buffers are taken to hold {1e3 * BUFFER:g} ms: tell them (--buffer)"
+
+    def of(control: str, name: str = "", note: str = note, share: float = 1.0) -> Transport:
+        row = CONTROLS[control]
+        spread = row.unfairness if unfairness is None else unfairness
+        kept = row.window_kept if window_kept is None or not row.window_kept else window_kept
+        return Transport(name or control, trip, 0.0 if own_queues else spread, note, kept if trip else 0.0, share)
+
+    if congestion_control != "unknown":
+        return (of(congestion_control),)
+    note = (
+        "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
+        "(--congestion-control) to narrow them"
+    )
+    likely = _NUMBERS["loss_based_share"]
+    return of(USUAL, "loss-based", note, likely), of("bbr", note="", share=1 - likely)
+
+
+@dataclass(frozen=True, slots=True)
+class FewFlows:
+    """Workers at the two links of one server, or of several alike, on connections that do not fill a link alone (BBR).
+
+    BBR keeps a window W under way (in_flight of constants.toml), however long the round trip. Where K connections send
+    the other way, K of their windows stand before that link, as far as its buffer holds them, and acknowledgements wait
+    there too. A connection gets its window per round trip, 1 / K of its link, or W over the buffer where that is more:
+    who is alone on a link does not fill it, and j workers use min(1, j max(1 / K, W / buffer)) of it. One connection
+    alone is paced and leaves no queue: K = 1 holds nobody back.
+    """
+
+    sizes: tuple[float, float]  # Bytes of a step from the servers and to them
+    buffer: float  # Seconds that a packet waits at most before a link
+
+    def least_share(self, D: np.ndarray) -> np.ndarray:
+        """Share of a link (..., 2) that one connection has, whoever sends the other way; D: seconds of the sizes."""
+        window = np.maximum(_NUMBERS["in_flight_bytes"] * D / self.sizes, _NUMBERS["in_flight_seconds"])
+        return np.minimum(window / self.buffer, 1.0)
+
+    def rates(self, least: np.ndarray, Q: np.ndarray, *, workers: int, levels: int) -> np.ndarray:
+        """Mean share of a link (levels, ..., 2) that 1, 2, ... of the workers use.
+
+        The others are in the other direction independently of each other, each as likely as it is on average.
+        """
+        here = np.arange(1, levels + 1).reshape(-1, *[1] * Q.ndim)
+        others = np.maximum(workers - here, 0)
+        p = np.clip(Q[..., ::-1] / np.maximum(workers - 1 - Q, NOTHING), 0.0, 1.0 - 1e-9)
+        exactly = (1.0 - p) ** others
+        used, more = np.zeros(np.broadcast_shapes(here.shape, Q.shape)), np.ones(1)
+        for K in range(min(levels + 1, workers) + 1):
+            used = used + exactly * np.minimum(here * (np.maximum(1.0 / K, least) if K > 1 else 1.0), 1.0)
+            more = more - exactly
+            exactly = exactly * (p / (1.0 - p)) * (np.maximum(others - K, 0) / (K + 1))
+        last = np.maximum(1.0 / np.maximum(others, 1), least)  # beyond that many it is the buffer that limits queues
+        return used + np.maximum(more, 0.0) * np.minimum(here * last, 1.0)
+
+
+def lateness(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
+    """
+    Mean seconds by which single messages under BBR come later than their bytes allow.
+
+    What overflows is sent again, and a message has arrived when its last hole is filled: that takes one more round
+    trip, through a full buffer. It befalls a message the likelier the longer it is; how likely was measured with rings
+    of plain sockets, 68 to 770 kB (docs/explanation/all-reduce; not exact).
+
+    Examples
+    --------
+    >>> lateness(np.array([90e3, 900e3]), 4, bandwidth=7.5e6, buffer=0.012).round(4)
+    array([0.0032, 0.012 ])
+    """
+    held = bandwidth * buffer
+    if not 0 < held < _NUMBERS["lossless_buffer"]:
+        return np.zeros_like(message_bytes, dtype=float)
+    surely = _NUMBERS["certain_loss_of_two" if ranks == 2 else "certain_loss"]
+    return np.asarray(buffer * np.minimum(1.0, message_bytes / held / surely))
+
+
+def ring_lateness(sizes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
+    """The same of the 2 (n - 1) messages of a ring that reduces so many bytes."""
+    return 2 * (ranks - 1) * lateness(np.asarray(sizes) / ranks, ranks, bandwidth=bandwidth, buffer=buffer)
+
+
+def require_network(
+    congestion_control: Any = None,
+    buffer: Any = None,
+    loaded_trip: Any = None,
+    *,
+    where: str = "",
+    error: type[QueueModelError] = ModelError,
+) -> None:
+    """Refuse what is no congestion control or no buffer, and either beside a `loaded_trip`; None: not known."""
+    if congestion_control is not None:
+        require_choice(congestion_control, f"{where}congestion_control", CONGESTION_CONTROLS, error=error)
+    if buffer is not None:
+        require_number(buffer, f"{where}buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
+    if loaded_trip is not None and (congestion_control, buffer) != (None, None):
+        raise error(
+            f"{where}loaded_trip says what congestion_control and buffer do; leave it or them, got {loaded_trip!r}"
+        )
