@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.errors import ModelError
 from ..base.estimates import Parameter
+from ..base.files import constants
 from ..profile.bandwidth import contradiction, transfer_time
 from ..profile.job import Job
 from ..profile.scenario import of_group
@@ -37,8 +38,9 @@ from .schemes import SCHEMES, Buckets, Scheme, Slices
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
 
-#: How many times as long one rank alone may take for what ranks compute among others before they are called unlike.
-UNLIKE = 1.5
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["all_reduce"]
+UNLIKE = _NUMBERS["unlike"]
 
 #: Groups drawn for a prediction.
 SAMPLES = 200

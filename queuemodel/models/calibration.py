@@ -13,6 +13,7 @@ import numpy as np
 
 from ..base.errors import DataError
 from ..base.estimates import Parameter, standard_errors
+from ..base.files import constants
 from ..profile.bandwidth import best_rates
 from ..profile.job import Throughput
 from ..profile.profile import Profile
@@ -31,21 +32,16 @@ KNOTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 #: How many times the upper bound, or what its interval has, a throughput may be: tracing makes steps longer.
 IMPOSSIBLE, UNLIKELY = 2.0, 1.5
 
-#: Relative standard error of one measured throughput (2 to 4 % in a minute's run).
-THROUGHPUT_ERROR = 0.03
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["calibration"]
+THROUGHPUT_ERROR = _NUMBERS["throughput_error"]
 
-#: Relative error of one measurement of two asynchronous workers, whose phases drift too slowly for its window: repeated
-#: on the testbed, it differs by 8 %.
-TWO_WORKERS_ERROR = 0.08
+TWO_WORKERS_ERROR = _NUMBERS["two_workers_error"]
 
-#: Scale of the logarithm of what contention makes of the servers' demands against one worker's profile, and degrees of
-#: freedom of its law: mostly little, but now and then a lot (assumed). Student's above 0; below, the normal law, since
-#: sharing does not speed a link up. In the testbed's series errors at four and eight workers share nothing that counts:
-#: the likelihood of 0.02 is e**-0.8 of that of 0, that of 0.04 e**-3.
-CONTENTION_SCALE, CONTENTION_FREEDOM = 0.015, 3.0
+CONTENTION_SCALE = _NUMBERS["contention_scale"]
+CONTENTION_FREEDOM = _NUMBERS["contention_freedom"]
 
-#: Relative standard error of the worker's own time, beside its spread over the recorded steps (assumed).
-WORKER_ERROR = 0.05
+WORKER_ERROR = _NUMBERS["worker_error"]
 
 #: How far a measurement may be off that at least two others contradict (relative): one wrong point does not take over.
 WRONG_SPREAD, ENOUGH = 1.0, 3

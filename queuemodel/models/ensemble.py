@@ -15,6 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from ..base.files import constants
+
 Method = Literal["mva", "trace"]
 
 #: Numbers of workers over the saturation population: centres of what is below, at, beyond and far beyond the knee.
@@ -60,19 +62,17 @@ def doubling(method: Method) -> float:
     return _file()[method]["doubling"]
 
 
-#: Correlation of a model's errors on the machines that were measured with those on others (assumed).
-OTHER_MACHINES = 0.75
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["ensemble"]
+OTHER_MACHINES = _NUMBERS["other_machines"]
 
-#: From how many kinds of network the size of a model's errors is known, so that errors follow Student's t of so many
-#: degrees of freedom: in docs/validation BBR and Reno, one server and several.
-FREEDOM = 4
+FREEDOM = _NUMBERS["freedom"]
 SIZES = 2.0 ** np.arange(-1.0, 4.1, 0.5)
 
 #: How much larger than is thought the noise of a set of measurements may be, and how likely that is (assumed).
 EXCESS = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 
-#: A measurement less likely than this, given all others, is doubted.
-DOUBTFUL = 0.01
+DOUBTFUL = _NUMBERS["doubtful"]
 
 #: Combinations of sizes, and models all together, that are less likely than this do not count for quantiles.
 NEGLIGIBLE = 1e-5

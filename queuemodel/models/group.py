@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.checks import FASTEST_LINK
+from ..base.files import constants
 from ..transport.collectives import Algorithm, Link
 from ..transport.sharing import CONTROLS, ring_lateness
 from .round_fit import FittedRounds
@@ -110,30 +111,22 @@ class Group:
         return float(np.linalg.norm(longer)), float(np.linalg.norm(shorter))
 
 
-#: Relative error beyond the recorded ranks: 1.1 % root mean square over docs/validation's series, taken as nearly twice
-#: that for what two nodes do not show of a network; and of tracing, at those ranks (0.8 %).
-MODEL_ERROR, TRACING_ERROR = 0.02, 0.01
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["group"]
+MODEL_ERROR = _NUMBERS["model_error"]
+TRACING_ERROR = _NUMBERS["tracing_error"]
 
-#: The same where one message is under way at a time: links pause between its steps, and what TCP makes of that depends
-#: on their length, hence on the number of ranks. Root mean square of 18 predictions of TensorFlow's rings from two
-#: ranks, 0 to 8 % off under cubic and 4 to 27 % under BBR with a shallow buffer (docs/explanation/all-reduce).
-IN_TURN_ERROR = 0.13
+IN_TURN_ERROR = _NUMBERS["in_turn_error"]
 
-#: From three ranks, whose links pause more as those of many do: of 15 predictions under BBR with a shallow buffer.
-IN_TURN_FROM_THREE = 0.10
+IN_TURN_FROM_THREE = _NUMBERS["in_turn_from_three"]
 
-#: From two or three where BBR and the buffer are told (`late`): of 29 predictions.
-IN_TURN_LATE = 0.06
+IN_TURN_LATE = _NUMBERS["in_turn_late"]
 
-#: From two under a control that gives way to losses, so that its windows fit into the buffers: of six predictions.
-IN_TURN_GIVING_WAY = 0.04
+IN_TURN_GIVING_WAY = _NUMBERS["in_turn_giving_way"]
 
-#: Relative error of computation known from one round only (assumed).
-ONE_ROUND = 0.05
+ONE_ROUND = _NUMBERS["one_round"]
 
-#: Relative error of waits for input, where loading varies as much as it takes: with six batches loaded ahead instead of
-#: two they are so much shorter (simulated, docs/explanation/all-reduce).
-AHEAD_ERROR = 0.5
+AHEAD_ERROR = _NUMBERS["ahead_error"]
 
 
 def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:

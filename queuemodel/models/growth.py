@@ -28,6 +28,7 @@ import numpy as np
 from ..base.checks import require_count
 from ..base.errors import FitError, ModelError
 from ..base.estimates import Parameter
+from ..base.files import constants
 from ..profile.bandwidth import LINK_EFFICIENCY, contradiction
 from ..profile.job import MOST_WORKERS, Job, Throughput
 from ..profile.throughputs import doubt
@@ -75,16 +76,17 @@ NAMES = (*(law.name for law in LAWS), "knee")
 
 #: What the first doubling may cost: a round's time differs by 3 % from one to the next, by less where it costs little.
 COSTS = np.concatenate([np.geomspace(1e-4, 0.028, 30)[:-1], np.expm1(np.linspace(0.028, math.log(300.0), 200))])
-#: The ratio of sizes at which the prior of growth is stated (assumed).
-FAR = 64.0
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["growth"]
+FAR = _NUMBERS["far"]
 #: How many knees are tried, of widths s, equally likely: service times of coefficient of variation 0.1 to 1 and more.
 KNEES, WIDTHS = 160, np.array([0.15, 0.25, 0.40, 0.65, 1.0])
-#: Scale of a measured throughput's relative error, and of what a law misses per doubling; degrees of freedom (assumed).
-ERROR, DRIFT, FREEDOM = 0.02, 0.03, 2.0
-#: The same of asynchronous workers: of the best knee among measured numbers, and per doubling beyond (assumed).
-KNEE_ERROR, KNEE_DRIFT = 0.01, 0.07
-#: A measurement further than so many scales from what is fitted does not fit.
-MISFIT = 8.0
+ERROR = _NUMBERS["error"]
+DRIFT = _NUMBERS["drift"]
+FREEDOM = _NUMBERS["freedom"]
+KNEE_ERROR = _NUMBERS["knee_error"]
+KNEE_DRIFT = _NUMBERS["knee_drift"]
+MISFIT = _NUMBERS["misfit"]
 #: Levels are tried so many scales around each measurement; of more than `MOST_CENTRES` around quantiles.
 SCALES = np.concatenate([-np.geomspace(8.0, 0.25, 8), [0.0], np.geomspace(0.25, 8.0, 8)])
 MOST_CENTRES = 8
@@ -92,9 +94,9 @@ MOST_CENTRES = 8
 DRAWS, FLOOR = 2000, 0.5
 #: Its points are at all numbers of workers up to this, then at so many per doubling; between, straight in logarithms.
 EVERY, PER_DOUBLING = 32, 16
-#: Degrees of freedom of servers' rates on unknown links, and on known ones; standard deviation of
-#: the logarithm of what a busy link carries over what it should (assumed).
-SERVER_FREEDOM, SERVER_FREEDOM_ON_LINKS, LINK_SPREAD = 2.0, 4.0, 0.2
+SERVER_FREEDOM = _NUMBERS["server_freedom"]
+SERVER_FREEDOM_ON_LINKS = _NUMBERS["server_freedom_on_links"]
+LINK_SPREAD = _NUMBERS["link_spread"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ import numpy as np
 from ..base.checks import MOST_EXAMPLES, require_count, require_number
 from ..base.errors import DataError, FitError, ModelError
 from ..base.estimates import Parameter, standard_errors
-from ..base.files import Row, read_bytes, read_rows
+from ..base.files import Row, constants, read_bytes, read_rows
 from ..profile.job import Job
 from .outcome import Model, Outcome
 from .rules import order_statistic
@@ -123,11 +123,11 @@ def span(batch_size: np.ndarray) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-#: How sharply the longer of backward pass and all-reduce decides; from 3 to 6 hardly any difference.
-SHARPNESS = 4.0
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["placements"]
+SHARPNESS = _NUMBERS["sharpness"]
 
-#: Degrees of freedom of the law of measurements' errors (Student's).
-TAILS = 6
+TAILS = _NUMBERS["tails"]
 
 #: Of n placements: weights of the steps on one GPU with the measured batch sizes, shape (n, sizes); nodes, GPUs, and
 #: GPUs on the fullest node, shape (n,).
@@ -177,11 +177,9 @@ def _largest_of(n: int) -> float:
     return order_statistic(lambda p: -ndtri(p), n, n)
 
 
-#: A measurement that is off by so many times the error of one is doubted.
-DOUBT = 5.0
+DOUBT = _NUMBERS["doubt"]
 
-#: A parameter of which the measurements leave less than this share of the prior's spread open is told by them.
-TOLD = 0.7
+TOLD = _NUMBERS["told"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -352,8 +350,7 @@ LAW = (
             unsure="how the all-reduce grows beyond two nodes"),
 )  # fmt: skip
 
-#: An all-reduce between two nodes of so many seconds grows half as fast with the nodes (assumed, likewise).
-LONG = 0.7
+LONG = _NUMBERS["long"]
 
 #: Where, from the end, the parameters have the all-reduce between two nodes and the growth.
 ACROSS, GROWTH = -4, -1
@@ -361,8 +358,8 @@ ACROSS, GROWTH = -4, -1
 #: Draws, out of how many proposed, and how much wider than the normal approximation these spread.
 DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
 
-#: Relative error of a measurement, and how many measurements that assumption is worth.
-ERROR, ASSUMED = 0.05, 3
+ERROR = _NUMBERS["error"]
+ASSUMED = _NUMBERS["assumed"]
 
 #: Fits of the parameters, each with the error that the one before left.
 ROUNDS = 4

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..base.errors import FitError
+from ..base.files import constants
 from ..profile.job import Job
 from ..profile.profile import Profile
 from ..profile.records import Operation, Round
@@ -59,8 +60,10 @@ class FittedRounds:
         return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)
 
 
-#: Ranks are alike unless they differ by more than this share, and by more than so many standard errors.
-LEAST, SURE = 0.03, 4.0
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["round_fit"]
+LEAST = _NUMBERS["least"]
+SURE = _NUMBERS["sure"]
 
 
 def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
@@ -110,8 +113,7 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
     return fitted
 
 
-#: Probability below which what ranks have in common is not left to chance.
-CHANCE = 0.01
+CHANCE = _NUMBERS["chance"]
 
 
 def fit_rounds(profile: Profile) -> FittedRounds:
@@ -270,8 +272,7 @@ def _pace(one: Round, unequal: Sequence[float]) -> float:
     return unequal[one.rank] if unequal else 1.0
 
 
-#: Relative error of taking a link of a parameter server for one of a ring (assumed).
-OTHER_TRAFFIC = 0.05
+OTHER_TRAFFIC = _NUMBERS["other_traffic"]
 
 
 def rounds_of_steps(profile: Profile) -> FittedRounds:

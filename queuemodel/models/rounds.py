@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ..base.checks import FASTEST_LINK
+from ..base.files import constants
 from ..profile.records import Round
 from ..transport.collectives import Link, Ring
 from ..transport.sharing import ring_lateness
@@ -70,11 +71,12 @@ def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarr
     return draw
 
 
-#: Seconds per message before anything is known, and the factor that covers two thirds of networks.
-LATENCY, LATENCY_FACTOR = 100e-6, 4.0
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["rounds"]
+LATENCY = _NUMBERS["latency"]
+LATENCY_FACTOR = _NUMBERS["latency_factor"]
 
-#: Relative error of a round's end that is never thought smaller.
-LEAST_NOISE = 0.003
+LEAST_NOISE = _NUMBERS["least_noise"]
 
 
 def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:

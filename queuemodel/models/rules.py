@@ -16,6 +16,7 @@ import numpy as np
 
 from ..base.checks import require_count
 from ..base.errors import ModelError
+from ..base.files import constants
 from ..queueing.batch import mva_recursion
 from ..transport.sharing import NOTHING, FewFlows
 
@@ -193,10 +194,9 @@ def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: FewF
     return ClosedNetwork() if exact else ParallelServers(servers, settled, flights)
 
 
-#: Standard deviation of the logarithm of transfers' shares of a link, where they begin together: that of plain sockets'
-#: fetches is 0.15 under cubic with 12 ms of buffer, 0.3 with few packets of it each, and more under BBR
-#: (validation/testbed: together).
-SPREAD = 0.2
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["rules"]
+SPREAD = _NUMBERS["spread"]
 
 #: Quantiles of a normal law: how many standard deviations they cover, and the step between them for one time; how many
 #: orders are treated together.

@@ -13,6 +13,7 @@ import numpy as np
 from ..base.checks import require_share
 from ..base.errors import ModelError
 from ..base.estimates import Parameter
+from ..base.files import constants
 from ..base.results import Result
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
@@ -44,13 +45,14 @@ from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 #: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
 #: where nobody tells the buffer (3 to 50 ms are usual) and where somebody does; the weight that each gets.
 UNFAIR, UNTOLD, TOLD_FACTORS = (0.5, 2.0), (0.25, 4.0), (0.7, 1.4)
-FACTOR_SHARE = 0.15
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["simulation"]
+FACTOR_SHARE = _NUMBERS["factor_share"]
 
-#: Relative error of measuring that no simulated window shows (other users of the machines, clocks).
-LEAST_NOISE = 0.02
+LEAST_NOISE = _NUMBERS["least_noise"]
 
-#: A measurement lasts so many seconds, or so many steps of each worker where that is longer.
-WINDOW, WINDOW_STEPS = 60.0, 20
+WINDOW = _NUMBERS["window"]
+WINDOW_STEPS = _NUMBERS["window_steps"]
 
 #: Steps simulated per number of workers and network, all replications together.
 STEPS = 800

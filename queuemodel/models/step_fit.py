@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.errors import FitError
 from ..base.estimates import Origin, Parameter, standard_errors
+from ..base.files import constants
 from ..profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
 from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
@@ -92,8 +93,9 @@ def step_parameters(
 #: How often the mean of the profiled steps is drawn.
 DRAWS = 400
 
-#: Relative spread of steps, and of their phases, where only one was recorded (assumed; 3 and 5 % in the testbed's).
-ONE_STEP_SPREAD = 0.1
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["step_fit"]
+ONE_STEP_SPREAD = _NUMBERS["one_step_spread"]
 
 PHASES = ("fetch", "push", "update", "step_time")
 
@@ -276,8 +278,7 @@ def undisturbed(seen: Demands, servers: Servers, rule: Rule, workers: int) -> De
     )
 
 
-#: Squared coefficient of variation of a worker's own time where one step alone was recorded (5 %).
-ASSUMED_SCV = 0.0025
+ASSUMED_SCV = _NUMBERS["assumed_scv"]
 
 
 def own_scv(profile: Profile) -> float:
