@@ -96,6 +96,30 @@ def test_step_time_adds_up_to_the_step_also_in_the_areas_of_many_workers(model, 
     assert 0 <= min(area.min() for area in areas) < 0.004 * step.max()
 
 
+def test_compared_curves_are_drawn_with_their_bands_and_named(model):
+    fast, given = model.what_if(accelerator_speed=3.0), Figure().subplots()
+    asked = {"as given": model.throughput(range(1, 9)), "faster": fast.throughput(range(1, 13))}
+    assert curves.plot_comparison(asked, ax=given) is given
+    for ax in (given, curves.plot_comparison(asked)):
+        assert_readable(ax)
+        assert {text.get_text() for text in ax.texts} == set(asked)
+        assert 12 < ax.get_xlim()[1] < 13
+        for band, (name, one) in zip(ax.collections, asked.items(), strict=True):
+            drawn, ends = line(ax, name).get_xydata(), band.get_paths()[0].get_extents().intervaly
+            np.testing.assert_array_equal(drawn, np.transpose([one.workers, one.steps_per_second]))
+            np.testing.assert_allclose(ends, [one.lower.min(), one.upper.max()])
+    with pytest.raises(qm.ModelError, match="at least one curve"):
+        curves.plot_comparison({})
+
+
+def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
+    ax = curves.plot_efficiency(curve)
+    assert_readable(ax)
+    shares = curve.steps_per_second / curve.workers / curve.steps_per_second[0]
+    np.testing.assert_allclose(line(ax, curve.method).get_ydata(), shares)
+    assert [ax.yaxis.get_major_formatter()(share, 0).strip() for share in (0.5, 1.0)] == ["50%", "100%"]
+
+
 def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
     before, (left, right) = dict(matplotlib.rcParams), Figure().subplots(1, 2)
     assert curves.plot_throughput(curve, ax=left, color="red", label="mine") is left

@@ -343,3 +343,27 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
         assert code == 0
         assert qm.Profile.load("o.json") == truth
         assert json.loads(out) == {"name": "x", "batch_size": 9, "fields": truth.summary()}
+
+
+def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
+    asked, many = "solve parameter-server-network.json --population", 10**6
+    found, (busiest, *others) = told(f"{asked} {many}"), np.array([0.12, 0.10, 0.04])  # seconds; workers: 0.6
+    assert (found["population"], found["throughput"]) == ([many], pytest.approx([1 / busiest]))
+    for name, own in zip(("receive link", "server update"), others, strict=True):  # open queues at the busiest's rate
+        assert found[f"residence_time[{name}]"] == pytest.approx([own / (1 - own / busiest)])
+    assert found["cycle_time"] == pytest.approx([many * busiest])
+    refused(run(*asked.split(), many + 1), "numbers must be 1 to 1,000,000", status=2)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_run_is_told_field_by_field_and_what_tracing_cost_it(run, examples, monkeypatch, alone):
+    """Of two machines the one that does not write the profile says who does."""
+    recorded = msgspec.structs.replace(
+        example_profile("alexnet-60"), throughputs=[qm.Throughput(workers=1, steps_per_second=4.0)]
+    )
+    monkeypatch.setattr("queuemodel.cli.profile.profile_live", lambda backend, **settings: recorded if alone else None)
+    code, out, _ = run("profile", "mlp", "-o", "mlp.json")
+    times = recorded.values("step_time").mean() / 0.25
+    said = f"takes 0.25 s; with tracing {times:.2f} times as long"
+    assert (code, said in out, "wrote mlp.json" in out) == (0, alone, alone)
+    assert ("rank 0 has what this rank recorded" in out) is not alone

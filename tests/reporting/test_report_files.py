@@ -63,6 +63,15 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
     assert unknown.to_dict()["saturation_workers"] is None
 
 
+def test_a_page_holds_the_questions_that_it_was_asked(curve):
+    asked = {"epochs": 2.5, "deadline": 900.0, "price_per_node_hour": 0.4, "min_efficiency": 0.65, "dataset_size": 7000}
+    for left_out in (None, *asked):
+        given = {name: value for name, value in asked.items() if name != left_out}
+        found = held(curve.report(workers=5, **given))["questions"]
+        told = {left_out: curve.dataset_size if left_out == "dataset_size" else None} if left_out else {}
+        assert found == {"workers": 5} | asked | told
+
+
 def test_a_curve_made_faster_and_a_long_one_are_shown_as_they_are(curve):
     data = held(curve.faster(2.0).report())
     assert (data["network"], data["obstacle"], data["parameters"]) == (None, "the curve has no model", [])

@@ -56,6 +56,17 @@ def test_several_servers_wait_as_published(m):
     assert s.residence_time[0] == pytest.approx(R, rel=1e-9)
 
 
+@pytest.mark.parametrize(("slow", "N", "service"), [(2, 7, 1.5), (2, 7, 1.7), (8, 38, 0.5)])
+def test_what_would_oscillate_settles_where_speed_jumps(slow, N, service):
+    """Full steps go to and fro between an empty and a crowded station, for ever: a warning is an error here."""
+    speed = [1.0] * slow + [50.0] * N
+    network = qm.Network([qm.Station("q", service_time=service, rates=speed)], think_time=1.0)
+    s = qm.solve(network, population=N, solver=qm.ApproximateMVA("bard-schweitzer"))
+    there = 1 + s.queue_length[0] * (N - 1) / N
+    assert s.residence_time[0] == pytest.approx(service * there / np.interp(there, range(1, len(speed) + 1), speed))
+    assert s.throughput * (1.0 + s.residence_time[0]) == pytest.approx(N)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scv", [(0.0, 4.0), (3.0, 0.25), (1.0, 1.0)])
 def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
