@@ -201,7 +201,7 @@ def test_contention_is_told_of_recorded_steps_and_refused_elsewhere():
     cubic, bbr = (predict(profile, workers=[6], congestion_control=told, buffer=0.05) for told in ("cubic", "bbr"))
     assert bbr.at(6) < 0.97 * cubic.at(6)
     assert predict(profile, workers=[6], buffer=0.05).at(6) == pytest.approx(cubic.at(6))
-    known = profile.told("bbr", 0.05)
+    known = profile.with_network("bbr", 0.05)
     assert known.cluster == qm.Cluster(
         congestion_control="bbr", buffer=0.05, origins=dict.fromkeys(("congestion_control", "buffer"), "given")
     )

@@ -199,7 +199,7 @@ def report(output: str, shown: int | None, output_format: str, **options: Any) -
     if goal["dataset_size"] is not None:
         require_batch_size(question)
     if isinstance(data, Profile):
-        profile = data.told(options["congestion_control"], options["buffer"])
+        profile = data.with_network(options["congestion_control"], options["buffer"])
         strategy, backups = options["strategy"], options["backup_workers"]
         if data.steps and options["method"] == "auto" and strategy in (None, "async-ps", "sync-ps", "k-batch-async"):
             question["method"] = "auto" if backups else "mva"

@@ -21,12 +21,11 @@ from ..profile.scenario import Scenario
 from ..profile.throughputs import doubt, on_profiled_links
 from .closed_network import TrainingModel
 from .demands import Demands, Form
-from .ensemble import OTHER_MACHINES, Bend, Ensemble, doubling, workers_correlation
+from .ensemble import OTHER_MACHINES, Discrepancy, Ensemble, doubling, workers_correlation
 from .rules import NOTHING
 from .step_fit import CONTENTION, Fitted, fit_steps
 
-#: Numbers of workers at which the curve is bent to what was measured; between them the bend is interpolated, and beyond
-#: them it stays.
+#: Numbers of workers at which the discrepancy is computed; between them it is interpolated, beyond them it stays.
 KNOTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 
 #: How many times the upper bound, or what its interval has, a throughput may be: tracing makes steps longer.
@@ -51,7 +50,7 @@ Site = tuple[Scenario, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Thought:
+class PriorPredictive:
     """Networks that may be, of one worker's steps: what they think of sites, before more workers were measured."""
 
     #: contention, worker: (M,): Logarithms of factors on the servers' demands while workers share them, and on the
@@ -71,7 +70,7 @@ def fit_network(
     with communication, so that this is less than the computation: only so does the model take as long for one worker
     as was measured (docs/explanation/model). One worker's throughput tells what tracing cost, and those of more workers
     how contention changes the servers' demands, and how far the network itself errs there: they weigh all of these by
-    likelihood, and bend the curve (Kennedy and O'Hagan, 2001).
+    likelihood, and say how far the curve is off (Kennedy and O'Hagan, 2001).
 
     Raises
     ------
@@ -182,12 +181,13 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     demands = fitted.demands.scaled(server=math.exp(contention), worker=math.exp(worker))
     here = TrainingModel(replace(fitted, demands=demands))
     wrong = doubted(thought.ensemble, points)
+    places = range(len(points), len(points) + len(at))
     return replace(
         fitted,
         demands=demands,
         draws=fitted.draws.scaled(server=np.exp(thought.contention[drawn]), worker=np.exp(thought.worker[drawn])),
-        doubted=None,  # as far as it slows workers, the measurements have it
-        bend=Bend(at, np.log(here.pace(at).X), after.at(range(len(points), len(points) + len(at))), range(len(at))),
+        few_flows_if_bbr=None,  # as far as it slows workers, the measurements have it
+        discrepancy=Discrepancy(at, np.log(here.pace(at).X), after.at(places), range(len(at))),
         others=(
             *(p for p in fitted.others if p.name != CONTENTION.name),
             Parameter(
@@ -204,7 +204,7 @@ def _here(fitted: Fitted) -> Scenario:
     return Scenario(parameter_servers=fitted.servers.count)
 
 
-def _moments(thought: Thought, weights: np.ndarray) -> tuple[float, float, float, float]:
+def _moments(thought: PriorPredictive, weights: np.ndarray) -> tuple[float, float, float, float]:
     """Means of the logarithms of both factors, and the standard deviation of contention's: now, and before."""
     contention, worker = float(weights @ thought.contention), float(weights @ thought.worker)
     now, before = (
@@ -252,7 +252,7 @@ def _measured(thought: Ensemble, points: Sequence[Throughput]) -> tuple[np.ndarr
     return np.log([p.steps_per_second for p in points]), np.array(noise)
 
 
-def of_steps(fitted: Fitted, sites: Sequence[Site]) -> Thought:
+def of_steps(fitted: Fitted, sites: Sequence[Site]) -> PriorPredictive:
     """Networks on a grid of contention and the worker's time, the model's own errors, the steps' sampling."""
     sampling = float(standard_errors(fitted.draws.worker)) / max(float(fitted.demands.worker), 1e-12)
     own = np.hypot(WORKER_ERROR, min(sampling, 1.0))
@@ -280,7 +280,7 @@ def of_steps(fitted: Fitted, sites: Sequence[Site]) -> Thought:
         error.append(float(model.own_error(np.array([n]), saturation[scenario])[0]))
     every, share = np.array(logs).T, weights / weights.sum()
     varied = np.sqrt(share @ (every - share @ every) ** 2)
-    return Thought(
+    return PriorPredictive(
         contention,
         worker,
         Ensemble.before(

@@ -20,7 +20,7 @@ from ..queueing.solve import solve
 from ..queueing.stations import JobClass, Station
 from . import recipe
 from .demands import Demands, Servers
-from .ensemble import Bend, model_error, profiled_error, worst_error
+from .ensemble import Discrepancy, model_error, profiled_error, worst_error
 from .outcome import Breakdown, Model, Outcome
 from .rules import Barrier, Pace, Rule, rule_for
 from .step_fit import Fitted, Recorded, step_parameters
@@ -176,7 +176,9 @@ class TrainingModel(Model):
             raise ModelError(
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
             )
-        rule = rule_for(servers=servers, unequal=unequal, settled=self.fitted.settled, flights=self.fitted.flights)
+        rule = rule_for(
+            servers=servers, unequal=unequal, repulsion=self.fitted.repulsion, few_flows=self.fitted.few_flows
+        )
         return rule if self.barrier is None else Barrier(rule, servers, self.barrier)
 
     def network(self) -> Network:
@@ -248,8 +250,10 @@ class TrainingModel(Model):
         D, saturation = self.service_demand, self._asymptotes(workers)[2]
         error = self.own_error(workers, saturation)
         alternatives = []
-        if self.fitted.doubted:
-            under_bbr = replace(self, fitted=replace(self.fitted, flights=self.fitted.doubted, doubted=None))
+        if self.fitted.few_flows_if_bbr:
+            under_bbr = replace(
+                self, fitted=replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
+            )
             alternatives = [replace(under_bbr.outcome(workers), doubt=UNTOLD)]
 
         def breakdown(x: np.ndarray) -> Breakdown:
@@ -274,7 +278,7 @@ class TrainingModel(Model):
             ceiling=None if self.barrier is None else np.log(self._limits(self.fitted.draws, workers)[1]),
             ceiling_error=float(error[0]),  # as far as one worker's step is known
             alternatives=alternatives,
-            bend=self.bend,
+            discrepancy=self.discrepancy,
             breakdown=breakdown,
             method=self.rule.method,
             note=self.note,
@@ -327,10 +331,10 @@ class TrainingModel(Model):
         return np.where(populations == traced, profiled, model_error("mva", populations / saturation))
 
     @property
-    def bend(self) -> Bend | None:
+    def discrepancy(self) -> Discrepancy | None:
         """How far measured throughputs bend the curve: of asynchronous workers on the machines that were measured."""
         elsewhere = self.in_rounds or self.other_machines or self.servers != self.fitted.servers
-        return None if elsewhere else self.fitted.bend
+        return None if elsewhere else self.fitted.discrepancy
 
     @property
     def bandwidth(self) -> float | None:

@@ -223,7 +223,7 @@ class Ensemble:
 
 
 @dataclass(frozen=True, eq=False)
-class Bend:
+class Discrepancy:
     """How far what is thought of some numbers of workers is off a curve."""
 
     workers: np.ndarray  # (P,): Increasing

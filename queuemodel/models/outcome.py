@@ -15,7 +15,7 @@ from ..base.results import Result
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.job import Job
 from ..profile.scenario import Scenario, require_answered
-from .ensemble import Bend
+from .ensemble import Discrepancy
 from .explorer import Explorer
 
 NONE = np.empty(0)
@@ -43,7 +43,7 @@ class Outcome:
     """What a model says of throughput at n numbers of workers, before anybody asks for an interval.
 
     The interval joins the quantiles of ``draws`` with ``error`` as independent errors, spans the ``alternatives`` and
-    ends at the ``ceiling``; where measured throughputs bend the curve, ``bend`` says it instead.
+    ends at the ``ceiling``; where measured throughputs bend the curve, ``discrepancy`` says it instead.
     """
 
     workers: np.ndarray  # (n,): Increasing, the first is 1
@@ -54,7 +54,7 @@ class Outcome:
     ceiling_error: float = 0.0  # Relative standard error of that
     alternatives: Sequence[Outcome] = ()  # Other networks that it may be
     doubt: str = ""  # Of an alternative: what to say where it makes the interval wider
-    bend: Bend | None = None
+    discrepancy: Discrepancy | None = None
     breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # of the throughput that is predicted
     method: str
     note: str = ""
@@ -77,8 +77,8 @@ class Outcome:
     def interval(self, confidence: float) -> tuple[np.ndarray, list[str]]:
         """Throughput, and the ends of an interval of such probability, shape (3, n), and which doubts widen it."""
         X, tail, reach = self.throughput, (1 - confidence) / 2, normal_quantile(confidence)
-        if self.bend is not None:
-            return X * self.bend.factors(self.workers, confidence), []
+        if self.discrepancy is not None:
+            return X * self.discrepancy.factors(self.workers, confidence), []
         apart = reach * np.broadcast_to(self.error, (2, len(X)))
         if self.draws is not None:
             low, high = np.quantile(self.draws, [tail, 1 - tail], axis=-1) - np.log(X)

@@ -125,7 +125,7 @@ def _fitted(
     """The model that is solved, of a question that belongs to the data."""
     profile = data if isinstance(data, Profile) else None
     if profile:
-        profile, question = profile.told(**question.of(of_group("network"))), question.relative_to(profile)
+        profile, question = profile.with_network(**question.of(of_group("network"))), question.relative_to(profile)
     stepped = profile is not None and bool(profile.steps)
     rounds = profile is not None and bool(profile.rounds)
     machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
@@ -243,7 +243,7 @@ def predict(
         for least in counts[:1]:
             waiting.require_workers(least)
         if simulated(data, question, method):
-            told = data.told(**question.of(of_group("network")))
+            told = data.with_network(**question.of(of_group("network")))
             known = (*data.throughputs, *measured)
             model = SimulationModel(told, known, waiting, {"progress": progress})
             changes = question.relative_to(data).of(model.changes)

@@ -53,9 +53,9 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
         "draws": _plain(fitted.draws),
         "stations": list(FORMS[fitted.servers.form]),
         "phases": list(FORMS[fitted.servers.form].values()),
-        "settled": fitted.settled,
-        "flights": _flights(fitted.flights),
-        "doubted": _flights(fitted.doubted),
+        "repulsion": fitted.repulsion,
+        "few_flows": _flights(fitted.few_flows),
+        "few_flows_if_bbr": _flights(fitted.few_flows_if_bbr),
         "most_levels": MOST_LEVELS,
         "compute": recorded.compute,
         "transferred": recorded.transferred,
@@ -77,11 +77,11 @@ def recipe(model: TrainingModel, *, workers: int, confidence: float) -> dict[str
     }
 
 
-def _flights(flights: sharing.FewFlows | None) -> dict[str, Any] | None:
+def _flights(few_flows: sharing.FewFlows | None) -> dict[str, Any] | None:
     numbers = constants(sharing.__package__)
     return (
-        asdict(flights) | {"bytes": numbers["in_flight_bytes"], "seconds": numbers["in_flight_seconds"]}
-        if flights
+        asdict(few_flows) | {"bytes": numbers["in_flight_bytes"], "seconds": numbers["in_flight_seconds"]}
+        if few_flows
         else None
     )
 
@@ -112,6 +112,6 @@ def _servers(model: TrainingModel, count: int, most: int, confidence: float) -> 
         "profiled_workers": there.profiled_workers,
         "measured": there.measured,
         "error": there.own_error(np.arange(1, most + 1), saturation) if there.profiled_workers else [],
-        "bend": there.bend and there.bend.factors(np.arange(1, most + 1), confidence),
+        "discrepancy": there.discrepancy and there.discrepancy.factors(np.arange(1, most + 1), confidence),
         "method": there.rule.method,
     }

@@ -50,7 +50,7 @@ class ParallelServers:
 
     Mean-value analysis of stations whose rate depends on how many are there (Reiser and Lavenberg, 1980), with three
     additions, all without effect for one worker. A phase (fetch, push, update) is such a station. Exact for one
-    server, ``settled`` of 0 and no ``flights`` (the default), else approximate. The phase's time is reported as its
+    server, ``repulsion`` of 0 and no ``few_flows`` (the default), else approximate. The phase's time is reported as its
     servers' residence times, in proportion to their demands.
     """
 
@@ -63,18 +63,18 @@ class ParallelServers:
     #: How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart:
     #: who comes second to a link has it alone at the end, and the less of its computation is done by then. Driven off
     #: a busy link, a worker comes to it at another time, when it is as often busy: it meets others with U^2 where
-    #: chance has U, D U (1 - U) less waiting. Under BBR (``flights``), whose accidents mix phases, it only meets one
+    #: chance has U, D U (1 - U) less waiting. Under BBR (``few_flows``), whose accidents mix phases, it only meets one
     #: of the others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to
-    settled: float = 0.0
+    repulsion: float = 0.0
     #: How much of a link few workers use, of the first two phases: those that fetch and those that push
-    flights: FewFlows | None = None
+    few_flows: FewFlows | None = None
 
     @property
     def method(self) -> str:
         """Name of the method, and whether it is exact."""
         if self.servers > 1:
             return "mva (approximate, servers in parallel)"
-        return f"mva (approximate, {'settled phases' if self.settled else 'links that few do not fill'})"
+        return f"mva (approximate, {'settled phases' if self.repulsion else 'links that few do not fill'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
@@ -82,7 +82,7 @@ class ParallelServers:
         largest_first, own = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
         met = busiest - largest_first[..., 1, :] if self.servers > 1 else busiest  # what another worker delays
-        least = self.flights.least_share(own[..., :2]) if self.flights else np.ones(1)
+        least = self.few_flows.least_share(own[..., :2]) if self.few_flows else np.ones(1)
         levels = min(max(self.servers, math.ceil(1.0 / least.min())) - 1, MOST_LEVELS, int(populations[-1]))
         here = np.arange(1, levels + 1).reshape(-1, *[1] * busiest.ndim)
         beside = np.array([largest_first[..., j + 1 :, :].sum(axis=-2) for j in range(levels)]).reshape(
@@ -97,11 +97,11 @@ class ParallelServers:
         row = 0
         for n in range(1, int(populations[-1]) + 1):
             slowness = here + beside
-            if self.flights:
-                used = self.flights.rates(least, Q[..., :2], workers=n, levels=levels)
+            if self.few_flows:
+                used = self.few_flows.rates(least, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += here / used - here
-            avoided = 1.0 / (2 * max(n - 1, 1)) if self.flights else 1.0 - U
-            spared = self.settled * met * U * avoided
+            avoided = 1.0 / (2 * max(n - 1, 1)) if self.few_flows else 1.0 - U
+            spared = self.repulsion * met * U * avoided
             found = _fewer(p, spared / np.maximum(busiest * Q, NOTHING))
             phase = busiest * (1.0 + Q + (found * (slowness - here)).sum(axis=0)) - spared  # arrival theorem
             x = np.minimum(n / (Z + phase.sum(axis=-1)), 1.0 / np.maximum(busiest.max(axis=-1), NOTHING))
@@ -173,10 +173,10 @@ class UnequalWorkers:
         return Pace(*map(np.array, zip(*paces, strict=True)))
 
 
-def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: FewFlows | None = None) -> Rule:
+def rule_for(*, servers: int, unequal: bool, repulsion: float = 0.0, few_flows: FewFlows | None = None) -> Rule:
     """The rule of a cluster.
 
-    Equal workers alone are ``settled``: cycles of different length drift through all phases.
+    Equal workers alone are ``repulsion``: cycles of different length drift through all phases.
 
     Raises
     ------
@@ -190,8 +190,8 @@ def rule_for(*, servers: int, unequal: bool, settled: float = 0.0, flights: FewF
         )
     if unequal:
         return UnequalWorkers()
-    exact = servers == 1 and not (settled or flights)
-    return ClosedNetwork() if exact else ParallelServers(servers, settled, flights)
+    exact = servers == 1 and not (repulsion or few_flows)
+    return ClosedNetwork() if exact else ParallelServers(servers, repulsion, few_flows)
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.

@@ -31,7 +31,7 @@ from .closed_network import TrainingModel
 from .demands import Servers
 from .ensemble import (
     OTHER_MACHINES,
-    Bend,
+    Discrepancy,
     Ensemble,
     doubling,
     model_error,
@@ -272,11 +272,11 @@ class Calibration(Result):
         return _place(self.sites, self.asked, workers)
 
     @property
-    def bend(self) -> Bend:
+    def discrepancy(self) -> Discrepancy:
         """How far what is thought now is off the first network's simulation, as asked for."""
         at = self.sites[self.asked].workers
         places = [self.at_asked(n) for n in at]
-        return Bend(np.array(at), self.networks[0, places], self.after, places)
+        return Discrepancy(np.array(at), self.networks[0, places], self.after, places)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -533,7 +533,7 @@ class SimulationModel(Model):
                 D = D * longer
         if goes_further(measured, profiled):
             calibration = calibrate(self.profile, measured, workers=knots(workers), **self.asked | {"seed": seed})
-            found = replace(found, bend=calibration.bend)
+            found = replace(found, discrepancy=calibration.discrepancy)
             name, notes = calibration.likeliest.name, [self.doubts, calibration.note]
         elif untraced is not None:
             found = found.scaled(longer ** -untraced_share(np.log(X), workers, kind))

@@ -16,7 +16,7 @@ from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
 from ..transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
-from .ensemble import Bend
+from .ensemble import Discrepancy
 from .rules import Rule, rule_for
 
 #: Names of the demands at the servers.
@@ -47,12 +47,12 @@ class Fitted:
     job: Job
     servers: Servers
     recorded: Recorded
-    #: settled, flights: How equal workers meet at shared links, see `queuemodel.models.rules.ParallelServers`
-    settled: float = 0.0
-    flights: FewFlows | None = None
-    doubted: FewFlows | None = None  # The flights that there are if TCP's congestion control, which nobody told, is BBR
+    #: repulsion, few_flows: How equal workers meet at shared links, see `queuemodel.models.rules.ParallelServers`
+    repulsion: float = 0.0
+    few_flows: FewFlows | None = None
+    few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which nobody knows, is BBR
     measured: tuple[Throughput, ...] = ()
-    bend: Bend | None = None  # How far throughputs of more workers bend the curve of the machines that it was fitted on
+    discrepancy: Discrepancy | None = None  # Of the curve on these machines, by throughputs of more workers
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
     note: str = ""  # What this fit cannot know
     contradiction: str = ""  # Which throughputs contradict the profile; empty for none
@@ -121,18 +121,18 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     ]
     if best := best_rates(profile):
         seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
-    settled = _settled(compute - float(seen[0].worker), steps[:, 3])
+    repulsion = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    rule = rule_for(servers=servers.count, unequal=False, settled=settled, flights=None if fills else few_flows)
+    rule = rule_for(servers=servers.count, unequal=False, repulsion=repulsion, few_flows=None if fills else few_flows)
     demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,
         draws=draws,
         job=profile.job,
         servers=servers,
-        settled=settled,
-        flights=None if fills else few_flows,
-        doubted=few_flows if control == "unknown" and nominal != math.inf else None,
+        repulsion=repulsion,
+        few_flows=None if fills else few_flows,
+        few_flows_if_bbr=few_flows if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),

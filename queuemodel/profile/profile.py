@@ -132,7 +132,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                         f"cluster.parameter_servers, {servers}, got {operation.server}"
                     )
 
-    def told(self, congestion_control: str | None = None, buffer: float | None = None) -> Profile:
+    def with_network(self, congestion_control: str | None = None, buffer: float | None = None) -> Profile:
         """The same, of whose network somebody says more; None: as it is."""
         network = specified_network(congestion_control=congestion_control, buffer=buffer)
         network["origins"] = self.cluster.origins | network["origins"]

@@ -49,12 +49,12 @@ function linkRates(least, here, there, n, levels) {
 }
 
 /** Throughput (n,) and time of each phase (n, F) of 1 to `most` workers (ParallelServers): mean-value analysis. */
-function meanValueAnalysis({ settled, flights, most_levels: mostLevels }, D, Z, most) {
+function meanValueAnalysis({ repulsion, few_flows, most_levels: mostLevels }, D, Z, most) {
   const phases = D[0].map((_, f) => D.map((row) => row[f]).sort((a, b) => b - a));
   const busiest = phases.map((row) => row[0]);
   const met = phases.map((row) => (row.length > 1 ? row[0] - row[1] : row[0]));
-  const least = (flights ? flights.sizes : []).map((size, f) =>
-    Math.min(Math.max((flights.bytes * sum(phases[f])) / size, flights.seconds) / flights.buffer, 1),
+  const least = (few_flows ? few_flows.sizes : []).map((size, f) =>
+    Math.min(Math.max((few_flows.bytes * sum(phases[f])) / size, few_flows.seconds) / few_flows.buffer, 1),
   );
   const levels = Math.min(Math.max(D.length, Math.ceil(1 / Math.min(1, ...least))) - 1, mostLevels, most);
   const beside = phases.map((row) =>
@@ -72,7 +72,7 @@ function meanValueAnalysis({ settled, flights, most_levels: mostLevels }, D, Z, 
       return row.map((seconds, j) => (rates ? (j + 1) / rates[j] : j + 1) + seconds);
     });
     const neighbour = 1 / (2 * Math.max(n - 1, 1));
-    const spared = met.map((seconds, f) => settled * seconds * U[f] * (flights ? neighbour : 1 - U[f]));
+    const spared = met.map((seconds, f) => repulsion * seconds * U[f] * (few_flows ? neighbour : 1 - U[f]));
     const found = there.map((p, f) => {
       const share = spared[f] / Math.max(busiest[f] * Q[f], 1e-300);
       return slowness[f].map((_, j) => p[j] + share * ((j + 1) * p[j + 1] - j * p[j]));
@@ -105,14 +105,14 @@ function quantile(values, share) {
   return values[below] + (values[above] - values[below]) * (place - below);
 }
 
-/** Throughput (n, draws) of the fit's draws: its uncertainty. */
+/** Logarithms of throughput (n, draws) of the fit's draws: its uncertainty. */
 function drawnThroughputs(recipe, settings, shards, most) {
   const drawn = Array.from({ length: most }, () => []);
   for (let i = 0; i < recipe.draws.worker.length; i += 1) {
     const seen = Object.fromEntries(Object.entries(recipe.draws).map(([name, values]) => [name, values[i]]));
     const demands = demandsOn(recipe, settings, seen);
     const { X } = meanValueAnalysis(recipe, stationDemands(recipe, shards, demands), demands.worker, most);
-    X.forEach((x, n) => drawn[n].push(x));
+    X.forEach((x, n) => drawn[n].push(Math.log(x)));
   }
   return drawn.map((row) => row.sort((a, b) => a - b));
 }
@@ -128,18 +128,20 @@ function solveNetwork(recipe, settings) {
   const Z = demands.worker;
   const { X, spent } = meanValueAnalysis(recipe, D, Z, most);
   const drawn = drawnThroughputs(recipe, settings, servers.shards, most);
-  const doubted = recipe.doubted && { ...recipe, flights: recipe.doubted };
-  const underBBR = doubted && {
-    X: meanValueAnalysis(doubted, D, Z, most).X,
-    drawn: drawnThroughputs(doubted, settings, servers.shards, most),
+  const underBBRRecipe = recipe.few_flows_if_bbr && { ...recipe, few_flows: recipe.few_flows_if_bbr };
+  const underBBR = underBBRRecipe && {
+    X: meanValueAnalysis(underBBRRecipe, D, Z, most).X,
+    drawn: drawnThroughputs(underBBRRecipe, settings, servers.shards, most),
   };
   const tail = (1 - recipe.confidence) / 2;
   const own = (n) => recipe.reach * (changed || !servers.error.length ? recipe.elsewhere : servers.error[n]);
-  const beside = (found, n, share) => Math.hypot(Math.log(quantile(found.drawn[n], share) / found.X[n]), own(n));
-  const lowest = (found, n) => found.X[n] * Math.exp(-beside(found, n, tail));
+  const end = (found, n, sign) => {
+    const apart = sign * (quantile(found.drawn[n], sign > 0 ? 1 - tail : tail) - Math.log(found.X[n]));
+    return found.X[n] * Math.exp(sign * Math.hypot(Math.max(apart, 0), own(n)));
+  };
   const kinds = [{ X, drawn }, underBBR].filter(Boolean);
-  const bend = changed ? null : servers.bend; // measured throughputs: factors to the middle, the lower and the upper end
-  const bent = X.map((x, n) => (bend ? x * bend[0][n] : x));
+  const discrepancy = changed ? null : servers.discrepancy; // factors to the middle, the lower and the upper end
+  const bent = X.map((x, n) => (discrepancy ? x * discrepancy[0][n] : x));
   const slower = X.map((x, n) => x / bent[n]);
   const workers = X.map((_, n) => n + 1);
   const total = sum(D.flat());
@@ -149,8 +151,8 @@ function solveNetwork(recipe, settings) {
   return {
     workers,
     steps_per_second: bent,
-    lower: X.map((x, n) => (bend ? x * bend[1][n] : Math.min(...kinds.map((found) => lowest(found, n))))),
-    upper: X.map((x, n) => x * (bend ? bend[2][n] : Math.exp(beside({ X, drawn }, n, 1 - tail)))),
+    lower: X.map((x, n) => (discrepancy ? x * discrepancy[1][n] : Math.min(...kinds.map((one) => end(one, n, -1))))),
+    upper: X.map((x, n) => (discrepancy ? x * discrepancy[2][n] : Math.max(...kinds.map((one) => end(one, n, 1))))),
     single: bent[0],
     batch_size: settings.batch_size,
     parameter_servers: D.length,

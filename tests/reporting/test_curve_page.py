@@ -29,7 +29,7 @@ def without_overlap(profile):
 
 MODELS = {
     "settled": lambda: qm.fit(example_profile("alexnet-60")),
-    "untold": lambda: qm.fit(example_profile("alexnet-60").told("unknown")),
+    "untold": lambda: qm.fit(example_profile("alexnet-60").with_network("unknown")),
     "exact": lambda: qm.fit(without_overlap(example_profile("alexnet-60"))),
     "one station": lambda: qm.fit(example_profile("resnet50-60"), form="single"),
     "calibrated": lambda: qm.fit(example_profile("resnet50-60"), throughputs=example_throughputs("resnet50-60")),

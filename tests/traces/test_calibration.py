@@ -103,5 +103,5 @@ def test_other_machines_are_simulated_as_what_they_were():
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
     assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
-    one, two, four, eight = np.log(found.bend.factors(np.array([1, 2, 4, 8]), 0.9)).T
+    one, two, four, eight = np.log(found.discrepancy.factors(np.array([1, 2, 4, 8]), 0.9)).T
     assert (two, eight) == (pytest.approx((one + four) / 2), pytest.approx(four))  # straight in the workers' logarithm
