@@ -84,14 +84,14 @@ class Synchronization:
         """Results that are applied together."""
         if not self.row.gathers:
             return 1
-        return workers - self.number if self.row.drops else self.number
+        return workers - self.number if self.row.number == "backup_workers" else self.number
 
     @property
     def least_workers(self) -> int:
         """Fewest workers that make a round."""
         if not self.row.gathers or self.row.repeats:
             return 1
-        return self.number + 1 if self.row.drops else self.number
+        return self.number + 1 if self.row.number == "backup_workers" else self.number
 
     def require_workers(self, workers: int) -> None:
         """Refuse numbers of workers that make no round."""
@@ -103,16 +103,16 @@ class Synchronization:
 
     def of(self, workers: int) -> Synchronization:
         """The same of so few workers as there are: one has nobody to wait for."""
-        if self.row.drops and workers == 1:
-            return Synchronization(self.name)
-        if self.row.gathers and not self.row.repeats and not self.row.drops:
+        if self.row.number == "backup_workers":
+            return Synchronization(self.name, min(self.number, workers - 1))
+        if self.row.gathers and not self.row.repeats:
             return Synchronization(self.name, min(self.number, workers))
         return self
 
     def partial(self, workers: np.ndarray) -> np.ndarray:
         """Where so many workers (n,) wait for each other, but not for everybody in every step."""
         row, k = self.row, self.number
-        if row.drops or row.bounded:
+        if row.number != "k":
             waiting = np.full(workers.shape, k > 0)
         elif row.repeats or not row.gathers:
             waiting = np.full(workers.shape, row.repeats)
@@ -122,7 +122,7 @@ class Synchronization:
 
     def steps_per_round(self, workers: np.ndarray) -> np.ndarray:
         """Steps that count in a round (n,), where these are not one of each worker; else empty."""
-        if self.row.drops and self.number:
+        if self.row.number == "backup_workers" and self.number:
             return workers - self.number
         return np.full(len(workers), self.number) if self.row.number == "k" else np.empty(0)
 
