@@ -118,7 +118,7 @@ def check_profile(path: Path, thorough: bool) -> None:
 
 def tables() -> dict[str, bytes]:
     """Packaged throughputs, one with all columns and quoted."""
-    found = {path.name: path.read_bytes() for path in (ROOT / "queuemodel" / "data").glob("*-throughputs.csv")}
+    found = {path.name: path.read_bytes() for path in (ROOT / "queuemodel" / "profile" / "data").glob("*-throughputs.csv")}
     return found | {
         "full.csv": b'workers,"steps_per_second",parameter_servers\r\n1,6.73,1\r\n2,"13.6",1\r\n4,24.85,2\r\n'
     }
@@ -134,7 +134,7 @@ def check_table(path: Path, thorough: bool) -> None:
 
 def placements() -> dict[str, bytes]:
     """A few rows of the packaged placements, and some with the share of a node left out."""
-    packaged = (ROOT / "queuemodel" / "data" / "resnet50-t4-placements.csv").read_bytes().splitlines(keepends=True)
+    packaged = (ROOT / "queuemodel" / "profile" / "data" / "resnet50-t4-placements.csv").read_bytes().splitlines(keepends=True)
     return {
         "packaged.csv": b"".join([packaged[0], *packaged[1::7]]),
         "few.csv": b"nodes,gpus,batch_size,step_time\n1,1,8,0.1\n1,1,32,0.4\n2,4,8,0.25\n2,4,32,0.5\n8,16,16,0.4\n",
@@ -155,7 +155,7 @@ def networks() -> list[qm.Network]:
     classes = [qm.JobClass("A", population=2, think_time=1.0), qm.JobClass("B", population=1)]
     by_class = qm.Station("cpu", service_time={"A": 0.1, "B": 0.3})
     return [
-        qm.Network.load(ROOT / "queuemodel" / "data" / "parameter-server-network.json"),
+        qm.Network.load(ROOT / "queuemodel" / "profile" / "data" / "parameter-server-network.json"),
         qm.Network([*two, qm.Station("many", service_time=1.0, servers=3)], think_time=0.5),
         qm.Network([*two, qm.Station("delay", service_time=1.0, servers=math.inf)]),
         qm.Network([by_class, two[1]], classes=classes),

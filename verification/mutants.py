@@ -1,4 +1,4 @@
-"""Mutation testing on samples: ``python -m verification.mutants solvers`` (needs ``pip install cosmic-ray``).
+"""Mutation testing on samples: ``python -m verification.mutants queueing`` (needs ``pip install cosmic-ray``).
 
 Each mutant is one small change to the code (an operator, a number, a condition, as cosmic-ray makes them), tried in a
 copy of the repository against the tests of its part. A mutant that no test notices is printed as a diff: either the
@@ -28,16 +28,14 @@ ROOT = Path(__file__).parent.parent
 
 #: Which tests judge which folder, or module, of the package; tests of documents do not count.
 JUDGES = {
-    "network": ["tests/network", "tests/solvers/test_exact.py"],
-    "solvers": ["tests/solvers", "tests/test_plotting.py"],
-    "training": ["tests/training", "tests/test_plotting.py", "tests/test_prediction.py"],
-    "collectives": ["tests/collectives"],
-    "strategies": ["tests/strategies"],
-    "placements": ["tests/placements"],
-    "descent": ["tests/descent"],
-    "comparison": ["tests/comparison"],
-    "traces": ["tests/traces"],
+    "queueing": ["tests/queueing", "tests/test_plotting.py"],
+    "transport": ["tests/collectives", "tests/traces/test_transport.py"],
+    "profile": ["tests/training", "tests/test_prediction.py"],
+    "curves": ["tests/training", "tests/test_plotting.py", "tests/convergence"],
+    "simulator": ["tests/traces"],
+    "models": ["tests/training", "tests/strategies", "tests/placements", "tests/traces", "tests/test_prediction.py"],
     "scheduling": ["tests/scheduling"],
+    "sgd": ["tests/sgd"],
 }
 COPIED = ("queuemodel", "tests", "validation", "verification", "docs", "pyproject.toml", "setup.cfg", "README.md")
 
