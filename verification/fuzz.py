@@ -278,7 +278,7 @@ def traces() -> dict[str, bytes]:
 
 def check_trace(path: Path, _: bool) -> None:
     """A folder of recordings, one of them damaged, that is read is a profile that can be fitted."""
-    from queuemodel.adapters.tensorflow import read_traces
+    from queuemodel.adapters import read_tensorflow
 
     with tempfile.TemporaryDirectory() as folder:
         damaged = path.name
@@ -287,7 +287,7 @@ def check_trace(path: Path, _: bool) -> None:
                 if not other.name.startswith(damaged.removesuffix(".gz")):
                     (Path(folder) / other.name).write_bytes(other.read_bytes())
         (Path(folder) / damaged).write_bytes(path.read_bytes())
-        profile = read_traces(folder, batch_size=32, parameter_bytes=788_992)
+        profile = read_tensorflow(folder, batch_size=32, parameter_bytes=788_992)
     assert qm.Profile.from_json(profile.to_json()) == profile
     curve_of(qm.fit(profile))
 
@@ -312,7 +312,7 @@ def check_ranks(path: Path, _: bool) -> None:
         other = ROOT / "tests" / "data" / RANKS[end] / f"rank1{end}.gz"
         for name, content in ((other.name, other.read_bytes()), (path.name, path.read_bytes())):
             (Path(folder) / name).write_bytes(content)
-        read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_traces
+        read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_pytorch
         profile = read([folder], batch_size=32)
     assert qm.Profile.from_json(profile.to_json()) == profile
     positive(predict(profile, workers=[1, 2, 4]).steps_per_second)

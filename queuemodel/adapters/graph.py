@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from ..profile.records import Kind, Operation
-from .events import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, length, union
+from .recordings import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, constant, length, union
 
 # operations that wait instead of working
 WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
 
-IDLE = 500  # us; a longer pause splits a computation in two, ...
-JOINED = 100  # us; ... and so does waiting for something else that ended this long after it began
-NEGLIGIBLE = 0.005  # share of the computation that may be left out of the operations, smallest first
-MOST_COMPUTATIONS = 512
+IDLE, JOINED = constant("idle"), constant("joined")  # longer ones cut a computation in two
+NEGLIGIBLE, MOST_COMPUTATIONS = constant("negligible"), constant("most_computations")
 
 
 class StepGraph:

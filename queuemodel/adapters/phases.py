@@ -15,15 +15,13 @@ from tqdm import tqdm
 
 from ..base.errors import DataError
 from ..profile.profile import Step
-from .events import RECEIVED, TracedOperation, TracedStep, Transfer, intersection, length, union
 from .graph import StepGraph, contract
+from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, intersection, length, union
 
 TAKES_BATCH = "IteratorGetNext"  # begins the types of operations that do
 
-LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
-SHORT_PAUSE = 5000  # us: ... unless it is this short
-
-CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
+LONGEST_PAUSE, SHORT_PAUSE = constant("longest_pause"), constant("short_pause")  # a pause between two steps
+CLOCK_TOLERANCE = constant("clock_tolerance")
 
 ALIKE = 0.5  # share of a step's operations that it has in common with another of its job, at least
 OVERLAP = 0.5  # share of a step in which another one of the same worker may run, at most

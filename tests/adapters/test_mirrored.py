@@ -11,7 +11,7 @@ import pytest
 import recording
 
 import queuemodel as qm
-from queuemodel.adapters.tensorflow import Mirrored, read_mirrored
+from queuemodel.adapters import Mirrored, read_mirrored
 from queuemodel.models import predict
 
 if importlib.util.find_spec("tensorflow") is None:

@@ -13,7 +13,7 @@ import pytest
 import recording
 
 from queuemodel import Cluster, DataError, QueueModelWarning
-from queuemodel.adapters import tensorflow
+from queuemodel.adapters import read_tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
@@ -27,7 +27,7 @@ XPLANE_BYTES = (256 * 512 + 512 + 512 * 128 + 128) * 4
 def read(folder, *, batch_size=1, **known):
     """A folder's profile; of `tf.profiler`'s recordings the bytes of parameters are told."""
     recorded = {"parameter_bytes": XPLANE_BYTES} if list(Path(folder).rglob("*.xplane.pb*")) else {}
-    return tensorflow.read_traces(folder, batch_size=batch_size, **(recorded | known))
+    return read_tensorflow(folder, batch_size=batch_size, **(recorded | known))
 
 
 def refused(folder, said, error=DataError, **known):
@@ -387,7 +387,7 @@ def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, 
 
 def test_reading_needs_no_tensorflow_and_says_nothing():
     code = (
-        "import sys; sys.modules['tensorflow'] = None; from queuemodel.adapters.tensorflow import read_traces as r; "
+        "import sys; sys.modules['tensorflow'] = None; from queuemodel.adapters import read_tensorflow as r; "
         f"r({str(ALEXNET)!r}, batch_size=1); r({str(XPLANE)!r}, batch_size=32, parameter_bytes={XPLANE_BYTES})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

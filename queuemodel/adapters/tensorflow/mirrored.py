@@ -30,11 +30,23 @@ from ...base.files import read_bytes
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import MOST_BYTES, Bucket, Gradient, Round
-from ..events import Interval, intersection, length, union
-from ..phases import LONGEST_PAUSE
-from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, read_files, whole_run
-from .protos import ALLOCATION, DONE, START, Event, read_events
-from .traces import require_parameter_bytes, xplane_files
+from ..recordings import (
+    Interval,
+    RankTrace,
+    StepClock,
+    Unrecorded,
+    by_step,
+    constant,
+    intersection,
+    length,
+    profile_of_rounds,
+    ranks_of,
+    read_each,
+    require_files,
+    union,
+    whole_run,
+)
+from .protos import ALLOCATION, DONE, START, HostEvent, read_events, require_parameter_bytes, xplane_files
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
@@ -42,9 +54,7 @@ GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
 TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
 AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
-AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
-
-NANOSECOND = 1e-9
+AT_ONCE, LONGEST_PAUSE = constant("at_once"), constant("longest_pause")
 
 
 def is_mirrored(folder: str | os.PathLike[str]) -> bool:
@@ -58,11 +68,11 @@ def read_mirrored(
     batch_size: int,
     parameter_bytes: int | None = None,
     progress: bool = False,
-    **told: Unpack[Told],
+    **unrecorded: Unpack[Unrecorded],
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.xplane.pb`` files, one for each rank, in or below a folder.
 
-    As `pytorch.read_traces`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
+    As `read_pytorch`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
     parameters together, is needed where packs of gradients are too small for their sizes to be recorded in any run of
     as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
     """
@@ -86,12 +96,14 @@ def read_mirrored(
     size = parameter_bytes or sum(pack.bytes for pack in packs)
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs)}  # what is not recorded: more
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
-    return profile_of_rounds(source, runs, job, told)
+    return profile_of_rounds(source, runs, job, unrecorded)
 
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
     """A file of each rank."""
-    recordings = read_files(folder, xplane_files(folder), read_recording, names="*.xplane.pb", progress=progress)
+    paths = xplane_files(folder)
+    require_files(folder, paths, names="*.xplane.pb")
+    recordings = read_each(paths, _read_recording, progress=progress)
     ranks = _ranks(recordings)
     alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
     if len(recordings) != ranks or alone:
@@ -146,7 +158,7 @@ def _sizes(
 
 
 def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
-    clock = StepClock(step.start, step.end, step.waits, NANOSECOND)
+    clock = StepClock(step.start, step.end, step.waits, 1e-9)
     packs = [
         Bucket(sizes[one.key], clock.since(one.ready), clock.since(one.begin), clock.since(one.end))
         for one in step.reductions
@@ -193,12 +205,12 @@ class RankRecording(NamedTuple):
     steps: list[RankStep]
 
 
-def beside(path: Path) -> Path:
+def gradients_file(path: Path) -> Path:
     """Where a live run notes the bytes of gradients, by the operations that make them (JSON)."""
     return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
-def read_recording(path: Path) -> RankRecording:
+def _read_recording(path: Path) -> RankRecording:
     """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
@@ -217,7 +229,7 @@ def read_recording(path: Path) -> RankRecording:
         )
     inside = by_step(events, [(mark.start, mark.end) for mark in marks], lambda event: event.start)
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
-    noted = _noted(beside(path))
+    noted = _noted(gradients_file(path))
     steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
     waits = _waits(events)
     between = [(one.end, max(one.end, following.start)) for one, following in itertools.pairwise(steps)]
@@ -236,7 +248,7 @@ def _named(name: str) -> bool:
     return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or AHEAD.fullmatch(name))
 
 
-def _waits(events: Sequence[Event]) -> list[Interval]:
+def _waits(events: Sequence[HostEvent]) -> list[Interval]:
     """When the program waited for batches that are loaded ahead, of events in order of time."""
     taken: dict[int, int] = {}
     waits: list[Interval] = []
@@ -257,7 +269,7 @@ def _noted(path: Path) -> dict[str, int]:
         raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
 
 
-def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: Path) -> RankStep:
+def _step(mark: HostEvent, events: Sequence[HostEvent], noted: Mapping[str, int], path: Path) -> RankStep:
     reduced = Counter(event.name for event in events if event.name.rpartition(":")[2] in REDUCE)
     if max(reduced.values(), default=0) > 1:
         raise DataError(
@@ -279,16 +291,16 @@ def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: 
     return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions, gradients)
 
 
-def _is_kernel(event: Event) -> bool:
+def _is_kernel(event: HostEvent) -> bool:
     operation = event.name.rpartition(":")[2]
     return ":" in event.name and "::" not in event.name and operation not in REDUCE
 
 
-def _of_step(events: Sequence[Event], kernels: Sequence[int]) -> list[Reduction]:
+def _of_step(events: Sequence[HostEvent], kernels: Sequence[int]) -> list[Reduction]:
     """All-reduces in the order in which they were asked for; ``kernels``: when operations ended (increasing)."""
     begun: dict[str, list[int]] = defaultdict(list)
     ended: dict[str, list[int]] = defaultdict(list)
-    ran: dict[str, list[Event]] = defaultdict(list)
+    ran: dict[str, list[HostEvent]] = defaultdict(list)
     for event in events:
         if event.name in (START, DONE) and event.text("kernel_type") in REDUCE:
             (begun if event.name == START else ended)[event.text("name")].append(event.start)
