@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from tqdm import tqdm
-
 from ..base.errors import DataError
 from ..profile.profile import Step
 from .graph import StepGraph, contract
@@ -39,7 +37,7 @@ class Derived:
     input: float  # share of the steps in which the worker takes a batch out of its data set
 
 
-def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
+def derive(traced: Sequence[TracedStep]) -> Derived:
     """Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
 
     Raises `DataError` for a step that lacks a worker, a parameter server or transfers between them, for clocks that
@@ -56,7 +54,7 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     sizes: dict[tuple[str, str], int] = {}
     steps = []
     timed = list(zip(traced, _step_times(traced), strict=True))
-    for step, step_time in tqdm(timed, "deriving phases", unit="step", disable=not progress, leave=False):
+    for step, step_time in timed:
         graph = StepGraph(step, worker, servers)
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))
@@ -144,10 +142,7 @@ def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:
 
 
 def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
-    """Put back transfers that the recorder lost (it does, now and then).
-
-    Somebody used the tensor, so it was sent: no earlier than it was made, and it was there when its first user started.
-    """
+    """Put back transfers that the recorder lost: begun when the tensor was made, ended when its first user started."""
     size = {(t.tensor, t.source, t.destination): t.bytes for step in traced for t in step.transfers}
     result = []
     for step in traced:
@@ -172,8 +167,7 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
 def _step_times(traced: Sequence[TracedStep]) -> list[float]:
     """The step's span and the pause after it, less what collecting the trace took of the pause (us).
 
-    A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
-    What even the shortest pause within one recording takes is the job's own, however long.
+    An implausible pause, and the last step's, is the median one; the shortest one of a recording is always plausible.
     """
     spans = [step.span for step in traced]
     own = min((b.span[0] - a.span[1] for a, b in pairwise(traced) if a.where == b.where), default=0)
@@ -211,10 +205,9 @@ def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
 
 
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
-    """The server's clock less the worker's, for each step (us).
+    """The server's clock less the worker's, for each step (us): 0, or the middle of the narrowest bounds (as NTP does).
 
-    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above. Where 0 lies
-    within the bounds the clocks are taken for one; else the middle of the narrowest bounds is taken (as NTP does).
+    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above.
     """
     bounds = []
     for step in traced:

@@ -38,26 +38,21 @@ NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W") 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
-#: Queueing disciplines that give each connection a queue of its own.
-FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}
+FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
 
-#: Set once the parent asks for an orderly end.
-stopping = threading.Event()
+stopping = threading.Event()  # set once the parent asks for an orderly end
 
 
 def run_child() -> None:
-    """Run, in a child process, the function that the arguments name, with the settings in JSON and its parent's ear.
-
-    A user's own function is imported first, before a framework takes its seconds. What the child's function returns
-    lives until the end: TensorFlow's destructors may wait for ever for a server.
-    """
+    """Run, in a child process, the function that the arguments name, with settings in JSON and a way to its parent."""
     say, status = _attach(), 0
     try:
         module, _, function = sys.argv[1].partition(":")
         settings = json.loads(sys.argv[2])
         sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
-        if ":" in settings["model"]:
+        if ":" in settings["model"]:  # before a framework takes its seconds
             imported(settings["model"])
+        # what it returns lives until the end: TensorFlow's destructors may wait for ever for a server
         kept = getattr(importlib.import_module(module), function)(settings, say)  # noqa: F841
     except QueueModelError as error:
         say(failed=str(error))
@@ -253,9 +248,6 @@ def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# the machine
-
-
 def split_address(address: str, *, where: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
     match = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
@@ -268,10 +260,7 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def own_addresses(count: int) -> Iterator[list[str]]:
-    """Addresses on the loopback interface that nobody else is given while the block lasts.
-
-    A process of ours may listen there meanwhile, if it sets SO_REUSEADDR, as TensorFlow's servers and PyTorch's do.
-    """
+    """Loopback addresses, for this block, at which only a process that sets SO_REUSEADDR can listen."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -314,7 +303,6 @@ def shaped_buffer(command: tuple[str, ...] = ("tc", "-j", "qdisc", "show")) -> f
     """Seconds that a packet waits at most in this machine's token bucket (``tc``); None without one, or with several.
 
     0 where each connection has a queue of its own before the bucket (`FAIR`): none waits behind others' packets.
-    What waits in a switch no host can say.
     """
     try:
         found = json.loads(subprocess.run(command, capture_output=True, timeout=5, check=True).stdout)

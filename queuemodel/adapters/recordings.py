@@ -57,11 +57,7 @@ class TracedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A tensor sent from one task to another; ``start`` is by the sender's clock, all else by the receiver's.
-
-    Without ``requested`` (when the receiver asked for it), start is as TensorFlow's RecvTensor has it: max(request,
-    start of sending) of the two clocks, but at most 1 us before the end.
-    """
+    """A tensor sent from one task to another; ``start`` is by the sender's clock, all else by the receiver's."""
 
     tensor: str
     source: str
@@ -69,7 +65,7 @@ class Transfer:
     start: int
     end: int
     bytes: int
-    requested: int | None = None
+    requested: int | None = None  # without it, start is max(request, sending), at most 1 us before the end (RecvTensor)
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,8 @@ class TracedStep:
         return min(e.start for e in events), max(e.end for e in events)
 
 
-# interval arithmetic: sorted, disjoint lists of (start, end)
-
-
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The points covered by any of ``intervals``."""
+    """The points covered by any of ``intervals``: sorted and disjoint, as all below take them."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -137,18 +130,13 @@ class StepClock:
     def __init__(self, start: float, end: float, waits: list[Interval], unit: float) -> None:
         self.start, self.end, self.unit = start, end, unit
         self.waits = waits if length(waits) >= LEAST_WAIT * (end - start) else []
-        self.times = {
-            "round_time": round((end - start) * unit, 7),
-            "waited": round(length(self.waits) * unit, 7),
-        }
+        times = {"round_time": end - start, "waited": length(self.waits)}
+        self.times = {name: round(time * unit, 7) for name, time in times.items()}
 
     def since(self, moment: float) -> float:
         """Seconds from the start until then, or until the end."""
         waited = length(intersection(self.waits, [(self.start, moment)]))
         return round(max(0.0, min(moment, self.end) - self.start - waited) * self.unit, 7)
-
-
-# profiles
 
 
 class Unrecorded(TypedDict, total=False):
@@ -164,16 +152,22 @@ class Unrecorded(TypedDict, total=False):
 def job_and_cluster(job: dict[str, Any], cluster: dict[str, Any], unrecorded: Unrecorded) -> dict[str, Any]:
     """A profile's job and cluster, of what was recorded of them and what was not."""
     rest: dict[str, Any] = dict(unrecorded)
-    network = specified_network(
-        congestion_control=rest.pop("congestion_control", None), buffer=rest.pop("buffer", None)
-    )
-    cluster = {"bandwidth": rest.pop("bandwidth", None), **cluster, **network}
+    link = {name: rest.pop(name, None) for name in ("congestion_control", "buffer")}
+    cluster = {"bandwidth": rest.pop("bandwidth", None), **cluster, **specified_network(**link)}
     return {"job": Job(**job, **rest), "cluster": Cluster(**cluster)}
 
 
-def read_each(paths: Iterable[Path], read: Callable[[Path], T], *, progress: bool) -> list[T]:
-    """What ``read`` makes of each file, with a bar on standard error."""
-    return [read(path) for path in tqdm(list(paths), "reading", unit="file", disable=not progress, leave=False)]
+def read_files(
+    folder: Path, paths: Sequence[Path], read: Callable[[Path], T], *, names: str = "", progress: bool
+) -> list[T]:
+    """What ``read`` makes of each file; with ``names`` refuses a run without files (raises DataError)."""
+    if names and not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")
+    if names and not paths:
+        raise DataError(f"{folder}: no {names} or {names}.gz in it")
+    return [
+        read(path) for path in tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
+    ]
 
 
 @dataclass(frozen=True)
@@ -185,14 +179,6 @@ class RankTrace:
     ranks: int
     backend: str
     rounds: list[Round]
-
-
-def require_files(folder: Path, paths: Sequence[Path], *, names: str) -> None:
-    """Refuse a run without files (raises DataError)."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")
-    if not paths:
-        raise DataError(f"{folder}: no {names} or {names}.gz in it")
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:

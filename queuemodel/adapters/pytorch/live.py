@@ -77,9 +77,6 @@ class DataParallel(RanksBackend):
         return {name: value for name, value in found.items() if value and name not in os.environ}
 
 
-# a rank's process
-
-
 def train_rank(settings: dict[str, Any], say: Callable[..., None]) -> None:
     """One rank of a live run, with each number of ranks in which it takes part."""
     import torch
@@ -217,11 +214,7 @@ def _record(
 
 
 def _gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
-    """Train so many steps, and return `GradientNorms` of each as plain values, the same on every rank.
-
-    A communication hook, which the module then keeps, sees every bucket before and after its all-reduce, whatever the
-    optimizer does with the gradients then.
-    """
+    """Train so many steps, and return `GradientNorms` of each as plain values, the same on every rank."""
     import torch
     from torch import distributed
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -243,6 +236,7 @@ def _gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) ->
 
         return allreduce_hook(ranks, bucket).then(reduced)
 
+    # which the module then keeps: it sees every bucket, whatever the optimizer does with the gradients
     wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
     for _ in range(steps):
         own.append([])

@@ -31,20 +31,8 @@ from ...base.files import read_bytes
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import Bucket, Gradient, Round
-from ..recordings import (
-    RankTrace,
-    StepClock,
-    Unrecorded,
-    by_step,
-    constant,
-    intersection,
-    profile_of_rounds,
-    ranks_of,
-    read_each,
-    require_files,
-    union,
-    whole_run,
-)
+from .. import recordings
+from ..recordings import RankTrace, StepClock, Unrecorded, constant, intersection, union
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 
@@ -99,15 +87,6 @@ class TraceEvent(msgspec.Struct):
         return self.cat == "kernel" and "nccl" in self.name.lower()
 
 
-class Place(NamedTuple):
-    """Whose file it is: a rank of so many, and whether these have groups of fewer ranks too."""
-
-    where: str
-    rank: int
-    ranks: int
-    divided: bool
-
-
 class Trace(msgspec.Struct):
     """The file, as far as it is needed."""
 
@@ -126,11 +105,12 @@ def read_pytorch(
 
     Each folder is one run of the job: one node's shows the computation, two nodes' the network; the numbers of ranks
     are read from the files. ``batch_size`` counts examples per step and rank; what else traces do not record may be
-    given by its name in `Job` or `Cluster`: ``name``, ``dataset_size``, ``bandwidth``, ``congestion_control`` and
-    ``buffer``. Raises `DataError` when a folder has no such file, lacks a rank or has one twice, or the runs are not of one job.
+    given by its name in `Job` or `Cluster`: ``name``, ``dataset_size``, ``bandwidth``, ``congestion_control``, or
+    ``buffer``. Raises `DataError` when a folder has no such file, lacks a rank or has one twice, or runs are not of one
+    job.
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
-    ranks_of(folders, runs)
+    recordings.ranks_of(folders, runs)
     reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
     runs = [_each(run, lambda one: _last(one, reduced)) if run[0].ranks == 1 else run for run in runs]
     gradients = [_gradient_bytes(run) for run in runs]
@@ -146,13 +126,13 @@ def read_pytorch(
     backends = {trace.backend for run in runs for trace in run if trace.backend}
     source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(gradients[0])}
-    return profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, unrecorded)
+    return recordings.profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, unrecorded)
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
     paths = sorted(p for p in folder.glob("*") if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
-    require_files(folder, paths, names="*.pt.trace.json")
-    return whole_run(folder, _joined(read_each(paths, _read_rank, progress=progress)))
+    traces = recordings.read_files(folder, paths, _read_rank, names="*.pt.trace.json", progress=progress)
+    return recordings.whole_run(folder, _joined(traces))
 
 
 def _joined(traces: Sequence[RankTrace]) -> list[RankTrace]:
@@ -205,9 +185,6 @@ def _gradient_bytes(run: Sequence[RankTrace]) -> tuple[int, ...]:
     return own
 
 
-# one rank's file
-
-
 def _read_rank(path: Path) -> RankTrace:
     """One rank's file (raises DataError: what it lacks, or which event makes no sense)."""
     content = read_bytes(path).replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
@@ -222,19 +199,19 @@ def _read_rank(path: Path) -> RankTrace:
     groups = info.get("pg_config")
     parts = groups if isinstance(groups, list) else []
     divided = any(isinstance(part, dict) and part.get("pg_size", ranks) != ranks for part in parts)
-    place = Place(str(path), rank, ranks, divided)
     events = [event for event in trace.traceEvents if event.ph == "X" and event.dur >= 0]
     marks = (e for e in events if STEP.fullmatch(e.name) and e.cat != "gpu_user_annotation")
     steps = sorted(marks, key=lambda e: e.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i in it; call profiler.step() after each step while recording")
     work = AcceleratorWork(events)
+    rank_file = _RankFile(str(path), rank, ranks, divided, work)
     waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
     handed = sorted(events, key=work.handed_over)
-    inside = by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
+    inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
     try:
         rounds = [
-            _round(step, StepClock(*span, intersection(waits, [span]), 1e-6), own, work, place)
+            _Step(step, own, StepClock(*span, intersection(waits, [span]), 1e-6), rank_file).round()
             for step, span, own in zip(steps, work.steps(steps), inside, strict=True)
         ]
     except DataError as error:
@@ -253,109 +230,155 @@ def _read_rank(path: Path) -> RankTrace:
     return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), rounds)
 
 
-def _round(step: TraceEvent, clock: StepClock, events: list[TraceEvent], work: AcceleratorWork, place: Place) -> Round:
-    where, since = f"{place.where}: {step.name}", clock.since
-    gradients = _gradients(events)
-    buckets = _buckets(events, gradients, work, since, place, where) if place.ranks > 1 else []
-    reduced = min((since(event.ts) for event in events if event.name == OUT_OF_BUCKET), default=math.inf)
-    reduced = min(reduced, max((bucket.end for bucket in buckets), default=math.inf))
-    # a checkpoint that computes again may wait for the reduction amid the backward pass, and go on
-    backward = [event for event in events if event.name.startswith(EVALUATED) and since(event.ts) < reduced]
-    if not backward:
-        raise DataError(f"{where}: no backward pass in it; record training steps with CPU activity")
-    computed = since(work.finished(max(backward, key=lambda event: event.ts).end))
-    # what is handed over later waits for what was handed over before, not for gradients
-    buckets = [structs.replace(bucket, ready=min(bucket.ready, computed)) for bucket in buckets]
-    sized = [Gradient(size, since(work.finished(one.end))) for one in gradients if (size := _bytes(one, where))]
-    return Round(
-        rank=place.rank,
-        ranks=place.ranks,
-        number=int(step.name.removeprefix("ProfilerStep#")),
-        computed=computed,
-        gradients=sorted(sized, key=lambda one: one.ready),
-        buckets=buckets,
-        **clock.times,
-    )
+class AcceleratorWork:
+    """What a trace's events did, by the clock of the program (all in microseconds)."""
+
+    def __init__(self, events: Sequence[TraceEvent]) -> None:
+        self.calls = {e.correlation: e.ts for e in events if e.cat in LAUNCHES and e.correlation}
+        there = [event for event in events if event.cat in DONE_THERE and not event.is_nccl]
+        self.computing = sorted(there, key=self.handed_over)
+        self.launched = [self.handed_over(event) for event in self.computing]
+        self.done = list(accumulate((event.end for event in self.computing), max))
+
+    def handed_over(self, event: TraceEvent) -> float:
+        """When the program came to it: a kernel's launch, and the beginning of anything else."""
+        return self.calls.get(event.correlation, event.ts) if event.cat in DONE_THERE else event.ts
+
+    def finished(self, moment: float) -> float:
+        """When all was done that the program had done or launched by then."""
+        count = bisect_right(self.launched, moment)
+        return max(moment, self.done[count - 1]) if count else moment
+
+    def steps(self, marks: Sequence[TraceEvent]) -> list[tuple[float, float]]:
+        """Start and end of each step where it is computed: with an accelerator, from its first kernel to the next's."""
+        if not self.computing:
+            return [(mark.ts, mark.end) for mark in marks]
+        starts = []
+        for mark in marks:
+            first = bisect_left(self.launched, mark.ts)
+            own = first < len(self.launched) and self.launched[first] < mark.end
+            starts.append(max(mark.ts, self.computing[first].ts) if own else self.finished(mark.ts))
+        last = max(starts[-1], self.finished(marks[-1].end))
+        return list(pairwise([*starts, last]))
 
 
-def _last_forward(events: Sequence[TraceEvent]) -> float:
-    """When the forward pass began whose gradients are reduced, the last of those that are accumulated."""
-    last = max((event.ts for event in events if event.name == GRADIENT), default=0.0)
-    return max((event.ts for event in events if event.name == FORWARD and event.ts < last), default=0.0)
+class _RankFile(NamedTuple):
+    """Whose file it is: a rank of so many, and whether these have groups of fewer ranks too."""
+
+    where: str
+    rank: int
+    ranks: int
+    divided: bool
+    work: AcceleratorWork
 
 
-def _gradients(events: Sequence[TraceEvent]) -> list[TraceEvent]:
-    """Those that go into buckets; where nothing says so, all since the last forward pass began."""
-    begun, reduced = _last_forward(events), []
-    every = [event for event in events if event.ts >= begun and event.name.startswith((GRADIENT, INTO_BUCKET))]
-    for one, other in pairwise(every):
-        if one.name == GRADIENT != other.name:
-            reduced.append(one)
-    return reduced or [event for event in every if event.name == GRADIENT]
+class _Step:
+    """One step's events, in the order in which the program came to them."""
 
+    def __init__(self, mark: TraceEvent, events: list[TraceEvent], clock: StepClock, file: _RankFile) -> None:
+        self.where, self.number = f"{file.where}: {mark.name}", int(mark.name.removeprefix("ProfilerStep#"))
+        self.events, self.clock, self.since, self.file = events, clock, clock.since, file
+        self.finished = file.work.finished
+        # the forward pass whose gradients are reduced: the last of those that are accumulated
+        last = max((one.ts for one in self.named(GRADIENT)), default=0.0)
+        self.forward = max((one.ts for one in self.named(FORWARD) if one.ts < last), default=0.0)
+        self.gradients = self._gradients()
 
-def _buckets(
-    events: Sequence[TraceEvent],
-    gradients: Sequence[TraceEvent],
-    work: AcceleratorWork,
-    since: Callable[[float], float],
-    place: Place,
-    where: str,
-) -> list[Bucket]:
-    """All-reduces of gradients in the order in which they were handed over, each with the interval in which it ran."""
-    handed = [event for event in events if event.name == "c10d::allreduce_"]
-    ran = [event for event in events if _is_all_reduce(event)]
-    hooks = [event for event in events if event.name == HOOKS]
-    hooked = [one for one in handed if any(hook.ts <= one.ts <= hook.end for hook in hooks)]
-    first = min((event.ts for event in gradients), default=math.inf)
-    own = hooked or [one for one in handed if one.ts >= first]  # by DistributedDataParallel, or by the program
-    if handed or ran:  # gloo scatters what it reduced as an all-reduce
-        _require_once_and_alone(own, events, where)
-    made, reduced = (sum(map(_elements, some)) for some in (gradients, own))
-    if hooked and reduced < (1 - MOST_OTHER) * made and not any(event.is_nccl for event in ran):
-        raise DataError(
-            f"{where}: {made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication hook sends "
-            "after that, as PowerSGD does, gloo's traces do not show"
+    def named(self, name: str) -> list[TraceEvent]:
+        """The events of this name."""
+        return [event for event in self.events if event.name == name]
+
+    def round(self) -> Round:
+        """The step in seconds (raises DataError)."""
+        file, since = self.file, self.since
+        buckets = self._buckets() if file.ranks > 1 else []
+        reduced = min((since(event.ts) for event in self.named(OUT_OF_BUCKET)), default=math.inf)
+        reduced = min(reduced, max((bucket.end for bucket in buckets), default=math.inf))
+        # a checkpoint that computes again may wait for the reduction amid the backward pass, and go on
+        backward = [event for event in self.events if event.name.startswith(EVALUATED) and since(event.ts) < reduced]
+        if not backward:
+            raise DataError(f"{self.where}: no backward pass in it; record training steps with CPU activity")
+        computed = since(self.finished(max(backward, key=lambda event: event.ts).end))
+        # what is handed over later waits for what was handed over before, not for gradients
+        buckets = [structs.replace(bucket, ready=min(bucket.ready, computed)) for bucket in buckets]
+        sizes = [_bytes(one, self.where) for one in self.gradients]
+        sized = [Gradient(n, since(self.finished(g.end))) for n, g in zip(sizes, self.gradients, strict=True) if n]
+        return Round(
+            rank=file.rank,
+            ranks=file.ranks,
+            number=self.number,
+            computed=computed,
+            gradients=sorted(sized, key=lambda one: one.ready),
+            buckets=buckets,
+            **self.clock.times,
         )
-    if any(event.name == "gloo:sparse_all_reduce" for event in events):
-        raise DataError(f"{where}: every rank gathers the sparse gradients of all; only dense ones can be predicted")
-    if len(handed) != len(ran):
-        raise DataError(
-            f"{where}: {len(handed)} all-reduces were handed over in a step and {len(ran)} ran in it; "
-            "record whole steps, with CPU (and CUDA) activity"
-        )
-    buckets = []
-    for one in handed:  # gloo's threads may begin the later of two first
-        other = next((event for event in ran if _elements(event) == _elements(one)), ran[0])
-        ran.remove(other)
-        if one not in own:
-            continue
-        recorded = [other, *(event for event in events if event.name in RECORDED and one.ts <= event.ts <= one.end)]
-        group = next((size for event in recorded if (size := event.args.get("Group size"))), None)
-        if (group or place.ranks) != place.ranks or (place.divided and not group):
+
+    def _gradients(self) -> list[TraceEvent]:
+        """Those that go into buckets; where nothing says so, all since the last forward pass began."""
+        names = (GRADIENT, INTO_BUCKET)
+        every = [event for event in self.events if event.ts >= self.forward and event.name.startswith(names)]
+        reduced = [one for one, other in pairwise(every) if one.name == GRADIENT != other.name]
+        return reduced or [event for event in every if event.name == GRADIENT]
+
+    def _buckets(self) -> list[Bucket]:
+        """All-reduces of gradients in the order in which they were handed over, each with when it ran."""
+        where, ranks, handed = self.where, self.file.ranks, self.named("c10d::allreduce_")
+        ran = [event for event in self.events if _is_all_reduce(event)]
+        hooks = self.named(HOOKS)
+        hooked = [one for one in handed if any(hook.ts <= one.ts <= hook.end for hook in hooks)]
+        first = min((event.ts for event in self.gradients), default=math.inf)
+        own = hooked or [one for one in handed if one.ts >= first]  # by DistributedDataParallel, or by the program
+        if handed or ran:  # gloo scatters what it reduced as an all-reduce
+            self._require_one_reduction(own)
+        made, reduced = (sum(map(_elements, some)) for some in (self.gradients, own))
+        if hooked and reduced < (1 - MOST_OTHER) * made and not any(event.is_nccl for event in ran):
             raise DataError(
-                f"{where}: gradients are reduced among {group or 'an unknown number'} of {place.ranks} ranks; all must "
-                "reduce together, and over gloo, which does not tell, the job must have no groups of fewer"
+                f"{where}: {made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication hook "
+                "sends after that, as PowerSGD does, gloo's traces do not show"
             )
-        size = next(filter(None, (_bytes(event, where) for event in recorded)), 0)
-        ready = since(work.finished(one.ts))
-        if not size:
-            raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
-        buckets.append(Bucket(size, ready, since(other.ts), max(ready, since(other.end))))
-    return buckets
+        if self.named("gloo:sparse_all_reduce"):
+            raise DataError(
+                f"{where}: every rank gathers the sparse gradients of all; only dense ones can be predicted"
+            )
+        if len(handed) != len(ran):
+            raise DataError(
+                f"{where}: {len(handed)} all-reduces were handed over in a step and {len(ran)} ran in it; "
+                "record whole steps, with CPU (and CUDA) activity"
+            )
+        buckets = []
+        for one in handed:  # gloo's threads may begin the later of two first
+            other = next((event for event in ran if _elements(event) == _elements(one)), ran[0])
+            ran.remove(other)
+            if one not in own:
+                continue
+            within = (event for event in self.events if event.name in RECORDED and one.ts <= event.ts <= one.end)
+            recorded = [other, *within]
+            group = next((size for event in recorded if (size := event.args.get("Group size"))), None)
+            if (group or ranks) != ranks or (self.file.divided and not group):
+                raise DataError(
+                    f"{where}: gradients are reduced among {group or 'an unknown number'} of {ranks} ranks; all must "
+                    "reduce together, and over gloo, which does not tell, the job must have no groups of fewer"
+                )
+            size = next(filter(None, (_bytes(event, where) for event in recorded)), 0)
+            ready = self.since(self.finished(one.ts))
+            if not size:
+                raise DataError(f"{where}: the size of {other.name!r} is not in it; record with record_shapes=True")
+            buckets.append(Bucket(size, ready, self.since(other.ts), max(ready, self.since(other.end))))
+        return buckets
 
-
-def _require_once_and_alone(own: Sequence[TraceEvent], events: Sequence[TraceEvent], where: str) -> None:
-    """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
-    if own and own[0].ts < _last_forward(events):
-        raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
-    others = [event for event in events if event.name.startswith("c10d::") and event not in own]
-    moved, reduced = (sum(map(_elements, some)) for some in (others, own))
-    if moved > MOST_OTHER * reduced:
-        raise DataError(
-            f"{where}: {max(others, key=_elements).name} and the like move {moved:,} elements beside the {reduced:,} "
-            "of the gradients' all-reduces; only training that moves nothing but gradients can be predicted"
-        )
+    def _require_one_reduction(self, own: Sequence[TraceEvent]) -> None:
+        """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
+        if own and own[0].ts < self.forward:
+            where = self.where
+            raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
+        others = [event for event in self.events if event.name.startswith("c10d::") and event not in own]
+        moved, reduced = (sum(map(_elements, some)) for some in (others, own))
+        if moved > MOST_OTHER * reduced:
+            raise DataError(
+                f"{self.where}: {max(others, key=_elements).name} and the like move {moved:,} elements beside the "
+                f"{reduced:,} of the gradients' all-reduces; only training that moves nothing but gradients can be "
+                "predicted"
+            )
 
 
 def _is_all_reduce(event: TraceEvent) -> bool:
@@ -389,35 +412,3 @@ def _elements(event: TraceEvent) -> int:
         return 0
     several = first if first and isinstance(first[0], list) else [first]
     return sum(math.prod(shape) for shape in several if all(type(n) is int and n >= 0 for n in shape))
-
-
-class AcceleratorWork:
-    """What a trace's events did, by the clock of the program (all in microseconds)."""
-
-    def __init__(self, events: Sequence[TraceEvent]) -> None:
-        self.calls = {e.correlation: e.ts for e in events if e.cat in LAUNCHES and e.correlation}
-        there = [event for event in events if event.cat in DONE_THERE and not event.is_nccl]
-        self.computing = sorted(there, key=self.handed_over)
-        self.launched = [self.handed_over(event) for event in self.computing]
-        self.done = list(accumulate((event.end for event in self.computing), max))
-
-    def handed_over(self, event: TraceEvent) -> float:
-        """When the program came to it: a kernel's launch, and the beginning of anything else."""
-        return self.calls.get(event.correlation, event.ts) if event.cat in DONE_THERE else event.ts
-
-    def finished(self, moment: float) -> float:
-        """When all was done that the program had done or launched by then."""
-        count = bisect_right(self.launched, moment)
-        return max(moment, self.done[count - 1]) if count else moment
-
-    def steps(self, marks: Sequence[TraceEvent]) -> list[tuple[float, float]]:
-        """Start and end of each step where it is computed: with an accelerator, from its first kernel to the next's."""
-        if not self.computing:
-            return [(mark.ts, mark.end) for mark in marks]
-        starts = []
-        for mark in marks:
-            first = bisect_left(self.launched, mark.ts)
-            own = first < len(self.launched) and self.launched[first] < mark.end
-            starts.append(max(mark.ts, self.computing[first].ts) if own else self.finished(mark.ts))
-        last = max(starts[-1], self.finished(marks[-1].end))
-        return list(pairwise([*starts, last]))

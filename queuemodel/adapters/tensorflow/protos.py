@@ -57,9 +57,6 @@ MESSAGES = {
 }
 
 
-# files
-
-
 def require_parameter_bytes(size: int | None) -> None:
     """Refuse what no model has (raises DataError)."""
     if size is not None:
@@ -172,9 +169,6 @@ def _value(stat: Any, names: dict[int, str]) -> int | str:
     if stat.ref_value:
         return names.get(stat.ref_value, "")
     return stat.str_value or stat.int64_value or stat.uint64_value
-
-
-# RunMetadata
 
 
 def read_run_metadata(path: Path) -> TracedStep:

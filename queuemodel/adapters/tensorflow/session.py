@@ -120,10 +120,7 @@ class SessionGraph:
 
 
 def _build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGraph:
-    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
-
-    ``container`` names the variables' place on the server, so that no other job shares them.
-    """
+    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``."""
     model.optimizer.build(model.trainable_variables)
     variables = list(model.variables)
     forward, changed = _trace_worker(model, variables, batch_spec)

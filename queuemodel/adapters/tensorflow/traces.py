@@ -22,7 +22,7 @@ from ...base.errors import DataError, QueueModelWarning
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ..phases import derive
-from ..recordings import TracedOperation, TracedStep, Transfer, Unrecorded, constant, job_and_cluster, read_each
+from ..recordings import TracedOperation, TracedStep, Transfer, Unrecorded, constant, job_and_cluster, read_files
 from .protos import (
     ALLOCATION,
     DONE,
@@ -83,10 +83,10 @@ def read_tensorflow(
         steps = _read_xplane(Path(folder), profiler, parameter_bytes, progress=progress)
     elif sessions:
         method, style = "run-metadata", "graph"
-        steps = read_each(sessions, read_run_metadata, progress=progress)
+        steps = read_files(Path(folder), sessions, read_run_metadata, progress=progress)
     else:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    derived = derive(steps, progress=progress)
+    derived = derive(steps)
     if derived.input > MOST_INPUT:
         warnings.warn(
             f"{folder}: {derived.input:.0%} of the steps is waiting for the data set, taken for computation: a faster "
@@ -106,9 +106,6 @@ def read_tensorflow(
     }
     source = Source(framework="tensorflow", method=method, style=style)
     return Profile(source=source, steps=derived.steps, **job_and_cluster(job, cluster, unrecorded))
-
-
-# xplane
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
     """The training steps of one recording; none where only tasks recorded that sent nothing."""
     where = str(paths[0].parent)
     recordings: dict[str, TaskRecording] = {}
-    for one in read_each(paths, TaskRecording, progress=progress):
+    for one in read_files(paths[0].parent, paths, TaskRecording, progress=progress):
         if one.task and (other := recordings.setdefault(one.task, one)) is not one:
             raise DataError(
                 f"{one.path}: a recording of {one.task}, as {other.path.name} is; one file for each task: remove the "
@@ -216,10 +213,10 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
 
 
 def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
-    """Bytes of every tensor sent, as the receiver allocated them, and of small ones, of which that is not recorded.
+    """Bytes of every tensor sent, as the receiver allocated them; of small ones that is not recorded.
 
-    Fetched parameters share what is left of the parameters' bytes equally; a pushed tensor, or rows that a server looks
-    up, are as large as the small fetched ones are on average, a gradient being as large as its parameter.
+    Fetched ones share the rest of the parameters' bytes equally; pushed ones, or rows that a server looks up, are as
+    large as these on average, a gradient being as large as its parameter.
     """
     sizes: dict[Key, int | None] = {}
     sent: set[Key] = set()
