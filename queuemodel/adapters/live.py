@@ -313,6 +313,7 @@ class Run:
 
     def train(self) -> BaseException | None:
         """Let the backend train, and leave no process behind; return what ended the run early."""
+        self.say(self.doing)
         try:
             self.backend.train(self)
         except (ProfilingError, KeyboardInterrupt) as error:

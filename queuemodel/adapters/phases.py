@@ -13,6 +13,7 @@ from statistics import median
 
 from ..base.errors import DataError
 from ..profile.profile import Step
+from ..profile.records import KINDS
 from .graph import StepGraph, contract
 from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, intersection, length, union
 
@@ -75,24 +76,19 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
 
 def _step(graph: StepGraph, step_time: float) -> Step:
     """Phases, bytes and operations of one step."""
-    fetches = [t for t in graph.transfers if graph.kind(t) == "fetch"]
-    pushes = [t for t in graph.transfers if graph.kind(t) == "push"]
-    fetching, pushing = (
-        union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
-        for transfers in (fetches, pushes)
-    )
-    computing = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.computes(i))
-    updating = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.updates(i))
+    phases = {kind: graph.of_kind(kind) for kind in KINDS}
+    busy = {  # control messages carry nothing
+        kind: union((one.start, one.end) for one in own if not isinstance(one, Transfer) or one.bytes)
+        for kind, own in phases.items()
+    }
+    sending = union([*busy["fetch"], *busy["push"]])
     try:
         return Step(
             step_time=step_time / 1e6,
-            fetch=length(fetching) / 1e6,
-            compute=length(computing) / 1e6,
-            push=length(pushing) / 1e6,
-            update=length(updating) / 1e6,
-            fetched_bytes=sum(t.bytes for t in fetches),
-            pushed_bytes=sum(t.bytes for t in pushes),
-            overlap=length(intersection(computing, union([*fetching, *pushing]))) / 1e6,
+            **{kind: length(intervals) / 1e6 for kind, intervals in busy.items()},
+            fetched_bytes=sum(t.bytes for t in phases["fetch"]),
+            pushed_bytes=sum(t.bytes for t in phases["push"]),
+            overlap=length(intersection(busy["compute"], sending)) / 1e6,
             operations=contract(graph),
         )
     except DataError as error:

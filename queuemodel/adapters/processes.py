@@ -19,7 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..base.checks import nearest
 from ..base.errors import DataError, ProfilingError, QueueModelError
@@ -71,24 +71,23 @@ def _attach() -> Callable[..., None]:
     Standard input is a pipe from the parent: a line asks for an orderly end. When it closes, the parent is gone, so
     its temporary files are removed, and this process and all that it started are killed.
     """
-    channel = os.fdopen(os.dup(1), "w")
+
+    def listen() -> None:
+        for _ in sys.stdin:
+            stopping.set()
+        if folder := os.environ.get(SCRATCH):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+
+    channel, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)
-    threading.Thread(target=_listen, args=(sys.stdin,), daemon=True).start()
-    lock = threading.Lock()
+    threading.Thread(target=listen, daemon=True).start()
 
     def say(**message: Any) -> None:
         with lock:
             print(json.dumps(message), file=channel, flush=True)
 
     return say
-
-
-def _listen(stdin: TextIO) -> None:
-    for _ in stdin:
-        stopping.set()
-    if folder := os.environ.get(SCRATCH):
-        shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)
 
 
 def cannot_write(folder: Path, error: OSError) -> ProfilingError:

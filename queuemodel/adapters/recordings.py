@@ -5,7 +5,6 @@ No file format, no framework; and the arithmetic of intervals that all readers s
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import tomllib
@@ -30,14 +29,12 @@ Interval = tuple[float, float]
 RECEIVED = re.compile(r"(?P<tensor>.+?)(_S\d+|/_\d+)$")
 
 
-@functools.cache
-def _constants() -> dict[str, Any]:
-    return tomllib.loads((resources.files(__package__) / "constants.toml").read_text(encoding="utf-8"))
+CONSTANTS = tomllib.loads((resources.files(__package__) / "constants.toml").read_text(encoding="utf-8"))
 
 
 def constant(name: str) -> Any:
     """A number of ``constants.toml``, which says in what unit it is and where it comes from."""
-    return _constants()[name]["value"]
+    return CONSTANTS[name]["value"]
 
 
 LEAST_WAIT = constant("least_wait")

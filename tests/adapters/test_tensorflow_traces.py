@@ -38,26 +38,6 @@ def waits(step):
     return {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
 
 
-def test_a_layer_waits_for_its_tensor_and_the_layer_before():
-    found = waits(read(ALEXNET).steps[0])
-    assert found["compute", "conv1_fwd"] == {"conv1_0/read"}
-    assert found["compute", "conv2_fwd"] == {"conv1_fwd", "conv2_0/read"}
-    assert found["compute", "fc6_bwd"] == {"fc7_bwd"}
-    assert (found["push", "Fill_2"], found["update", "AssignSub_2"]) == ({"fc6_bwd"}, {"Fill_2"})
-
-
-def test_tensors_fetched_one_after_the_other_wait_for_each_other():
-    (step,) = read(DATA / "layer-order").steps
-    found = waits(step)
-    assert found["fetch", "v0/read"] == set()
-    assert found["push", "strided_slice"] == {"v0/read"}  # no payload: it says that v0 has arrived
-    assert found["fetch", "Identity"] == {"strided_slice"}
-    assert found["fetch", "Identity_1"] == {"strided_slice_1"}
-    assert found["compute", "f1"] == {"Identity", "f0"}
-    assert step.push < 0.003  # the control messages during fetching are not counted
-    assert sum(o.kind == "update" for o in step.operations) == 4
-
-
 def test_what_is_told_is_kept_as_told():
     assert read(ALEXNET).cluster == Cluster()
     assert read(ALEXNET, buffer=0.0).cluster.origins == {"buffer": "given"}

@@ -59,7 +59,6 @@ class DataParallel(RanksBackend):
         return range(self.ranks) if self.rank is None else (self.rank,)
 
     def train(self, run: Run) -> None:
-        run.say(run.doing)
         with own_addresses(1) as (own,):
             master = self.master or own
             known: dict[str, Any] = {"environment": self._environment(master), "master": master}

@@ -123,7 +123,6 @@ class Mirrored(RanksBackend):
 
     def train(self, run: Run) -> None:
         """The ranks of each number anew: TensorFlow does not let any join."""
-        run.say(run.doing)
         environment = child_environment(gpu=False)  # ranks on one accelerator would be no nodes
         for number in range(2, self.ranks + 1):
             noise = self.noise_steps if number == self.ranks else 0

@@ -30,7 +30,7 @@ from ...profile.profile import Profile
 from ...profile.records import MOST_BYTES, Bucket, Gradient, Round
 from .. import recordings
 from ..recordings import Interval, RankTrace, StepClock, Unrecorded, constant, intersection, length, union
-from .protos import ALLOCATION, DONE, START, HostEvent, read_events, require_parameter_bytes, xplane_files
+from .protos import ALLOCATION, DONE, START, XPLANE, HostEvent, read_events, recorded_files, require_parameter_bytes
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
@@ -43,7 +43,9 @@ AT_ONCE, LONGEST_PAUSE = constant("at_once"), constant("longest_pause")
 
 def is_mirrored(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder, or one below it, holds ``*.xplane.pb`` files with an all-reduce in them."""
-    return Path(folder).is_dir() and any(b"CollectiveReduce" in read_bytes(path) for path in xplane_files(folder))
+    return Path(folder).is_dir() and any(
+        b"CollectiveReduce" in read_bytes(path) for path in recorded_files(folder, XPLANE)
+    )
 
 
 def read_mirrored(
@@ -127,7 +129,8 @@ class RankRecording(NamedTuple):
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
     """A file of each rank; the group's size stands in the file of one rank."""
-    found = recordings.read_files(folder, xplane_files(folder), _read_recording, names="*.xplane.pb", progress=progress)
+    paths = recorded_files(folder, XPLANE)
+    found = recordings.read_files(folder, paths, _read_recording, names="*.xplane.pb", progress=progress)
     ranks = max(one.ranks for one in found)
     single = ranks == 1 and any(step.reductions for one in found for step in one.steps)
     if len(found) != ranks or single:
@@ -213,9 +216,8 @@ def _read_recording(path: Path) -> RankRecording:
         waited = intersection(waits, [(start, between[k][1] if k < len(between) else end)])
         if k < len(between):  # what comes now and then, as evaluation does, is no part of the step
             end += idle[k] + (usual if pauses[k] > usual + LONGEST_PAUSE * (end - start) else pauses[k])
-        steps.append(
-            RankStep(mark.number("step_num"), StepClock(start, end, waited, 1e-9), *_parts(mark, own, noted, path))
-        )
+        clock = StepClock(start, end, waited, 1e-9)
+        steps.append(RankStep(mark.number("step_num"), clock, *_parts(mark, own, noted, path)))
     return RankRecording(path, max(sizes, default=1), steps)
 
 

@@ -63,18 +63,10 @@ def require_parameter_bytes(size: int | None) -> None:
         require_count(size, "parameter_bytes", most=MOST_BYTES, error=DataError)
 
 
-def run_metadata_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The `RunMetadata` files in a folder, in the order of their names; those of `tf.profiler` and hidden ones not."""
-    paths = [p for p in Path(folder).glob("*") if p.name.endswith(RUN_METADATA) and not p.name.endswith(XPLANE)]
-    return _each_once(folder, paths)
-
-
-def xplane_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of `tf.profiler` in a folder and below it; hidden ones not."""
-    return _each_once(folder, [p for p in Path(folder).rglob("*") if p.name.endswith(XPLANE)])
-
-
-def _each_once(folder: str | os.PathLike[str], paths: list[Path]) -> list[Path]:
+def recorded_files(folder: str | os.PathLike[str], kind: tuple[str, ...]) -> list[Path]:
+    """The `RUN_METADATA` files in a folder, or the `XPLANE` files in it and below it; hidden ones not."""
+    paths = Path(folder).rglob("*") if kind == XPLANE else Path(folder).glob("*")
+    paths = (p for p in paths if p.name.endswith(kind) and p.name.endswith(XPLANE) == (kind == XPLANE))
     visible = sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
     for path in visible:
         if (packed := Path(f"{path}.gz")) in visible:

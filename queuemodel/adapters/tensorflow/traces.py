@@ -23,19 +23,8 @@ from ...profile.job import Source
 from ...profile.profile import Profile
 from ..phases import derive
 from ..recordings import TracedOperation, TracedStep, Transfer, Unrecorded, constant, job_and_cluster, read_files
-from .protos import (
-    ALLOCATION,
-    DONE,
-    PROCESS,
-    START,
-    HostEvent,
-    read_events,
-    read_run_metadata,
-    require_parameter_bytes,
-    run_metadata_files,
-    task_of,
-    xplane_files,
-)
+from . import protos
+from .protos import ALLOCATION, DONE, PROCESS, RUN_METADATA, START, XPLANE, HostEvent, recorded_files, task_of
 
 MOST_INPUT = constant("most_input")
 
@@ -71,8 +60,8 @@ def read_tensorflow(
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")
-    require_parameter_bytes(parameter_bytes)
-    profiler, sessions = xplane_files(folder), run_metadata_files(folder)
+    protos.require_parameter_bytes(parameter_bytes)
+    profiler, sessions = recorded_files(folder, XPLANE), recorded_files(folder, RUN_METADATA)
     if profiler and sessions:
         raise DataError(
             f"{folder}: holds RunMetadata ({sessions[0].name}) and tf.profiler's recordings ({profiler[0].name}); "
@@ -83,7 +72,7 @@ def read_tensorflow(
         steps = _read_xplane(Path(folder), profiler, parameter_bytes, progress=progress)
     elif sessions:
         method, style = "run-metadata", "graph"
-        steps = read_files(Path(folder), sessions, read_run_metadata, progress=progress)
+        steps = read_files(Path(folder), sessions, protos.read_run_metadata, progress=progress)
     else:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
     derived = derive(steps)
@@ -314,7 +303,7 @@ class TaskRecording:
 
     def __init__(self, path: Path) -> None:
         threads: dict[int, list[HostEvent]] = defaultdict(list)
-        for event in read_events(path, named={PROCESS, START, DONE, ALLOCATION}.__contains__):
+        for event in protos.read_events(path, named={PROCESS, START, DONE, ALLOCATION}.__contains__):
             threads[event.thread].append(event)
         sent = (e for own in threads.values() for e in own if e.name.endswith(tuple(f":{op}" for op in SENDS)))
         self.path = path
