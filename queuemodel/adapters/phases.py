@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from tqdm import tqdm
+
 from ..base.errors import DataError
 from ..profile.profile import Step
 from ..profile.records import KINDS
@@ -38,7 +40,7 @@ class Derived:
     input: float  # share of the steps in which the worker takes a batch out of its data set
 
 
-def derive(traced: Sequence[TracedStep]) -> Derived:
+def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     """Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
 
     Raises `DataError` for a step that lacks a worker, a parameter server or transfers between them, for clocks that
@@ -55,7 +57,7 @@ def derive(traced: Sequence[TracedStep]) -> Derived:
     sizes: dict[tuple[str, str], int] = {}
     steps = []
     timed = list(zip(traced, _step_times(traced), strict=True))
-    for step, step_time in timed:
+    for step, step_time in tqdm(timed, "deriving phases", unit="step", disable=not progress, leave=False):
         graph = StepGraph(step, worker, servers)
         for key, size in graph.parameters().items():
             sizes[key] = max(size, sizes.get(key, 0))

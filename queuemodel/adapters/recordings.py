@@ -162,9 +162,8 @@ def read_files(
         raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")
     if names and not paths:
         raise DataError(f"{folder}: no {names} or {names}.gz in it")
-    return [
-        read(path) for path in tqdm(paths, f"reading {folder.name}", unit="file", disable=not progress, leave=False)
-    ]
+    label = f"reading {folder.name}" if names else "reading"
+    return [read(path) for path in tqdm(paths, label, unit="file", disable=not progress, leave=False)]
 
 
 @dataclass(frozen=True)

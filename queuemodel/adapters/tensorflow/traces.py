@@ -75,7 +75,7 @@ def read_tensorflow(
         steps = read_files(Path(folder), sessions, protos.read_run_metadata, progress=progress)
     else:
         raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
-    derived = derive(steps)
+    derived = derive(steps, progress=progress)
     if derived.input > MOST_INPUT:
         warnings.warn(
             f"{folder}: {derived.input:.0%} of the steps is waiting for the data set, taken for computation: a faster "
