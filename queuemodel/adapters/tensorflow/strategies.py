@@ -16,15 +16,16 @@ import tensorflow as tf
 
 from ...base.errors import ProfilingError
 from ..processes import cannot_write, stopping
+from ..recordings import constant
 from .mirrored import gradients_file
 from .models import TrainingTask, load_task
 
 AHEAD = 10  # steps scheduled at a time
 SHORTEST_TRACE, LONGEST_TRACE = 0.5, 3.0  # seconds of one recording: what an interruption may lose
 PROBE = 2**20  # bytes that must fit on a disk that is not full
-EDGES = 3  # steps of a recording that are cut off
+EDGES = constant("recording_edges")  # steps that are cut off
 FILE = "rank{}.xplane.pb"
-IDLE = 1.0  # seconds until nothing is under way: TensorFlow 2.21 crashes when recording ends amid events
+IDLE = constant("idle_before_stop")  # TensorFlow 2.21 crashes when recording ends amid events
 
 
 def train_on_servers(settings: dict[str, Any], say: Callable[..., None]) -> object:
