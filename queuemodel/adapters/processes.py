@@ -161,11 +161,7 @@ def imported(name: str) -> Callable[[], Any]:
 
 
 class Child:
-    """A process that runs a function, ``"module:function"``, with these settings, in a session of its own.
-
-    Its messages arrive in ``inbox``, at last ``(child, None)`` when it has ended. Its log and temporary files go to
-    ``scratch``; ``environment`` is added to our own.
-    """
+    """A process that runs ``"module:function"``; its messages go to ``inbox``, at last ``(child, None)`` at its end."""
 
     def __init__(
         self,

@@ -219,10 +219,7 @@ def _maker(operation: Any) -> str:
 def _gradient_norms(
     strategy: Any, task: TrainingTask, batches: Iterator[Any], steps: int, say: Callable[..., None]
 ) -> list[dict[str, Any]]:
-    """`GradientNorms` of so many steps as plain values, the same on every rank; parameters stay where they are.
-
-    All ranks read the same data set, so each takes, of as many batches as there are ranks, its own.
-    """
+    """`GradientNorms` of so many steps as plain values, the same on every rank; parameters stay where they are."""
 
     def measure(batch: Any) -> Any:
         context = tf.distribute.get_replica_context()
@@ -233,6 +230,7 @@ def _gradient_norms(
     step = tf.function(lambda batch: strategy.run(measure, args=(batch,)), autograph=False, jit_compile=False)
     found = []
     for _ in range(steps):
+        # all ranks read the same data set: each takes its own of as many batches
         several = [next(batches) for _ in range(strategy.num_replicas_in_sync)]
         norms = step(several[strategy.cluster_resolver.task_id]).numpy()
         found.append({"workers": norms[:, 0].tolist(), "mean": float(norms[0, 1])})

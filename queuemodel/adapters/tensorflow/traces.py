@@ -261,11 +261,7 @@ def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
 def _in_order(
     operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
 ) -> list[TracedOperation]:
-    """Operations with inputs: the tensors that they are recorded to consume, and their order for what is not recorded.
-
-    A worker's operation waits for those that had ended when it started; a server's for those that had ended since the
-    first gradient arrived, and for that gradient: what runs before serves parameters.
-    """
+    """Operations with inputs: recorded tensors, and what had ended before (on servers since the first gradient)."""
     consumed: dict[str, list[str]] = defaultdict(list)
     for _, s in arrivals:
         consumed[s.consumer].append(f"{s.tensor}/_0")
