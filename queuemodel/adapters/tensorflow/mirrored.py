@@ -74,13 +74,13 @@ def read_mirrored(
             for rank, one in enumerate(recorded)
         ]
         runs.append(recordings.whole_run(Path(folder), traces))
-    if recordings.ranks_of(folders, runs) < 2:
+    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
+    if recordings.ranks_of(folders, runs) < 2 or not packs:
         raise DataError(
             f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
         )
-    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets][-1]
-    size = parameter_bytes or sum(pack.bytes for pack in packs)
-    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs)}  # what is not recorded: more
+    size = parameter_bytes or sum(pack.bytes for pack in packs[-1])
+    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}  # what is not recorded: more
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
     return recordings.profile_of_rounds(source, runs, job, unrecorded)
 
