@@ -26,7 +26,7 @@ def read_ranks(folder: Path) -> Profile:
     known = {"batch_size": 1, "congestion_control": job["tcp"], "buffer": job["latency_ms"] / 1e3}
     if job["framework"].startswith("tensorflow"):
         return tensorflow.read_mirrored(runs, **known, parameter_bytes=job["parameter_bytes"])
-    return pytorch.read_traces(runs, **known)
+    return pytorch.read_pytorch(runs, **known)
 
 
 def of_two(profile: Profile) -> Profile:

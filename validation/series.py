@@ -221,9 +221,9 @@ def network(folder: Path) -> dict[str, Any]:
 
 def read_testbed(folder: Path) -> Profile:
     """The profile of a series' traces, through the command line's own path: import, save, load."""
-    from queuemodel.adapters.tensorflow import read_traces
+    from queuemodel.adapters import read_tensorflow
 
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "profile.json"
-        read_traces(folder / "trace", batch_size=1, name=folder.name, **network(folder)).save(path)
+        read_tensorflow(folder / "trace", batch_size=1, name=folder.name, **network(folder)).save(path)
         return Profile.load(path)

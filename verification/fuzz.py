@@ -41,6 +41,7 @@ from queuemodel.scheduling.workloads.philly import read_philly
 from queuemodel.scheduling.workloads.workload_csv import read_workload
 
 ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "queuemodel" / "profile" / "data"
 
 #: Seconds of the processor that one file may take.
 LIMIT = 30.0
@@ -118,7 +119,7 @@ def check_profile(path: Path, thorough: bool) -> None:
 
 def tables() -> dict[str, bytes]:
     """Packaged throughputs, one with all columns and quoted."""
-    found = {path.name: path.read_bytes() for path in (ROOT / "queuemodel" / "profile" / "data").glob("*-throughputs.csv")}
+    found = {path.name: path.read_bytes() for path in (EXAMPLES).glob("*-throughputs.csv")}
     return found | {
         "full.csv": b'workers,"steps_per_second",parameter_servers\r\n1,6.73,1\r\n2,"13.6",1\r\n4,24.85,2\r\n'
     }
@@ -134,7 +135,7 @@ def check_table(path: Path, thorough: bool) -> None:
 
 def placements() -> dict[str, bytes]:
     """A few rows of the packaged placements, and some with the share of a node left out."""
-    packaged = (ROOT / "queuemodel" / "profile" / "data" / "resnet50-t4-placements.csv").read_bytes().splitlines(keepends=True)
+    packaged = (EXAMPLES / "resnet50-t4-placements.csv").read_bytes().splitlines(keepends=True)
     return {
         "packaged.csv": b"".join([packaged[0], *packaged[1::7]]),
         "few.csv": b"nodes,gpus,batch_size,step_time\n1,1,8,0.1\n1,1,32,0.4\n2,4,8,0.25\n2,4,32,0.5\n8,16,16,0.4\n",
@@ -155,7 +156,7 @@ def networks() -> list[qm.Network]:
     classes = [qm.JobClass("A", population=2, think_time=1.0), qm.JobClass("B", population=1)]
     by_class = qm.Station("cpu", service_time={"A": 0.1, "B": 0.3})
     return [
-        qm.Network.load(ROOT / "queuemodel" / "profile" / "data" / "parameter-server-network.json"),
+        qm.Network.load(EXAMPLES / "parameter-server-network.json"),
         qm.Network([*two, qm.Station("many", service_time=1.0, servers=3)], think_time=0.5),
         qm.Network([*two, qm.Station("delay", service_time=1.0, servers=math.inf)]),
         qm.Network([by_class, two[1]], classes=classes),
@@ -278,7 +279,7 @@ def traces() -> dict[str, bytes]:
 
 def check_trace(path: Path, _: bool) -> None:
     """A folder of recordings, one of them damaged, that is read is a profile that can be fitted."""
-    from queuemodel.adapters.tensorflow import read_traces
+    from queuemodel.adapters import read_tensorflow
 
     with tempfile.TemporaryDirectory() as folder:
         damaged = path.name
@@ -287,7 +288,7 @@ def check_trace(path: Path, _: bool) -> None:
                 if not other.name.startswith(damaged.removesuffix(".gz")):
                     (Path(folder) / other.name).write_bytes(other.read_bytes())
         (Path(folder) / damaged).write_bytes(path.read_bytes())
-        profile = read_traces(folder, batch_size=32, parameter_bytes=788_992)
+        profile = read_tensorflow(folder, batch_size=32, parameter_bytes=788_992)
     assert qm.Profile.from_json(profile.to_json()) == profile
     curve_of(qm.fit(profile))
 
@@ -312,7 +313,7 @@ def check_ranks(path: Path, _: bool) -> None:
         other = ROOT / "tests" / "data" / RANKS[end] / f"rank1{end}.gz"
         for name, content in ((other.name, other.read_bytes()), (path.name, path.read_bytes())):
             (Path(folder) / name).write_bytes(content)
-        read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_traces
+        read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_pytorch
         profile = read([folder], batch_size=32)
     assert qm.Profile.from_json(profile.to_json()) == profile
     positive(predict(profile, workers=[1, 2, 4]).steps_per_second)

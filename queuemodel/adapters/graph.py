@@ -8,17 +8,16 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from ..profile.records import Kind, Operation
-from .events import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, length, union
+from .recordings import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, constant, length, union
 
 # operations that wait instead of working
 WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
 
-IDLE = 500  # us; a longer pause splits a computation in two, ...
-JOINED = 100  # us; ... and so does waiting for something else that ended this long after it began
-NEGLIGIBLE = 0.005  # share of the computation that may be left out of the operations, smallest first
-MOST_COMPUTATIONS = 512
+IDLE, JOINED = constant("idle"), constant("joined")  # longer ones cut a computation in two
+NEGLIGIBLE, MOST_COMPUTATIONS = constant("negligible"), constant("most_computations")
 
 
 class StepGraph:
@@ -29,20 +28,32 @@ class StepGraph:
         self.origin = step.span[0]
         self.operations, self.transfers = step.operations, step.transfers
         self.nodes: list[TracedOperation | Transfer] = [*step.operations, *step.transfers]
-        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if self.kind(t) == "push" and t.bytes)
         self.parents = self._parents()
         self.order = self._topological()
-        self.ancestors = [0] * len(self.nodes)  # of a node, those that are transfers, as bits
-        self.descendants = [0] * len(self.nodes)
-        for n in self.order:
-            for p in self.parents[n]:
-                self.ancestors[n] |= self.ancestors[p] | self._bit(p)
-        for n in reversed(self.order):
-            for p in self.parents[n]:
-                self.descendants[p] |= self.descendants[n] | self._bit(n)
+        bits = [0] * len(self.operations) + [1 << i for i in range(len(self.transfers))]
+        self.ancestors, self.descendants = ([0] * len(bits) for _ in range(2))  # of a node, those that are transfers
+        edges = [(p, n) for n in self.order for p in self.parents[n]]
+        for p, n in edges:
+            self.ancestors[n] |= self.ancestors[p] | bits[p]
+        for p, n in reversed(edges):
+            self.descendants[p] |= self.descendants[n] | bits[n]
+        self.payload = sum(1 << i for i, t in enumerate(self.transfers) if t.source == worker and t.bytes)
+        self.kinds = [self._kind(n) for n in range(len(bits))]
 
-    def _bit(self, node: int) -> int:
-        return 1 << (node - len(self.operations)) if node >= len(self.operations) else 0
+    def _kind(self, node: int) -> Kind | None:
+        """None for what waits, for reading variables, and between servers (such as an optimizer's step count)."""
+        one = self.nodes[node]
+        if isinstance(one, Transfer):
+            return "fetch" if one.destination == self.worker else "push" if one.source == self.worker else None
+        if WAITING.fullmatch(one.op):
+            return None
+        if one.task == self.worker:
+            return "compute"
+        return "update" if self.ancestors[node] & self.payload else None
+
+    def of_kind(self, kind: Kind) -> list[Any]:
+        """The operations or transfers of a kind."""
+        return [node for node, own in zip(self.nodes, self.kinds, strict=True) if own == kind]
 
     def _parents(self) -> list[list[int]]:
         executions: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -85,33 +96,18 @@ class StepGraph:
                 parent, first = min(itertools.pairwise(cycle), key=lambda edge: self.nodes[edge[1]].start)
                 self.parents[first].remove(parent)
 
-    def kind(self, t: Transfer) -> Kind | None:
-        """Fetch or push; None between servers (small change, such as an optimizer's step count)."""
-        return "fetch" if t.destination == self.worker else "push" if t.source == self.worker else None
-
     def parameters(self) -> dict[tuple[str, str], int]:
         """Bytes of each fetched parameter, by server and name: a parameter read twice counts once."""
         made = {(o.name, o.task): o for o in self.operations}
         sizes: dict[tuple[str, str], int] = {}
-        for t in self.transfers:
-            if self.kind(t) == "fetch" and t.bytes:
+        for t in self.of_kind("fetch"):
+            if t.bytes:
                 name, seen = t.tensor, set()
                 while (o := made.get((name, t.source))) and o.inputs and name not in seen:
                     seen.add(name)
                     name = o.inputs[0]
                 sizes[t.source, name] = max(t.bytes, sizes.get((t.source, name), 0))
         return sizes
-
-    def computes(self, node: int) -> bool:
-        """Whether an operation is the worker's, and works."""
-        o = self.operations[node]
-        return o.task == self.worker and not WAITING.fullmatch(o.op)
-
-    def updates(self, node: int) -> bool:
-        """Whether a server's operation works on what the worker sent."""
-        if self.operations[node].task == self.worker:
-            return False
-        return self.ancestors[node] & self.payload != 0 and not WAITING.fullmatch(self.operations[node].op)
 
 
 @dataclass
@@ -157,10 +153,14 @@ def contract(graph: StepGraph) -> list[Operation]:
 def _groups(graph: StepGraph) -> list[_Group]:
     """Transfers one by one, the operations of worker and servers merged; what is left out is in no group."""
     together: dict[tuple[str, int, int], list[int]] = defaultdict(list)
-    for i, o in enumerate(graph.operations):
-        if graph.computes(i) or graph.updates(i):
-            together[o.task, graph.ancestors[i], graph.descendants[i]].append(i)
-    computes, others = [], []
+    others: list[_Group] = []
+    for i, (node, kind) in enumerate(zip(graph.nodes, graph.kinds, strict=True)):
+        if kind and isinstance(node, Transfer):
+            server = graph.servers[node.source if kind == "fetch" else node.destination]
+            others.append(_Group(kind, node.tensor, server, [i], [(node.start, node.end)], node.bytes))
+        elif kind and isinstance(node, TracedOperation):
+            together[node.task, graph.ancestors[i], graph.descendants[i]].append(i)
+    computes, updates = [], []
     for (task, _, _), members in together.items():
         for part in _parts(graph, members):
             name = graph.operations[max(part, key=lambda i: graph.nodes[i].end - graph.nodes[i].start)].name
@@ -168,17 +168,12 @@ def _groups(graph: StepGraph) -> list[_Group]:
             if task == graph.worker:
                 computes.append(_Group("compute", name, 0, part, busy))
             else:
-                others.append(_Group("update", name, graph.servers[task], part, busy))
+                updates.append(_Group("update", name, graph.servers[task], part, busy))
     spare = NEGLIGIBLE * sum(length(group.busy) for group in computes)
     computes.sort(key=lambda group: length(group.busy))
     while computes and (length(computes[0].busy) <= spare or len(computes) > MOST_COMPUTATIONS):
         spare -= length(computes.pop(0).busy)
-    for i, t in enumerate(graph.transfers, len(graph.operations)):
-        if (kind := graph.kind(t)) is None:
-            continue
-        server = graph.servers[t.source if kind == "fetch" else t.destination]
-        others.append(_Group(kind, t.tensor, server, [i], [(t.start, t.end)], t.bytes))
-    return computes + others
+    return computes + updates + others
 
 
 def _parts(graph: StepGraph, members: list[int]) -> list[list[int]]:

@@ -15,15 +15,14 @@ from tqdm import tqdm
 
 from ..base.errors import DataError
 from ..profile.profile import Step
-from .events import RECEIVED, TracedOperation, TracedStep, Transfer, intersection, length, union
+from ..profile.records import KINDS
 from .graph import StepGraph, contract
+from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, intersection, length, union
 
 TAKES_BATCH = "IteratorGetNext"  # begins the types of operations that do
 
-LONGEST_PAUSE = 0.1  # share of a step, to its successor: a longer one is not part of it, ...
-SHORT_PAUSE = 5000  # us: ... unless it is this short
-
-CLOCK_TOLERANCE = 200  # us; two clocks that agree this well are taken for one
+LONGEST_PAUSE, SHORT_PAUSE = constant("longest_pause"), constant("short_pause")  # a pause between two steps
+CLOCK_TOLERANCE = constant("clock_tolerance")
 
 ALIKE = 0.5  # share of a step's operations that it has in common with another of its job, at least
 OVERLAP = 0.5  # share of a step in which another one of the same worker may run, at most
@@ -79,24 +78,19 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
 
 def _step(graph: StepGraph, step_time: float) -> Step:
     """Phases, bytes and operations of one step."""
-    fetches = [t for t in graph.transfers if graph.kind(t) == "fetch"]
-    pushes = [t for t in graph.transfers if graph.kind(t) == "push"]
-    fetching, pushing = (
-        union((t.start, t.end) for t in transfers if t.bytes)  # control messages carry nothing
-        for transfers in (fetches, pushes)
-    )
-    computing = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.computes(i))
-    updating = union((o.start, o.end) for i, o in enumerate(graph.operations) if graph.updates(i))
+    phases = {kind: graph.of_kind(kind) for kind in KINDS}
+    busy = {  # control messages carry nothing
+        kind: union((one.start, one.end) for one in own if not isinstance(one, Transfer) or one.bytes)
+        for kind, own in phases.items()
+    }
+    sending = union([*busy["fetch"], *busy["push"]])
     try:
         return Step(
             step_time=step_time / 1e6,
-            fetch=length(fetching) / 1e6,
-            compute=length(computing) / 1e6,
-            push=length(pushing) / 1e6,
-            update=length(updating) / 1e6,
-            fetched_bytes=sum(t.bytes for t in fetches),
-            pushed_bytes=sum(t.bytes for t in pushes),
-            overlap=length(intersection(computing, union([*fetching, *pushing]))) / 1e6,
+            **{kind: length(intervals) / 1e6 for kind, intervals in busy.items()},
+            fetched_bytes=sum(t.bytes for t in phases["fetch"]),
+            pushed_bytes=sum(t.bytes for t in phases["push"]),
+            overlap=length(intersection(busy["compute"], sending)) / 1e6,
             operations=contract(graph),
         )
     except DataError as error:
@@ -146,10 +140,7 @@ def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:
 
 
 def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
-    """Put back transfers that the recorder lost (it does, now and then).
-
-    Somebody used the tensor, so it was sent: no earlier than it was made, and it was there when its first user started.
-    """
+    """Put back transfers that the recorder lost: begun when the tensor was made, ended when its first user started."""
     size = {(t.tensor, t.source, t.destination): t.bytes for step in traced for t in step.transfers}
     result = []
     for step in traced:
@@ -174,8 +165,7 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
 def _step_times(traced: Sequence[TracedStep]) -> list[float]:
     """The step's span and the pause after it, less what collecting the trace took of the pause (us).
 
-    A pause that is implausible (the recorder wrote a file, steps are missing), and the last step's, is the median one.
-    What even the shortest pause within one recording takes is the job's own, however long.
+    An implausible pause, and the last step's, is the median one; the shortest one of a recording is always plausible.
     """
     spans = [step.span for step in traced]
     own = min((b.span[0] - a.span[1] for a, b in pairwise(traced) if a.where == b.where), default=0)
@@ -213,10 +203,9 @@ def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
 
 
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
-    """The server's clock less the worker's, for each step (us).
+    """The server's clock less the worker's, for each step (us): 0, or the middle of the narrowest bounds (as NTP does).
 
-    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above. Where 0 lies
-    within the bounds the clocks are taken for one; else the middle of the narrowest bounds is taken (as NTP does).
+    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above.
     """
     bounds = []
     for step in traced:

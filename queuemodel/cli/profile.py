@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -10,9 +11,7 @@ from typing import Any
 
 import click
 
-from ..adapters import pytorch, tensorflow
-from ..adapters.live.runner import Backend, Interrupted, profile_live
-from ..adapters.tensorflow.children.serve import serve
+from ..adapters import Backend, Interrupted, profile_live, pytorch, tensorflow
 from ..base.checks import JSON, require_writable
 from ..base.drawing import save_figure
 from ..base.errors import DataError
@@ -144,6 +143,29 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
         )
 
 
+@click.command()
+@click.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="What this process is.")
+@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
+@click.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
+@click.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
+def serve(job: str, task: int, ps: str, worker: str) -> None:
+    """Run a TensorFlow server until it is stopped.
+
+    \b
+    Example, on two hosts, and the profiling then from anywhere:
+      queuemodel serve --job ps --ps ps-1:2222 --worker gpu-1:2222
+      queuemodel serve --job worker --ps ps-1:2222 --worker gpu-1:2222
+      queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222
+    """
+    cluster = {"ps": ps.split(","), "worker": worker.split(",")}
+    try:
+        tensorflow.run_server(
+            job, task, cluster, lambda: click.echo(f"{job}:{task} serves at {cluster[job][task]}; Ctrl-C ends it")
+        )
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
 FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 
 
@@ -186,7 +208,7 @@ def import_trace(
         _require_traces(Path(folder))
     if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
-        profile = pytorch.read_traces(folders, **job)
+        profile = pytorch.read_pytorch(folders, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
         _refuse(servers, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
@@ -200,7 +222,7 @@ def import_trace(
         below = [path for path in sorted(Path(folders[0]).glob("*/")) if _holds(path)]
         if below and not _holds(folders[0]):
             raise DataError(f"{folders[0]}: traces stand below it; give each run's folder: {' '.join(map(str, below))}")
-        profile = tensorflow.read_traces(folders[0], parameter_bytes=whole, workers=workers, **job)
+        profile = tensorflow.read_tensorflow(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     show_profile(profile, output_format)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queuemodel.adapters.live.machine import own_addresses
+from queuemodel.adapters import processes
 
 HERE = Path(__file__).parent
 
@@ -27,7 +27,7 @@ def running(mark):
 @pytest.fixture
 def addresses():
     """Two of this machine, at which nobody listens unless the test does."""
-    with own_addresses(2) as own:
+    with processes.own_addresses(2) as own:
         yield own
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from queuemodel import DataError
-from queuemodel.adapters.live import profile_live
+from queuemodel.adapters import profile_live
 
 RUNNER = {"time_limit", "output", "traces", "progress", "on_step"}
 

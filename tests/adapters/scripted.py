@@ -6,12 +6,12 @@ import signal
 import time
 from pathlib import Path
 
-from queuemodel.adapters.live.child import stopping
+from queuemodel.adapters import processes
 
 TRACES = Path(__file__).parent.parent / "data" / "alexnet-60" / "trace"
 
 
-def main(settings, say):
+def follow_script(settings, say):
     """Messages are said; a word is done."""
     for act in settings["acts"]:
         if isinstance(act, dict):
@@ -20,7 +20,7 @@ def main(settings, say):
             path = sorted(TRACES.iterdir())[len(list(Path(settings["traces"]).iterdir()))]
             (Path(settings["traces"]) / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
         elif act == "train on":
-            while not stopping.is_set():
+            while not processes.stopping.is_set():
                 say(step="untraced", seconds=0.01)
                 time.sleep(0.01)
             say(step="untraced", seconds=0.02)  # the step in progress ends

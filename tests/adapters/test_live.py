@@ -11,9 +11,7 @@ import pytest
 from recording import at, recorded
 
 from queuemodel import Cluster, Profile
-from queuemodel.adapters.live import EndedEarlyError
-from queuemodel.adapters.live.machine import recorded_network
-from queuemodel.adapters.tensorflow import ParameterServer
+from queuemodel.adapters import EndedEarlyError, ParameterServer, processes
 
 busy = "ignore:.* is waiting for the data set"
 pytestmark = [pytest.mark.live, pytest.mark.filterwarnings(busy)]
@@ -35,7 +33,7 @@ def check(profile, *, steps, batch_size):
     assert (len(profile.steps), profile.job.batch_size) == (steps, batch_size)
     assert profile.source.framework_version
     assert set(profile.source.hosts) == {"ps:0", "worker:0"}
-    assert profile.cluster == Cluster(**recorded_network())
+    assert profile.cluster == Cluster(**processes.recorded_network())
     (untraced,) = profile.throughputs
     assert untraced.workers == 1
     for step in profile.steps:

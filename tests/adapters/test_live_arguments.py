@@ -8,15 +8,14 @@ import pytest
 import recording
 
 from queuemodel import Cluster, DataError, MissingDependencyError, ProfilingError
-from queuemodel.adapters import pytorch, tensorflow
-from queuemodel.adapters.live import machine
+from queuemodel.adapters import DataParallel, Mirrored, ParameterServer, processes
 
-PS, RANKS, TORCH = tensorflow.ParameterServer, tensorflow.Mirrored, pytorch.DataParallel
+PS, RANKS, TORCH = ParameterServer, Mirrored, DataParallel
 
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch):
-    monkeypatch.setattr("queuemodel.adapters.live.child.Child", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr("queuemodel.adapters.live.Child", lambda *_, **__: pytest.fail("a process was started"))
     monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
@@ -145,14 +144,14 @@ def test_commands_refuse_what_is_not_for_them(monkeypatch, run, words, said):
 
 
 def test_own_addresses_are_given_to_nobody_else_and_a_server_of_ours_may_listen_there():
-    with machine.own_addresses(3) as addresses:
-        host, port = machine.split_address(addresses[0], where="")
+    with processes.own_addresses(3) as addresses:
+        host, port = processes.split_address(addresses[0], where="")
         assert len(set(addresses)) == 3
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind((host, port))
         with socket.create_server((host, port)) as ours, socket.create_connection((host, port)):
             ours.accept()[0].close()
-        assert machine.interface_to(addresses[0]) == "lo"
+        assert processes.interface_to(addresses[0]) == "lo"
 
 
 BUCKET = {"kind": "tbf", "handle": "1:", "dev": "eth0", "root": True, "options": {"rate": 7500000, "lat": 12000}}
@@ -180,7 +179,7 @@ def test_a_machine_says_what_its_network_does(tmp_path, monkeypatch, said, buffe
     if control is not None:
         path.write_text(control)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    cluster = Cluster(**machine.recorded_network(path))
+    cluster = Cluster(**processes.recorded_network(path))
     assert (cluster.congestion_control, cluster.buffer) == (known or "unknown", buffer)
     found = {"congestion_control": known, "buffer": buffer}
     assert cluster.origins == {name: "recorded" for name, value in found.items() if value is not None}

@@ -11,7 +11,7 @@ import pytest
 import recording
 
 import queuemodel as qm
-from queuemodel.adapters.tensorflow import Mirrored, read_mirrored
+from queuemodel.adapters import Mirrored, read_mirrored
 from queuemodel.models import predict
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -198,6 +198,7 @@ def test_what_a_run_lacks_is_said(tmp_path):
     [  # half of a job's bytes would be left out; the second step of a loop waits for the first's reductions
         (MLP, "2:CollectiveReduceV2", "2:CollectiveGatherV2", "gather the gradients of looked-up rows"),
         (TINY, "CollectiveReduceV2_1:", "CollectiveReduceV2:", "step 0 reduces the same gradients 2 times; mark each"),
+        (TINY, ":CollectiveReduceV2", ":Nothing", "no all-reduce among two ranks or more"),
     ],
 )
 def test_what_is_no_round_of_gradients_is_refused(tmp_path, run, before, after, said):

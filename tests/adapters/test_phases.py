@@ -91,7 +91,7 @@ def test_a_known_schedule_has_its_phases_and_dependencies():
 
 
 def test_what_is_sent_counts_each_time_and_a_parameter_once():
-    """Servers are numbered by task, and what they send each other is no push."""
+    """Also for another worker; what servers send each other is no push."""
     again = op("a/read_again", ["a"], 1, 2, task=SERVER, kind="Identity")
     derived = derive([also(two_layers(), again, fetch("a/read_again", 1_000, 20_000, 400_000))])
     assert derived.steps[0].fetched_bytes == 900_000
@@ -100,10 +100,8 @@ def test_what_is_sent_counts_each_time_and_a_parameter_once():
     assert (derive([beside]).workers, derive([beside]).steps) == (2, derive([two_layers()]).steps)
     other = op("c/read", [], 1, 2, task="ps:10", kind="Identity")
     own = Transfer("c/read", "ps:10", SERVER, START + 2, START + 50_000, 8)
-    derived = derive([also(two_layers(), other, fetch("c/read", 1_000, 2_000, 4, server="ps:10"), own)])
-    assert (derived.servers, derived.shard_bytes) == (["ps:0", "ps:10"], [500_000, 4])
-    assert (derived.steps[0].pushed_bytes, derived.steps[0].push) == (500_000, pytest.approx(0.029997))
-    assert [o.server for o in derived.steps[0].operations if o.name == "c/read"] == [1]
+    found = only(also(two_layers(), other, fetch("c/read", 1_000, 2_000, 4, server="ps:10"), own))
+    assert (found.pushed_bytes, found.push) == (500_000, pytest.approx(0.029997))
 
 
 def test_control_messages_are_dependencies_only_and_lost_transfers_are_put_back():
@@ -272,26 +270,6 @@ def test_steps_of_a_random_job_are_found_to_the_microsecond(two, ten, asked):
         assert (step.step_time, step.overlap) == pytest.approx((time, (computing & sending).sum() / 1e6))
         for kind, moved in (("fetch", step.fetched_bytes), ("push", step.pushed_bytes)):
             assert moved == sum(own[2] for (one, _), own in found.items() if one == kind)
-
-
-def test_a_graph_of_thousands_of_operations_stays_compact():
-    layers, last = 150, "w0_S1"
-    operations = [op(f"w{k}", [], 0, 1, task=SERVER, kind="ReadVariableOp") for k in range(layers)]
-    transfers = [fetch(f"w{k}", 2, 1_000, 4_000) for k in range(layers)]
-    chain = [f"{way}{k}_{i}" for way in "lg" for k in range(layers)[:: 1 if way == "l" else -1] for i in range(10)]
-    for number, name in enumerate(chain):
-        begin, layer = 1_000 + 20 * number, name[1:].partition("_")[0]
-        operations.append(op(name, [last, *[f"w{layer}_S1"] * name.startswith("l")], begin, begin + 20))
-        last = name
-        if name.startswith("g") and name.endswith("_9"):
-            transfers.append(push(name, begin + 20, begin + 520, 4_000))
-            operations.append(op(f"u{layer}", [f"{name}_S2"], begin + 520, begin + 530, task=SERVER, kind="ApplyAdam"))
-    step = only(TracedStep("big", operations, transfers))
-    kinds = [o.kind for o in step.operations]
-    assert [kinds.count(k) for k in ("fetch", "compute", "push", "update")] == [layers, 2 * layers - 2, layers, layers]
-    kept = sum(o.end - o.start for o in step.operations if o.kind == "compute")
-    assert kept / step.compute == pytest.approx(1 - 1 / 300)  # one of 300 equal ones is negligible, not two
-    assert all(len(o.after) <= 2 for o in step.operations)
 
 
 @pytest.mark.parametrize(("pause", "late", "names"), [(500, 100, "x"), (501, 100, "xy"), (500, 101, "xy")])

@@ -11,7 +11,7 @@ import json
 import pytest
 
 import queuemodel as qm
-from queuemodel.adapters.pytorch import read_traces
+from queuemodel.adapters import read_pytorch
 
 MS = 1000.0  # microseconds
 STEP, LAUNCH = 100 * MS, 2 * MS  # on the accelerator; of the program, per call
@@ -92,7 +92,7 @@ def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loadi
 def profile_of(folder, **how):
     for rank in range(2):
         (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(made(rank, **how)))
-    return read_traces([folder], batch_size=8)
+    return read_pytorch([folder], batch_size=8)
 
 
 @pytest.mark.parametrize("how", [{}, {"ahead": False}, {"steps": 12}])
@@ -155,7 +155,7 @@ def test_groups_without_description_are_read_and_those_of_some_ranks_refused(tmp
     whole = profile_of(tmp_path)
     with pytest.raises(json.JSONDecodeError):
         json.loads(replaced(tmp_path, '"Process Group Description": "default_pg",', '"Process Group Description": ,'))
-    assert read_traces([tmp_path], batch_size=8) == whole
+    assert read_pytorch([tmp_path], batch_size=8) == whole
     replaced(tmp_path, '"Group size": 2', '"Group size": 1')
     with pytest.raises(qm.DataError, match="ProfilerStep#0: gradients are reduced among 1 of 2 ranks"):
-        read_traces([tmp_path], batch_size=8)
+        read_pytorch([tmp_path], batch_size=8)

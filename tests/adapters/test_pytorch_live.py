@@ -9,7 +9,7 @@ import torch_jobs
 from recording import recorded, refused
 
 from queuemodel import Profile, ProfilingError
-from queuemodel.adapters.pytorch import DataParallel, read_traces
+from queuemodel.adapters import DataParallel, read_pytorch
 from queuemodel.models import predict
 
 MLP = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
@@ -39,7 +39,7 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     check(profile, ranks=3, steps=6, batch_size=30, parameter_bytes=4 * torch_jobs.LENGTH, tensors=1)
     assert Profile.load(tmp_path / "ddp.json") == profile
     runs = [tmp_path / "traces" / run for run in ("trace_n1", "trace_n2", "trace_n3")]
-    assert read_traces(runs, batch_size=30).rounds == profile.rounds
+    assert read_pytorch(runs, batch_size=30).rounds == profile.rounds
     kinds = (["warmup"] * 3 + ["traced"] * 6 + ["untraced"] * 6) * 3 + ["noise"] * 400
     assert [kind for kind, _, _ in seen] == kinds
     assert seen[-1][1:] == (445, 445)

@@ -14,7 +14,7 @@ import pytest
 import recording
 
 import queuemodel as qm
-from queuemodel.adapters.pytorch import read_traces
+from queuemodel.adapters import read_pytorch
 
 DATA = Path(__file__).parent.parent / "data"
 JOB = DATA / "ddp" / "ddp-alexnet-40"
@@ -49,7 +49,7 @@ def scripts(tmp_path_factory):
 
 
 def read(*folders):
-    return read_traces(folders, batch_size=32)
+    return read_pytorch(folders, batch_size=32)
 
 
 def refused(*folders, said):
@@ -274,7 +274,7 @@ def one_by_one(trace):
 
 def test_reductions_after_the_backward_pass_wait_for_each_other_and_not_for_gradients(folder):
     change(folder, one_by_one, ranks=(0, 1))
-    profile = read_traces([folder], batch_size=32, bandwidth=2e6)
+    profile = read_pytorch([folder], batch_size=32, bandwidth=2e6)
     assert all([bucket.ready for bucket in one.buckets] == [one.computed] * 3 for one in profile.rounds)
     slow, fast = (qm.predict(profile, workers=[2], bandwidth=b) for b in (2e6, 2e9))
     compute = np.mean([one.computed for one in profile.rounds])
@@ -314,7 +314,7 @@ def test_what_a_round_does_not_describe_is_refused(scripts, name, said):
 
 def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load(scripts):
     folder = scripts / "slow-loader"
-    profile = read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
+    profile = read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())
     curve = qm.predict(profile, workers=[1, 2, 3])
     assert curve.rounds_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that

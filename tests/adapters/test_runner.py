@@ -14,8 +14,7 @@ import pytest
 from recording import at, recorded
 
 from queuemodel import DataError, Profile, ProfilingError, QueueModelWarning
-from queuemodel.adapters.live import Backend, EndedEarlyError, Interrupted, RanksBackend
-from queuemodel.adapters.tensorflow import ParameterServer, read_traces
+from queuemodel.adapters import Backend, EndedEarlyError, Interrupted, ParameterServer, RanksBackend, read_tensorflow
 
 JOB = {"job": {"framework_version": "1.2"}}
 STEP, WARMUP = {"step": "traced"}, {"step": "warmup"}
@@ -24,7 +23,8 @@ THREE = [JOB, WARMUP, *["record", STEP] * 3]
 
 def started(backend, run):
     """Each of its children, named and in order."""
-    return [run.start(name, "scripted", {}, acts=acts, model="") for name, acts in backend.children]
+    script = {"environment": {}, "model": ""}
+    return [run.start(name, "scripted:follow_script", acts=acts, **script) for name, acts in backend.children]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Server(Backend):
     def read(self, run):
         if not any(run.traces.iterdir()):
             raise DataError("no step was recorded")
-        return msgspec.structs.replace(read_traces(run.traces, batch_size=1), throughputs=[])
+        return msgspec.structs.replace(read_tensorflow(run.traces, batch_size=1), throughputs=[])
 
     def hosts(self):
         return {"worker:0": "here"}
@@ -66,7 +66,7 @@ class Ranks(RanksBackend):
         run.follow(started(self, run))
 
     def read(self, run):
-        return read_traces(run.traces, batch_size=1)
+        return read_tensorflow(run.traces, batch_size=1)
 
 
 def server(*acts, others=(), **settings):
@@ -80,7 +80,7 @@ def ranks(*acts, **settings):
 @pytest.fixture(autouse=True)
 def _as_in_a_terminal(family, monkeypatch):
     """Nobody is patient with what hangs; and whoever runs the tests may ignore signals, as nohup does."""
-    monkeypatch.setattr("queuemodel.adapters.live.child.GRACE", 0.2)
+    monkeypatch.setattr("queuemodel.adapters.live.GRACE", 0.2)
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
@@ -129,7 +129,7 @@ def test_a_signal_lets_the_step_in_progress_end_and_saves_what_is_recorded(tmp_p
 
 @pytest.mark.parametrize(("signals", "waits"), [(1, True), (2, False)])
 def test_only_a_second_signal_ends_the_step_in_progress(monkeypatch, signals, waits):
-    monkeypatch.setattr("queuemodel.adapters.live.child.GRACE", 4.0)
+    monkeypatch.setattr("queuemodel.adapters.live.GRACE", 4.0)
     asked = []
 
     def ask():
@@ -203,7 +203,7 @@ def ahead(monkeypatch):
     """How far the runner's clock is set ahead, at last."""
     ahead = [0.0]
     now = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1])
-    monkeypatch.setattr("queuemodel.adapters.live.runner.time", now)
+    monkeypatch.setattr("queuemodel.adapters.live.time", now)
     return ahead
 
 

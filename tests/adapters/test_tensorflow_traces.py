@@ -13,7 +13,7 @@ import pytest
 import recording
 
 from queuemodel import Cluster, DataError, QueueModelWarning
-from queuemodel.adapters import tensorflow
+from queuemodel.adapters import read_tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
@@ -27,7 +27,7 @@ XPLANE_BYTES = (256 * 512 + 512 + 512 * 128 + 128) * 4
 def read(folder, *, batch_size=1, **known):
     """A folder's profile; of `tf.profiler`'s recordings the bytes of parameters are told."""
     recorded = {"parameter_bytes": XPLANE_BYTES} if list(Path(folder).rglob("*.xplane.pb*")) else {}
-    return tensorflow.read_traces(folder, batch_size=batch_size, **(recorded | known))
+    return read_tensorflow(folder, batch_size=batch_size, **(recorded | known))
 
 
 def refused(folder, said, error=DataError, **known):
@@ -36,26 +36,6 @@ def refused(folder, said, error=DataError, **known):
 
 def waits(step):
     return {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
-
-
-def test_a_layer_waits_for_its_tensor_and_the_layer_before():
-    found = waits(read(ALEXNET).steps[0])
-    assert found["compute", "conv1_fwd"] == {"conv1_0/read"}
-    assert found["compute", "conv2_fwd"] == {"conv1_fwd", "conv2_0/read"}
-    assert found["compute", "fc6_bwd"] == {"fc7_bwd"}
-    assert (found["push", "Fill_2"], found["update", "AssignSub_2"]) == ({"fc6_bwd"}, {"Fill_2"})
-
-
-def test_tensors_fetched_one_after_the_other_wait_for_each_other():
-    (step,) = read(DATA / "layer-order").steps
-    found = waits(step)
-    assert found["fetch", "v0/read"] == set()
-    assert found["push", "strided_slice"] == {"v0/read"}  # no payload: it says that v0 has arrived
-    assert found["fetch", "Identity"] == {"strided_slice"}
-    assert found["fetch", "Identity_1"] == {"strided_slice_1"}
-    assert found["compute", "f1"] == {"Identity", "f0"}
-    assert step.push < 0.003  # the control messages during fetching are not counted
-    assert sum(o.kind == "update" for o in step.operations) == 4
 
 
 def test_what_is_told_is_kept_as_told():
@@ -387,7 +367,7 @@ def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, 
 
 def test_reading_needs_no_tensorflow_and_says_nothing():
     code = (
-        "import sys; sys.modules['tensorflow'] = None; from queuemodel.adapters.tensorflow import read_traces as r; "
+        "import sys; sys.modules['tensorflow'] = None; from queuemodel.adapters import read_tensorflow as r; "
         f"r({str(ALEXNET)!r}, batch_size=1); r({str(XPLANE)!r}, batch_size=32, parameter_bytes={XPLANE_BYTES})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

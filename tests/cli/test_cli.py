@@ -335,9 +335,9 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
     tiny, ddp = ([data / name / f"trace_n{n}" for n in (1, 2)] for name in ("mirrored/tiny", "ddp/ddp-alexnet-40"))
     for folders, more, truth in (
         ([data / "xplane-2ps"], ["--parameter-bytes", "800kB", "--workers", "3"],
-         tensorflow.read_traces(data / "xplane-2ps", parameter_bytes=800_000, workers=3, **job)),
+         tensorflow.read_tensorflow(data / "xplane-2ps", parameter_bytes=800_000, workers=3, **job)),
         (tiny, ["--parameter-bytes", "244.5kB"], tensorflow.read_mirrored(tiny, parameter_bytes=244_500, **job)),
-        (ddp, [], pytorch.read_traces(ddp, **job)),
+        (ddp, [], pytorch.read_pytorch(ddp, **job)),
     ):  # fmt: skip
         code, out, _ = run("import-trace", *folders, *options.split(), *more, "--format", "json")
         assert code == 0

@@ -60,7 +60,7 @@ def test_an_example_is_found_and_its_output_written_but_for_sampling_errors(tmp_
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(queuemodel.__path__, "queuemodel."))
 #: What needs a framework, or starts the command line.
-LEFT_OUT = ("queuemodel.adapters.tensorflow", "queuemodel.adapters.pytorch.rank", "queuemodel.__main__")
+LEFT_OUT = ("queuemodel.adapters.tensorflow", "queuemodel.__main__")
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(LEFT_OUT)])

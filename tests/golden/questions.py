@@ -550,7 +550,7 @@ def written() -> None:
 
 def imported(read: Callable[..., qm.Profile], *paths: str, **told: Any) -> Any:
     folders = [DATA / path for path in paths]
-    found = read(folders[0] if read is tensorflow.read_traces else folders, **({"batch_size": 8} | told))
+    found = read(folders[0] if read is tensorflow.read_tensorflow else folders, **({"batch_size": 8} | told))
     return [plain(found.summary()), digest(found.to_json()), found.caption()]
 
 
@@ -588,12 +588,12 @@ def instances(name: str, **asked: Any) -> Any:
 
 def files() -> Iterator[tuple[str, Question]]:
     for one in ("alexnet-60", "resnet50-60"):
-        yield f"import {one}", partial(imported, tensorflow.read_traces, f"{one}/trace", bandwidth=7.5e6, workers=1)
+        yield f"import {one}", partial(imported, tensorflow.read_tensorflow, f"{one}/trace", bandwidth=7.5e6, workers=1)
     for one in ("xplane-1ps", "xplane-2ps", "xplane-slow-input", "layer-order"):
-        yield f"import {one}", partial(imported, tensorflow.read_traces, one, **(MLP if "x" in one else {}))
+        yield f"import {one}", partial(imported, tensorflow.read_tensorflow, one, **(MLP if "x" in one else {}))
     for one in ("ddp/ddp-alexnet-40", "ddp/ddp-resnet50-60"):
         folders = [f"{one}/{path.name}" for path in sorted((DATA / one).glob("trace*"))]
-        yield f"import {one}", partial(imported, pytorch.read_traces, *folders, bandwidth=5e6)
+        yield f"import {one}", partial(imported, pytorch.read_pytorch, *folders, bandwidth=5e6)
     for one in ("tiny", "slow-input", "late-input", "mlp"):
         folders = [f"mirrored/{one}/{path.name}" for path in sorted((DATA / "mirrored" / one).glob("trace*"))]
         yield f"import {one}", partial(imported, tensorflow.read_mirrored, *folders, parameter_bytes=3196840)

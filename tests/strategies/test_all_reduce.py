@@ -35,7 +35,7 @@ JOBS = ("ddp-alexnet-40", "ddp-resnet50-60")
 def job(request):
     folder = DATA / request.param
     measured = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
-    return pytorch.read_traces([folder / "trace_n1", folder / "trace_n2"], batch_size=32), measured
+    return pytorch.read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32), measured
 
 
 def test_measured_rates_of_up_to_eight_ranks_follow_from_traces_of_two(job):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from queuemodel import predict
-from queuemodel.adapters.tensorflow import read_mirrored
+from queuemodel.adapters import read_mirrored
 from validation.data_parallel import OURS, read_ranks
 from validation.testbed.recordings import unpacked
 

@@ -1,10 +1,9 @@
-"""Reading what ``torch.profiler`` recorded of data-parallel training; needs no PyTorch.
+"""Data-parallel PyTorch: `traces` of ``torch.profiler``, and `live` runs, in whose processes only it is loaded.
 
-`traces` finds the ranks' files of one run or several and puts them together to a `Profile`; `chrome` reads one file.
-`live` records such files itself, of a function like those in `examples`; PyTorch is loaded in its processes (`rank`).
+`examples` shows what a live run trains.
 """
 
 from .live import DataParallel
-from .traces import SUFFIXES, read_traces
+from .traces import SUFFIXES, read_pytorch
 
-__all__ = ["SUFFIXES", "DataParallel", "read_traces"]
+__all__ = ["SUFFIXES", "DataParallel", "read_pytorch"]

@@ -1,13 +1,11 @@
-"""TensorFlow, the only place that imports it, and only inside functions of child processes.
+"""TensorFlow: readers of what it recorded, which need protobuf only, and `live` runs.
 
-Reading needs protobuf only (`protos`): `run_metadata` (TensorFlow 1 sessions) and `xplane` (`tf.profiler`) make
-`TracedStep`s of files, `traces` a `Profile` of these; `mirrored` makes one of the files of data-parallel ranks. `live`:
-what trains a model for a short while, for `adapters.live.profile_live`; its processes, the models that they train and
-`queuemodel serve` are in `children`.
+`traces` reads parameter servers' files and `mirrored` data-parallel ranks', by the messages of `protos`. TensorFlow is
+loaded only in the processes of live runs: `session` and `strategies` train `models`.
 """
 
-from .live import Mirrored, ParameterServer
+from .live import Mirrored, ParameterServer, run_server
 from .mirrored import is_mirrored, read_mirrored
-from .traces import read_traces
+from .traces import read_tensorflow
 
-__all__ = ["Mirrored", "ParameterServer", "is_mirrored", "read_mirrored", "read_traces"]
+__all__ = ["Mirrored", "ParameterServer", "is_mirrored", "read_mirrored", "read_tensorflow", "run_server"]

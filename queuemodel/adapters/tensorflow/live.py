@@ -1,28 +1,29 @@
-"""Live runs of TensorFlow: on a parameter server and a worker, here or elsewhere, or on mirrored ranks."""
+"""Live runs of TensorFlow: on a parameter server and a worker, here or elsewhere, or on mirrored ranks; and servers."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from ...base.checks import require_choice
+from ...base.checks import extra, require_choice
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
-from ..live.machine import own_addresses, split_address
-from ..live.runner import Backend, RanksBackend, Run
+from ..live import Backend, RanksBackend, Run
+from ..processes import own_addresses, split_address
 from .mirrored import read_mirrored
-from .traces import read_traces
+from .traces import read_tensorflow
 
-CHILDREN = f"{__package__}.children"
-
-BUILT_IN = ("mlp", "cnn", "embedding", "transformer")  # models, in `children.models`
+BUILT_IN = ("mlp", "cnn", "embedding", "transformer")  # models, in `models`
+TRAINERS = {"graph": "session:train_session", "strategy": "strategies:train_on_servers"}
 
 JOBS = {"ps": "parameter server", "worker": "worker"}
 
@@ -74,12 +75,12 @@ class ParameterServer(Backend):
             at = self.elsewhere or dict(zip(JOBS, addresses, strict=True))
             for job in [] if self.elsewhere else ["ps"] if self.style == "graph" else JOBS:
                 environment = child_environment(gpu=job == "worker")
-                run.start(JOBS[job], f"{CHILDREN}.serve", environment, job=job, model="", **at)
+                run.start(JOBS[job], f"{__name__}:serve_job", environment=environment, job=job, model="", **at)
             computes = self.style == "graph" and not self.elsewhere
             trainer = run.start(
                 "worker" if computes else "coordinator",
-                f"{CHILDREN}.{self.style}",
-                child_environment(gpu=computes),
+                f"{__package__}.{TRAINERS[self.style]}",
+                environment=child_environment(gpu=computes),
                 own_server=not self.elsewhere,
                 run=f"queuemodel-{uuid.uuid4().hex}",
                 **at,
@@ -89,7 +90,7 @@ class ParameterServer(Backend):
     def read(self, run: Run) -> Profile:
         if not run.job or not any(run.traces.rglob("*.pb")):
             raise DataError("no step was recorded")
-        profile = read_traces(run.traces, **run.job["known"])
+        profile = read_tensorflow(run.traces, **run.job["known"])
         job = replace(profile.job, tensors=run.job["tensors"], shard_bytes=[profile.job.parameter_bytes])
         return replace(profile, job=job, steps=profile.steps[: self.steps])
 
@@ -112,7 +113,7 @@ class Mirrored(RanksBackend):
     """Ranks of `MultiWorkerMirroredStrategy` with the ring, all on this machine.
 
     The model's function is as of `ParameterServer`; each rank trains on all of the data set. Options are those of
-    `pytorch.DataParallel`, but noise steps are without updates, on batches of each rank's own.
+    `DataParallel`, but noise steps are without updates, on batches of each rank's own.
     """
 
     batch_size: int | None = None
@@ -122,19 +123,17 @@ class Mirrored(RanksBackend):
 
     def train(self, run: Run) -> None:
         """The ranks of each number anew: TensorFlow does not let any join."""
-        run.say(run.doing)
         environment = child_environment(gpu=False)  # ranks on one accelerator would be no nodes
         for number in range(2, self.ranks + 1):
             noise = self.noise_steps if number == self.ranks else 0
             with own_addresses(number) as addresses:
-                told: dict[str, Any] = {"addresses": addresses, "noise_steps": noise}
-                module = f"{CHILDREN}.rank"
-                run.follow([run.start(f"rank {n}", module, environment, rank=n, **told) for n in range(number)])
+                known: dict[str, Any] = {"environment": environment, "addresses": addresses, "noise_steps": noise}
+                train = f"{__package__}.strategies:train_mirrored"
+                run.follow([run.start(f"rank {n}", train, rank=n, **known) for n in range(number)])
                 run.kill()
 
     def read(self, run: Run) -> Profile:
-        folders = [run.traces / f"trace_n{n}" for n in range(1, self.ranks + 1)]
-        profile = read_mirrored(folders, **run.job["known"])
+        profile = read_mirrored(self.folders(run), **run.job["known"])
         return replace(profile, job=replace(profile.job, tensors=run.job["tensors"]))
 
 
@@ -211,3 +210,32 @@ def require_answer(job: str, address: str, *, seconds: float) -> None:
                     f"'queuemodel serve --job {job} --ps HOST:PORT --worker HOST:PORT'"
                 ) from None
         time.sleep(0.25)
+
+
+def serve_job(settings: dict[str, Any], say: Callable[..., None]) -> None:
+    """Be a server of a live run."""
+    run_server(settings["job"], 0, {job: [settings[job]] for job in JOBS}, lambda: say(ready=True))
+
+
+def run_server(job: str, task: int, cluster: Mapping[str, list[str]], ready: Callable[[], None]) -> None:
+    """Run a TensorFlow server until the process is stopped; call ``ready`` when it listens (raises ProfilingError)."""
+    for name, addresses in cluster.items():
+        for address in addresses:
+            split_address(address, where=f"--{name}")
+    if task >= len(cluster[job]):
+        raise ProfilingError(f"--task: {job} has {len(cluster[job])} address(es), got task {task}; count from 0")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    tensorflow = extra("tensorflow", "tensorflow", what="queuemodel serve")
+    threads = max(2, len(os.sched_getaffinity(0)))  # a step waits in one for the data set, which needs another
+    config = tensorflow.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
+    try:
+        server = tensorflow.distribute.Server(cluster, job_name=job, task_index=task, config=config)
+    except tensorflow.errors.OpError as error:
+        raise ProfilingError(
+            f"{job} {cluster[job][task]}: cannot listen there: {str(error).splitlines()[0]}; "
+            "use a free port of an address of this host"
+        ) from None
+    ready()
+    del server
+    while True:
+        signal.pause()

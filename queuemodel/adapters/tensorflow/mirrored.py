@@ -12,13 +12,11 @@ times. `TAKEN` takes a batch; what is `AHEAD` within it, on its thread, was wait
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from bisect import bisect_right
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Annotated, NamedTuple, Unpack
@@ -30,11 +28,9 @@ from ...base.files import read_bytes
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import MOST_BYTES, Bucket, Gradient, Round
-from ..events import Interval, intersection, length, union
-from ..phases import LONGEST_PAUSE
-from ..runs import RankTrace, StepClock, Told, by_step, profile_of_rounds, ranks_of, read_files, whole_run
-from .protos import ALLOCATION, DONE, START, Event, read_events
-from .traces import require_parameter_bytes, xplane_files
+from .. import recordings
+from ..recordings import Interval, RankTrace, StepClock, Unrecorded, constant, intersection, length, union
+from .protos import ALLOCATION, DONE, START, XPLANE, HostEvent, read_events, recorded_files, require_parameter_bytes
 
 GROUP = "CollectiveExecutor::CompleteParams"
 REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
@@ -42,14 +38,14 @@ GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
 TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
 AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
-AT_ONCE = 2_000_000  # ns between the end of one pack and the start of another that waited for it, at most
-
-NANOSECOND = 1e-9
+AT_ONCE, LONGEST_PAUSE = constant("at_once"), constant("longest_pause")
 
 
 def is_mirrored(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder, or one below it, holds ``*.xplane.pb`` files with an all-reduce in them."""
-    return Path(folder).is_dir() and any(b"CollectiveReduce" in read_bytes(path) for path in xplane_files(folder))
+    return Path(folder).is_dir() and any(
+        b"CollectiveReduce" in read_bytes(path) for path in recorded_files(folder, XPLANE)
+    )
 
 
 def read_mirrored(
@@ -58,66 +54,104 @@ def read_mirrored(
     batch_size: int,
     parameter_bytes: int | None = None,
     progress: bool = False,
-    **told: Unpack[Told],
+    **unrecorded: Unpack[Unrecorded],
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.xplane.pb`` files, one for each rank, in or below a folder.
 
-    As `pytorch.read_traces`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
+    As `read_pytorch`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
     parameters together, is needed where packs of gradients are too small for their sizes to be recorded in any run of
     as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
     """
     require_parameter_bytes(parameter_bytes)
-    recordings = [_recordings(Path(folder), progress) for folder in folders]
-    reduced = [_reductions(one) for one in recordings]
+    recorded_runs = [_recordings(Path(folder), progress) for folder in folders]
+    reduced = [_reductions(one) for one in recorded_runs]
     runs = []
-    for folder, recorded, (times, _) in zip(folders, recordings, reduced, strict=True):
+    for folder, recorded, (times, _) in zip(folders, recorded_runs, reduced, strict=True):
         same = ChainMap(*(sizes for others, sizes in reduced if others.keys() == times.keys()))  # packs of the same job
-        sizes, ranks = _sizes(times, same, parameter_bytes, folder), _ranks(recorded)
+        sizes, ranks = _sizes(times, same, parameter_bytes, folder), max(one.ranks for one in recorded)
         traces = [
-            RankTrace(str(one.path), rank, ranks, "ring", [_round(step, rank, ranks, sizes) for step in one.steps])
+            RankTrace(str(one.path), rank, ranks, "ring", [step.round(rank, ranks, sizes) for step in one.steps])
             for rank, one in enumerate(recorded)
         ]
-        runs.append(whole_run(Path(folder), traces))
-    if ranks_of(folders, runs) < 2:
+        runs.append(recordings.whole_run(Path(folder), traces))
+    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
+    if recordings.ranks_of(folders, runs) < 2 or not packs:
         raise DataError(
             f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
         )
-    packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets][-1]
-    size = parameter_bytes or sum(pack.bytes for pack in packs)
-    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs)}  # what is not recorded: more
+    size = parameter_bytes or sum(pack.bytes for pack in packs[-1])
+    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}  # what is not recorded: more
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
-    return profile_of_rounds(source, runs, job, told)
+    return recordings.profile_of_rounds(source, runs, job, unrecorded)
+
+
+class Reduction(NamedTuple):
+    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it."""
+
+    key: int  # counts the step's reductions, the same on all ranks and in all steps
+    ready: int
+    begin: int
+    end: int
+    buffers: int
+
+
+class RankStep(NamedTuple):
+    """One step of one rank, with all moments in ns."""
+
+    number: int
+    clock: StepClock
+    computed: int
+    reductions: list[Reduction]
+    gradients: list[tuple[int, int]]  # bytes, and when computed
+
+    def round(self, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
+        """In seconds, with the bytes of each reduction by its key."""
+        since = self.clock.since
+        packs = [Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in self.reductions]
+        return Round(
+            rank=rank,
+            ranks=ranks,
+            number=self.number,
+            computed=since(self.computed),
+            gradients=[Gradient(size, since(made)) for size, made in self.gradients],
+            buckets=packs if ranks > 1 else [],
+            **self.clock.times,
+        )
+
+
+class RankRecording(NamedTuple):
+    """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
+
+    path: Path
+    ranks: int
+    steps: list[RankStep]
 
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
-    """A file of each rank."""
-    recordings = read_files(folder, xplane_files(folder), read_recording, names="*.xplane.pb", progress=progress)
-    ranks = _ranks(recordings)
-    alone = ranks == 1 and any(step.reductions for one in recordings for step in one.steps)
-    if len(recordings) != ranks or alone:
-        known = "more" if alone else str(ranks)
-        several = "; give each run a folder of its own" if len(recordings) > ranks else ""
-        raise DataError(f"{folder}: a file of each rank is needed, got {len(recordings)} of {known}{several}")
-    return recordings
+    """A file of each rank; the group's size stands in the file of one rank."""
+    paths = recorded_files(folder, XPLANE)
+    found = recordings.read_files(folder, paths, _read_recording, names="*.xplane.pb", progress=progress)
+    ranks = max(one.ranks for one in found)
+    single = ranks == 1 and any(step.reductions for one in found for step in one.steps)
+    if len(found) != ranks or single:
+        known = "more" if single else str(ranks)
+        several = "; give each run a folder of its own" if len(found) > ranks else ""
+        raise DataError(f"{folder}: a file of each rank is needed, got {len(found)} of {known}{several}")
+    return found
 
 
-def _ranks(recordings: Sequence[RankRecording]) -> int:
-    return max(one.ranks for one in recordings)  # the group's size stands in the file of one rank
-
-
-def _reductions(recordings: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int, int]]:
+def _reductions(run: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int, int]]:
     """The least time of each reduction, by its key, and the bytes of those whose buffers were recorded."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     times: dict[int, list[int]] = defaultdict(list)
-    for together in zip(*(one.steps for one in recordings), strict=False):
+    for together in zip(*(one.steps for one in run), strict=False):
         buffers: dict[int, list[int]] = defaultdict(list)
-        for step in together:
-            for one in step.reductions:
-                buffers[one.key].append(one.buffers)
-                times[one.key].append(one.end - one.begin)
+        for one in (reduction for step in together for reduction in step.reductions):
+            buffers[one.key].append(one.buffers)
+            times[one.key].append(one.end - one.begin)
         for key, found in buffers.items():
-            if len(found) == len(recordings) and all(found):
-                seen[key][sum(found) // (len(recordings) - 1)] += 1
+            if len(found) == len(run) and all(found):
+                seen[key][sum(found) // (len(run) - 1)] += 1
     sizes = {key: counts.most_common(1)[0][0] for key, counts in seen.items()}
     return {key: min(took) for key, took in times.items()}, sizes
 
@@ -145,60 +179,12 @@ def _sizes(
     return sizes | {key: max(1, round(left * time / whole)) for key, time in unknown.items()}
 
 
-def _round(step: RankStep, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
-    clock = StepClock(step.start, step.end, step.waits, NANOSECOND)
-    packs = [
-        Bucket(sizes[one.key], clock.since(one.ready), clock.since(one.begin), clock.since(one.end))
-        for one in step.reductions
-    ]
-    return Round(
-        rank=rank,
-        ranks=ranks,
-        number=step.number,
-        computed=clock.since(step.computed),
-        gradients=[Gradient(size, clock.since(made)) for size, made in step.gradients],
-        buckets=packs if ranks > 1 else [],
-        **clock.times,
-    )
-
-
-class Reduction(NamedTuple):
-    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it."""
-
-    key: int  # counts the step's reductions, the same on all ranks and in all steps
-    ready: int
-    begin: int
-    end: int
-    buffers: int
-
-
-@dataclass
-class RankStep:
-    """One step of one rank (ns)."""
-
-    number: int
-    start: int
-    end: float
-    computed: int
-    reductions: list[Reduction]
-    gradients: list[tuple[int, int]]  # bytes, and when computed
-    waits: list[Interval] = field(default_factory=list)  # for input that is loaded ahead
-
-
-class RankRecording(NamedTuple):
-    """What one rank recorded; ``ranks`` is 1 where its file does not name a group."""
-
-    path: Path
-    ranks: int
-    steps: list[RankStep]
-
-
-def beside(path: Path) -> Path:
+def gradients_file(path: Path) -> Path:
     """Where a live run notes the bytes of gradients, by the operations that make them (JSON)."""
     return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
-def read_recording(path: Path) -> RankRecording:
+def _read_recording(path: Path) -> RankRecording:
     """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
@@ -215,20 +201,23 @@ def read_recording(path: Path) -> RankRecording:
             f"{path}: its ranks gather the gradients of looked-up rows (CollectiveGather), which is not read, beside "
             "reducing others; make these gradients dense, or train with parameter servers"
         )
-    inside = by_step(events, [(mark.start, mark.end) for mark in marks], lambda event: event.start)
+    inside = recordings.by_step(events, [(mark.start, mark.end) for mark in marks], lambda event: event.start)
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
-    noted = _noted(beside(path))
-    steps = [_step(mark, own, noted, path) for mark, own in zip(marks, inside, strict=True)]
+    noted = _noted(gradients_file(path))
     waits = _waits(events)
-    between = [(one.end, max(one.end, following.start)) for one, following in itertools.pairwise(steps)]
+    starts, ends = ([getattr(mark, side) for mark in marks] for side in ("start", "end"))
+    between = [(end, max(end, start)) for end, start in zip(ends, starts[1:], strict=False)]
     idle = [length(intersection(waits, [pause])) for pause in between]
     pauses = [end - start - waited for (start, end), waited in zip(between, idle, strict=True)]
     usual = round(median(pauses or [0]))
-    for one, end in itertools.zip_longest(steps, (end for _, end in between)):
-        one.waits = intersection(waits, [(one.start, end or one.end)])
-    for one, pause, waited in zip(steps, pauses, idle, strict=False):
-        # what comes now and then, as evaluation does, is no part of it
-        one.end += waited + (usual if pause > usual + LONGEST_PAUSE * (one.end - one.start) else pause)
+    steps = []
+    for k, (mark, own) in enumerate(zip(marks, inside, strict=True)):
+        start, end = mark.start, mark.end
+        waited = intersection(waits, [(start, between[k][1] if k < len(between) else end)])
+        if k < len(between):  # what comes now and then, as evaluation does, is no part of the step
+            end += idle[k] + (usual if pauses[k] > usual + LONGEST_PAUSE * (end - start) else pauses[k])
+        clock = StepClock(start, end, waited, 1e-9)
+        steps.append(RankStep(mark.number("step_num"), clock, *_parts(mark, own, noted, path)))
     return RankRecording(path, max(sizes, default=1), steps)
 
 
@@ -236,7 +225,7 @@ def _named(name: str) -> bool:
     return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or AHEAD.fullmatch(name))
 
 
-def _waits(events: Sequence[Event]) -> list[Interval]:
+def _waits(events: Sequence[HostEvent]) -> list[Interval]:
     """When the program waited for batches that are loaded ahead, of events in order of time."""
     taken: dict[int, int] = {}
     waits: list[Interval] = []
@@ -257,7 +246,10 @@ def _noted(path: Path) -> dict[str, int]:
         raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
 
 
-def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: Path) -> RankStep:
+def _parts(
+    mark: HostEvent, events: Sequence[HostEvent], noted: Mapping[str, int], path: Path
+) -> tuple[int, list[Reduction], list[tuple[int, int]]]:
+    """When a step was computed, its reductions, and its gradients."""
     reduced = Counter(event.name for event in events if event.name.rpartition(":")[2] in REDUCE)
     if max(reduced.values(), default=0) > 1:
         raise DataError(
@@ -275,20 +267,19 @@ def _step(mark: Event, events: Sequence[Event], noted: Mapping[str, int], path: 
         gradients.append((size, moment))
     if 0 in (moment for _, moment in gradients):
         gradients = []
-    gradients.sort(key=lambda one: one[1])
-    return RankStep(mark.number("step_num"), mark.start, mark.end, computed, reductions, gradients)
+    return computed, reductions, sorted(gradients, key=lambda one: one[1])
 
 
-def _is_kernel(event: Event) -> bool:
+def _is_kernel(event: HostEvent) -> bool:
     operation = event.name.rpartition(":")[2]
     return ":" in event.name and "::" not in event.name and operation not in REDUCE
 
 
-def _of_step(events: Sequence[Event], kernels: Sequence[int]) -> list[Reduction]:
+def _of_step(events: Sequence[HostEvent], kernels: Sequence[int]) -> list[Reduction]:
     """All-reduces in the order in which they were asked for; ``kernels``: when operations ended (increasing)."""
     begun: dict[str, list[int]] = defaultdict(list)
     ended: dict[str, list[int]] = defaultdict(list)
-    ran: dict[str, list[Event]] = defaultdict(list)
+    ran: dict[str, list[HostEvent]] = defaultdict(list)
     for event in events:
         if event.name in (START, DONE) and event.text("kernel_type") in REDUCE:
             (begun if event.name == START else ended)[event.text("name")].append(event.start)

@@ -1,4 +1,4 @@
-"""The messages in which TensorFlow records what it did, as far as they are read here; only protobuf is needed.
+"""TensorFlow's files: the messages in which it records, as far as they are read here; only protobuf is needed.
 
 Their fields have the names and numbers of TensorFlow's ``step_stats.proto`` and ``xplane.proto`` (2.16 to 2.21); the
 format keeps numbers for ever (Protocol Buffers, Updating A Message Type). What is not listed is passed over.
@@ -7,19 +7,35 @@ format keeps numbers for ever (Protocol Buffers, Updating A Message Type). What 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...base.checks import extra
+from ...base.checks import extra, require_count
 from ...base.errors import DataError
 from ...base.files import read_bytes
+from ...profile.records import MOST_BYTES
+from ..recordings import TracedOperation, TracedStep, Transfer, constant
+
+RUN_METADATA = (".pb", ".pb.gz")
+XPLANE = (".xplane.pb", ".xplane.pb.gz")
 
 PROCESS = "ExecutorState::Process"
 START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
 ALLOCATION = "MemoryAllocation"
+# "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."; from 1 Gb/s on "[12.1Gb/s]"
+RECEIVED = re.compile(
+    r"\[(?P<size>\d+(?:\.\d+)?)(?P<unit>M?B)\] \[(?P<rate>\d+(?:\.\d+)?|inf)(?P<scale>[MG])b/s\] "
+    r"(edge_\d+_)?(?P<tensor>.+) from (?P<source>\S+) to (?P<destination>\S+)"
+)
+# "[mklcpu 1.8MB 1.8MB] Fill_2 = Fill(Fill_2/dims, ^mul_2)"
+OPERATION = re.compile(r"(\[.*?\] ?)?(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>.*)\)")
+TASK = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)")
 KERNEL = re.compile(r"(?P<name>[\w.\-/]+):(?P<op>_?[A-Z]\w*)")
+
+COLLECTION, COLLECTION_PER_EVENT = constant("collection"), constant("collection_per_event")
 
 #: Message to its fields: name, number, type; ``*`` stands before what is repeated.
 MESSAGES = {
@@ -39,6 +55,23 @@ MESSAGES = {
     "XEvent": "metadata_id 1 int64, offset_ps 2 int64, duration_ps 3 int64, stats 4 *XStat",
     "XStat": "metadata_id 1 int64, uint64_value 3 uint64, int64_value 4 int64, str_value 5 string, ref_value 7 uint64",
 }
+
+
+def require_parameter_bytes(size: int | None) -> None:
+    """Refuse what no model has (raises DataError)."""
+    if size is not None:
+        require_count(size, "parameter_bytes", most=MOST_BYTES, error=DataError)
+
+
+def recorded_files(folder: str | os.PathLike[str], kind: tuple[str, ...]) -> list[Path]:
+    """The `RUN_METADATA` files in a folder, or the `XPLANE` files in it and below it; hidden ones not."""
+    paths = Path(folder).rglob("*") if kind == XPLANE else Path(folder).glob("*")
+    paths = (p for p in paths if p.name.endswith(kind) and p.name.endswith(XPLANE) == (kind == XPLANE))
+    visible = sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+    for path in visible:
+        if (packed := Path(f"{path}.gz")) in visible:
+            raise DataError(f"{path}: the same recording as {packed.name} beside it; remove one of them")
+    return visible
 
 
 def decode(name: str, path: Path) -> Any:
@@ -72,7 +105,7 @@ def _classes() -> dict[str, Any]:
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"read.{name}")) for name in MESSAGES}
 
 
-class Event(NamedTuple):
+class HostEvent(NamedTuple):
     """What a thread did from ``start`` to ``end`` (ns since 1970)."""
 
     start: int
@@ -92,7 +125,7 @@ class Event(NamedTuple):
         return value if isinstance(value, int) else 0
 
 
-def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") -> Iterator[Event]:
+def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") -> Iterator[HostEvent]:
     """The host's kernels, events that are ``named`` so, and those with the stat ``marks`` (raises DataError)."""
     space, began = decode("XSpace", path), 0
     for plane in space.planes:
@@ -105,7 +138,7 @@ def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") 
             yield from _of_plane(plane, began, named, marks)
 
 
-def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str) -> Iterator[Event]:
+def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str) -> Iterator[HostEvent]:
     stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
     names = {event.key: event.value.name for event in plane.event_metadata}
     wanted = {key for key, name in names.items() if named(name) or KERNEL.fullmatch(name)}
@@ -115,7 +148,7 @@ def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str
             if event.metadata_id in wanted or any(stat.metadata_id in marking for stat in event.stats):
                 start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
                 absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
-                yield Event(
+                yield HostEvent(
                     absolute,
                     absolute + max(event.duration_ps, 0) // 1000,
                     line.id,
@@ -128,3 +161,56 @@ def _value(stat: Any, names: dict[int, str]) -> int | str:
     if stat.ref_value:
         return names.get(stat.ref_value, "")
     return stat.str_value or stat.int64_value or stat.uint64_value
+
+
+def read_run_metadata(path: Path) -> TracedStep:
+    """What `session.run` with FULL_TRACE recorded of one step on every task."""
+    devices = decode("RunMetadata", path).step_stats.dev_stats
+    if not any(device.node_stats for device in devices):
+        raise DataError(f"{path}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
+    operations: dict[TracedOperation, None] = {}  # in order, each once
+    transfers: dict[tuple[str, Transfer], None] = {}
+    for device in devices:
+        task = task_of(device.device)
+        if not task or "/stream:" in device.device or "memcpy" in device.device:
+            continue  # a GPU's own streams: their kernels lie within the operations that launched them
+        for node in device.node_stats:
+            start = node.all_start_micros
+            end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
+            if start <= 0 or end < start:
+                raise DataError(f"{path}: operation {node.node_name!r} of {task} has no valid times; trace again")
+            if received := RECEIVED.fullmatch(node.timeline_label):
+                sender, size = task_of(received["source"]), _bytes(node, received)
+                if not sender:
+                    raise DataError(f"{path}: a RecvTensor event of {task} comes from {received['source']!r}, no task")
+                if not 0 <= size <= MOST_BYTES:
+                    raise DataError(f"{path}: tensor {received['tensor']!r} has {size} bytes; trace again")
+                if sender != task:
+                    transfer = Transfer(received["tensor"], sender, task, start, end, size)
+                    transfers[node.timeline_label, transfer] = None
+            elif node.node_name == "RecvTensor":
+                raise DataError(f"{path}: a RecvTensor event of {task} has an unknown label: {node.timeline_label!r}")
+            elif labelled := OPERATION.fullmatch(node.timeline_label):
+                names = [text.removeprefix("^").partition(":")[0] for text in labelled["inputs"].split(", ") if text]
+                operations[TracedOperation(task, node.node_name, labelled["op"], tuple(names), start, end)] = None
+            elif node.node_name not in ("_SOURCE", "_SINK"):
+                operations[TracedOperation(task, node.node_name, "", (), start, end)] = None
+    collection = COLLECTION + COLLECTION_PER_EVENT * (len(operations) + len(transfers))
+    return TracedStep(str(path), list(operations), [transfer for _, transfer in transfers], collection)
+
+
+def task_of(device: str) -> str:
+    """The task, such as ``"ps:0"``, of a device; "" where it is none's."""
+    match = TASK.match(device)
+    return f"{match['job']}:{match['task']}" if match else ""
+
+
+def _bytes(node: Any, received: re.Match[str]) -> int:
+    """Payload of a RecvTensor event: of its allocation or, also exact, of its label below 0.1 MB or 1 Gb/s."""
+    for output in node.output:
+        return output.tensor_description.allocation_description.requested_bytes
+    if received["unit"] == "B":
+        return int(float(received["size"]))
+    if received["scale"] == "M" and received["rate"] != "inf":
+        return 4 * round(float(received["rate"]) * node.all_end_rel_micros / 32)
+    return 4 * round(float(received["size"]) * 2**20 / 4)

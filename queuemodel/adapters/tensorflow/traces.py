@@ -1,9 +1,19 @@
-"""From a folder of recorded traces to a `Profile`."""
+"""Traces of parameter servers to a `Profile`: a session's `RunMetadata`, or ``*.xplane.pb`` of `tf.profiler`.
+
+What the latter holds (docs/explanation/phases, xplane) was found by experiment with TensorFlow 2.21. Besides: what runs
+on a thread lies within an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op``
+just before a Done on the same thread is the received tensor's buffer, of its exact size.
+"""
 
 from __future__ import annotations
 
+import heapq
 import os
+import re
 import warnings
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -11,40 +21,47 @@ from ...base.checks import require_count
 from ...base.errors import DataError, QueueModelWarning
 from ...profile.job import Source
 from ...profile.profile import Profile
-from ...profile.records import MOST_BYTES
 from ..phases import derive
-from ..runs import Told, described
-from .run_metadata import read_run_metadata
-from .xplane import read_xplane
+from ..recordings import TracedOperation, TracedStep, Transfer, Unrecorded, constant, job_and_cluster, read_files
+from . import protos
+from .protos import ALLOCATION, DONE, PROCESS, RUN_METADATA, START, XPLANE, HostEvent, recorded_files, task_of
 
-RUN_METADATA = (".pb", ".pb.gz")
-XPLANE = (".xplane.pb", ".xplane.pb.gz")
+MOST_INPUT = constant("most_input")
 
-#: Share of the steps that taking batches out of a data set may take without being told: of short ones it is 7 %.
-MOST_INPUT = 0.1
+SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
+NODE = re.compile(r"(?P<tensor>.+)(?P<mark>_S|/_)(?P<number>\d+)")  # of a Send or Recv
+READS = ("ReadVariableOp", "Identity")  # send a parameter as it is
+
+FOLDED = "ConstantFolding"  # waits for a tensor without using its values
+CONTROL = re.compile(  # say "done" or "go" and carry nothing
+    r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+|(.*/)?(LoopCond|LoopExecuted|loop_body_control)/_\d+"
+)
+SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
+
+Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 
 
-def read_traces(
+def read_tensorflow(
     folder: str | os.PathLike[str],
     *,
     batch_size: int,
     parameter_bytes: int | None = None,
     workers: int | None = None,
     progress: bool = False,
-    **told: Unpack[Told],
+    **unrecorded: Unpack[Unrecorded],
 ) -> Profile:
     """Read recorded traces of one worker and its parameter servers, all of one job (raises DataError).
 
     The folder holds `RunMetadata` protos (``*.pb`` or ``*.pb.gz``, one per step), or is the log directory of
     `tf.profiler` (``*.xplane.pb``, one per task, in it or below it). These lack the sizes of small tensors and need
-    ``parameter_bytes``, of all parameters together. ``workers`` trained while this one was traced; as many as the
-    traces show unless given. What else traces do not tell may be given by its name in `Job` or `Cluster`: ``name``,
+    ``parameter_bytes``, of all parameters together. ``workers`` trained while this one was traced; by default as many
+    as the traces show. What else traces do not record may be given by its name in `Job` or `Cluster`: ``name``,
     ``dataset_size``, ``bandwidth``, ``congestion_control``, ``buffer``. Warns when steps wait for their data set.
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")
-    require_parameter_bytes(parameter_bytes)
-    profiler, sessions = xplane_files(folder), run_metadata_files(folder)
+    protos.require_parameter_bytes(parameter_bytes)
+    profiler, sessions = recorded_files(folder, XPLANE), recorded_files(folder, RUN_METADATA)
     if profiler and sessions:
         raise DataError(
             f"{folder}: holds RunMetadata ({sessions[0].name}) and tf.profiler's recordings ({profiler[0].name}); "
@@ -52,10 +69,12 @@ def read_traces(
         )
     if profiler:
         method, style = "xplane", "parameter-server-strategy"
-        steps = read_xplane(Path(folder), profiler, parameter_bytes, progress=progress)
-    else:
+        steps = _read_xplane(Path(folder), profiler, parameter_bytes, progress=progress)
+    elif sessions:
         method, style = "run-metadata", "graph"
-        steps = read_run_metadata(Path(folder), sessions, progress=progress)
+        steps = read_files(Path(folder), sessions, protos.read_run_metadata, progress=progress)
+    else:
+        raise DataError(f"{folder}: no RunMetadata traces (*.pb or *.pb.gz) in this folder")
     derived = derive(steps, progress=progress)
     if derived.input > MOST_INPUT:
         warnings.warn(
@@ -75,29 +94,278 @@ def read_traces(
         "shard_bytes": derived.shard_bytes,
     }
     source = Source(framework="tensorflow", method=method, style=style)
-    return Profile(source=source, steps=derived.steps, **described(cluster, job, told))
+    return Profile(source=source, steps=derived.steps, **job_and_cluster(job, cluster, unrecorded))
 
 
-def require_parameter_bytes(size: int | None) -> None:
-    """Refuse what no model has (raises DataError)."""
-    if size is not None:
-        require_count(size, "parameter_bytes", most=MOST_BYTES, error=DataError)
+@dataclass(frozen=True)
+class Send:
+    """A tensor on its way: from ``start`` (us) to the operation ``receiver``, used by ``consumer``."""
+
+    tensor: str
+    source: str
+    destination: str
+    receiver: str
+    consumer: str
+    start: int
+
+    @property
+    def key(self) -> Key:
+        return self.receiver, self.destination
+
+    @property
+    def ends(self) -> tuple[bool, bool]:
+        """Whether it comes from a server, and goes to one."""
+        return self.source.startswith("ps:"), self.destination.startswith("ps:")
 
 
-def run_metadata_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The `RunMetadata` files in a folder, in the order of their names; those of `tf.profiler` and hidden ones not."""
-    paths = [p for p in Path(folder).glob("*") if p.name.endswith(RUN_METADATA) and not p.name.endswith(XPLANE)]
-    return _each_once(folder, paths)
+def _read_xplane(
+    folder: Path, paths: Sequence[Path], parameter_bytes: int | None, *, progress: bool
+) -> list[TracedStep]:
+    """Read the files of a folder: one per task, of one or more recordings (a folder each)."""
+    recordings: dict[Path, list[Path]] = defaultdict(list)
+    for path in paths:
+        recordings[path.parent].append(path)
+    steps = [step for paths in recordings.values() for step in _steps(paths, parameter_bytes, progress)]
+    if not steps:
+        raise DataError(
+            f"{folder}: no tensor sent to another task is recorded in its *.xplane.pb files; trace a worker and a "
+            "parameter server while they train, with host_tracer_level=2 (what a coordinator records of itself does "
+            "not tell), or give the run of two data-parallel ranks besides that of one"
+        )
+    return steps
 
 
-def xplane_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of `tf.profiler` in a folder and below it; hidden ones not."""
-    return _each_once(folder, [p for p in Path(folder).rglob("*") if p.name.endswith(XPLANE)])
+class _Step:
+    """One step on all tasks that recorded; what servers send is known of other workers as well (``fetched``)."""
+
+    def __init__(self, parts: dict[str, TaskStep], tasks: Collection[str]) -> None:
+        self.parts = parts
+        sends = sorted((send for part in parts.values() for send in part.sends), key=lambda s: s.start)
+        self.sends = [s for s in sends if s.destination in tasks]
+        self.fetched: dict[str, set[str]] = defaultdict(set)
+        for s in sends:
+            if s.ends == (True, False):
+                self.fetched[s.destination].add(s.tensor)
+
+    def whole(self) -> bool:
+        """Whether every tensor sent has arrived, and every one that arrived was sent."""
+        received = {(name, task): len(times) for task, p in self.parts.items() for name, times in p.received.items()}
+        return bool(self.sends) and Counter(s.key for s in self.sends) == received
+
+    def shape(self) -> frozenset[tuple[str, str]]:
+        return frozenset((s.receiver, s.source) for s in self.sends)
 
 
-def _each_once(folder: str | os.PathLike[str], paths: list[Path]) -> list[Path]:
-    visible = sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
-    for path in visible:
-        if (packed := Path(f"{path}.gz")) in visible:
-            raise DataError(f"{path}: the same recording as {packed.name} beside it; remove one of them")
-    return visible
+def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> list[TracedStep]:
+    """The training steps of one recording; none where only tasks recorded that sent nothing."""
+    where = str(paths[0].parent)
+    recordings: dict[str, TaskRecording] = {}
+    for one in read_files(paths[0].parent, paths, TaskRecording, progress=progress):
+        if one.task and (other := recordings.setdefault(one.task, one)) is not one:
+            raise DataError(
+                f"{one.path}: a recording of {one.task}, as {other.path.name} is; one file for each task: remove the "
+                "copy, or give the other job a folder of its own"
+            )
+    if not recordings:
+        return []
+    if len(recordings) == 1:
+        raise DataError(
+            f"{where}: a trace of only one task ({', '.join(recordings)}); expected a worker and a parameter server: "
+            "trace both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
+        )
+    steps = [
+        _Step({task: r.steps[number] for task, r in recordings.items() if number in r.steps}, recordings)
+        for number in sorted({number for r in recordings.values() for number in r.steps})
+    ]
+    whole = [step for step in steps if step.whole()]
+    if not whole:
+        begun = sum(bool(step.sends) for step in steps)
+        raise DataError(
+            f"{where}: no step is recorded whole on all tasks ({', '.join(recordings)}): of {begun} only parts are; "
+            "trace for longer than two steps, or, where that does not help, with RunMetadata"
+        )
+    # steps differ in what they send; the training step is the one that moves most in all
+    shapes = Counter(step.shape() for step in whole)
+    usual = max(shapes, key=lambda shape: (shapes[shape] * len(shape), sorted(shape)))
+    chosen = [step for step in whole if step.shape() == usual]
+    step = chosen[0]
+    pushed = Counter(s.receiver for s in step.sends if s.ends[1] and s.source in step.fetched)
+    if min(pushed.values(), default=1) > 1:
+        raise DataError(
+            f"{where}: each step pushes all its gradients several times: training steps in a loop; trace with one "
+            "for each call (steps_per_execution=1)"
+        )
+    noted = {(name, r.task): seen.most_common(1)[0][0] for r in recordings.values() for name, seen in r.sizes.items()}
+    sizes = _sizes(step, {key: size for key, size in noted.items() if size}, parameter_bytes, where)
+    workers = {task for s in steps for task, tensors in s.fetched.items() if tensors in step.fetched.values()}
+    return [replace(_traced(where, one, sizes), workers=frozenset(workers)) for one in chosen]
+
+
+def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
+    """Bytes of every tensor sent, as the receiver allocated them; of small ones that is not recorded.
+
+    Fetched ones share the rest of the parameters' bytes equally; pushed ones, or rows that a server looks up, are as
+    large as these on average, a gradient being as large as its parameter.
+    """
+    sizes: dict[Key, int | None] = {}
+    sent: set[Key] = set()
+    for s in sorted(step.sends, key=lambda s: (s.consumer.startswith(FOLDED), len(s.receiver), s.receiver)):
+        if s.key not in sizes:
+            again = s.consumer.startswith(FOLDED) and (s.tensor, s.destination) in sent  # only says "done"
+            nothing = CONTROL.fullmatch(s.tensor) or s.ends == (True, True)  # servers send each other small change
+            sizes[s.key] = 0 if again else allocated.get(s.key, 0 if nothing else None)
+            sent.add((s.tensor, s.destination))
+    unknown = sorted(key for key, size in sizes.items() if size is None)
+    if unknown and parameter_bytes is None:
+        raise DataError(
+            f"{where}: the sizes of {len(unknown)} of {len(sizes)} tensors are not in the trace (first: "
+            f"{unknown[0][0]!r}); give parameter_bytes, the size of all parameters together"
+        )
+    made = {(o.name, o.task): o.op for part in step.parts.values() for o in part.operations}
+    fetched = {s.key: made.get((s.tensor, s.source), READS[0]) in READS for s in step.sends if s.ends == (True, False)}
+    shared = [key for key in unknown if fetched.get(key)]
+    seen = sum(sizes[key] or 0 for key, whole in fetched.items() if whole)
+    left = max((parameter_bytes or 0) - seen, 0)
+    if shared and left > len(shared) * SMALL:
+        raise DataError(
+            f"{where}: parameter_bytes is {parameter_bytes:,}, but the parameters that are fetched have {seen:,} "
+            f"and at most {SMALL:,} in each of {len(shared)} small tensors; leave out what is not fetched whole, such "
+            "as tables in which the servers look up rows"
+        )
+    for i, key in enumerate(shared):
+        sizes[key] = left * (i + 1) // len(shared) - left * i // len(shared)
+    small = [size for key in fetched if key not in allocated and (size := sizes[key])]
+    usual = round(sum(small) / len(small)) if small else 0
+    return {key: usual if size is None else size for key, size in sizes.items()}
+
+
+def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
+    transfers = []
+    turn: Counter[Key] = Counter()  # loops send one tensor many times
+    for s in step.sends:
+        part, number = step.parts[s.destination], turn[s.key]
+        requested, received = part.requested[s.receiver][number], part.received[s.receiver][number]
+        turn[s.key] += 1
+        transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[s.key], requested))
+    operations = []
+    for task, part in step.parts.items():
+        arrivals = [(part.received[s.receiver][0], s) for s in step.sends if s.destination == task]
+        made = {o.name for o in part.operations}
+        # One operation may send several tensors under its name: it was there before the first left.
+        unseen = {s.tensor: s.start for s in reversed(step.sends) if s.source == task and s.tensor not in made}
+        sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
+        operations += _in_order([*part.operations, *sending], arrivals, server=task.startswith("ps:"))
+    return TracedStep(where, operations, transfers)
+
+
+def _in_order(
+    operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
+) -> list[TracedOperation]:
+    """Operations with inputs: recorded tensors, and what had ended before (on servers since the first gradient)."""
+    consumed: dict[str, list[str]] = defaultdict(list)
+    for _, s in arrivals:
+        consumed[s.consumer].append(f"{s.tensor}/_0")
+    first = min(arrivals, default=None, key=lambda arrival: arrival[0])
+    running: list[tuple[int, int, str]] = []  # end, start, name
+    last: list[tuple[int, int, str]] = []  # ended, and none began after they had
+    result = []
+    for o in sorted(operations, key=lambda o: (o.start, o.end)):
+        while running and running[0][0] <= o.start:
+            ended = heapq.heappop(running)
+            last = [earlier for earlier in last if earlier[0] >= ended[1]] + [ended]
+        inputs = list(consumed.get(o.name, []))
+        if server and not inputs and not (first and o.start >= first[0]):
+            result.append(o)
+            continue
+        if not (server and inputs):
+            inputs += [name for _, _, name in last] or ([f"{first[1].tensor}/_0"] if server and first else [])
+        heapq.heappush(running, (o.end, o.start, o.name))
+        result.append(replace(o, inputs=tuple(inputs)))
+    return result
+
+
+@dataclass
+class TaskStep:
+    """One task's part of one step; when each Recv asked for its tensor, and when it had it (us), in order."""
+
+    operations: list[TracedOperation] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    requested: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    received: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+
+class TaskRecording:
+    """What one task recorded: its steps, and the sizes that it allocated for received tensors."""
+
+    def __init__(self, path: Path) -> None:
+        threads: dict[int, list[HostEvent]] = defaultdict(list)
+        for event in protos.read_events(path, named={PROCESS, START, DONE, ALLOCATION}.__contains__):
+            threads[event.thread].append(event)
+        sent = (e for own in threads.values() for e in own if e.name.endswith(tuple(f":{op}" for op in SENDS)))
+        self.path = path
+        self.task = next(filter(None, (_ends(event)[0] for event in sent)), "")  # "" for a coordinator
+        self.steps: dict[int, TaskStep] = defaultdict(TaskStep)
+        self.sizes: dict[str, Counter[int]] = defaultdict(Counter)
+        self._began: dict[tuple[int, str], list[int]] = defaultdict(list)  # of asynchronous kernels, in order
+        done: list[HostEvent] = []
+        for events in threads.values():
+            done += self._thread(sorted(events, key=lambda e: (e.start, -e.end)))
+        for starts in self._began.values():
+            starts.sort(reverse=True)
+        for event in sorted(done, key=lambda e: e.start):
+            self._done(event)
+
+    def _thread(self, events: Iterable[HostEvent]) -> list[HostEvent]:
+        """Note what one thread did, in order of time; return the ends of asynchronous kernels."""
+        processing, allocated = HostEvent(0, 0, 0, "", {}), 0
+        done = []
+        for event in events:
+            if event.name == PROCESS:
+                processing = event
+            elif event.name == ALLOCATION:
+                if not event.stats.get("tf_op"):
+                    allocated = event.number("requested_bytes")
+            elif event.name == START:
+                self._began[event.number("step_id"), event.text("name")].append(event.start)
+            elif event.name == DONE:
+                done.append(event)
+                if event.text("kernel_type") in RECEIVES:
+                    self.sizes[event.text("name")][allocated] += 1
+                    allocated = 0
+            elif event.start < processing.end:
+                self._kernel(event, self.steps[processing.number("id")])
+        return done
+
+    def _kernel(self, event: HostEvent, step: TaskStep) -> None:
+        name, _, op = event.name.rpartition(":")
+        start = event.start // 1000
+        if op in SENDS:
+            source, destination, edge = _ends(event)
+            if source and destination and source != destination:
+                tensor = re.sub(r"^edge_\d+_", "", edge)
+                step.sends.append(Send(tensor, source, destination, _receiver(name), event.text("to"), start))
+        elif op not in RECEIVES:
+            step.operations.append(TracedOperation(self.task, name, op, (), start, event.end // 1000))
+
+    def _done(self, event: HostEvent) -> None:
+        """An asynchronous kernel has ended: a tensor has arrived, or an operation is over."""
+        number, name, kind = event.number("step_id"), event.text("name"), event.text("kernel_type")
+        began, step = self._began[number, name], self.steps[number]
+        start = began.pop() // 1000 if began else None
+        if kind in RECEIVES:
+            step.received[name].append(event.start // 1000)
+            step.requested[name].append(event.start // 1000 if start is None else start)
+        elif start is not None:
+            step.operations.append(TracedOperation(self.task, name, kind, (), start, max(start, event.end // 1000)))
+
+
+def _ends(event: HostEvent) -> tuple[str, str, str]:
+    """Source and destination of a Send ("" where they are no tasks), and the edge between them."""
+    source, _, destination, edge, *_ = [*event.text("key").split(";"), "", "", "", ""]
+    return task_of(source), task_of(destination), edge
+
+
+def _receiver(send: str) -> str:
+    """TensorFlow numbers the pair one after the other: what ``w/_1`` sends, ``w/_2`` receives."""
+    match = NODE.fullmatch(send)
+    return f"{match['tensor']}{match['mark']}{int(match['number']) + 1}" if match else send

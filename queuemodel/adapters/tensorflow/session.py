@@ -1,4 +1,4 @@
-"""The worker's process in graph style: a session trains on the server that `live` started or was given.
+"""The worker's process in graph style: a TensorFlow 1 session trains on a parameter server.
 
 Keras 3 has no sessions. A model's training step is therefore traced twice, as functions: forward and backward as a
 function of the parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's
@@ -22,25 +22,26 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ....base.errors import ProfilingError
-from ...live.child import cannot_write, stopping
-from .models import TrainingTask, load
+from ...base.errors import ProfilingError
+from ..processes import cannot_write, stopping
+from .models import TrainingTask, load_task
 
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
 SERVER = "/job:ps/task:0/device:CPU:0"
 
 
-def main(settings: dict[str, Any], say: Callable[..., None]) -> object:
+def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
+    """Train as the worker that this process is, or on servers that already run."""
     server, target = None, f"grpc://{settings['worker']}"
     if settings["own_server"]:
         cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
         server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
         target = server.target
     say(doing="building the model")
-    task = load(settings["model"], batch_size=settings["batch_size"])
+    task = load_task(settings["model"], batch_size=settings["batch_size"])
     say(job=task.job(settings["model"]))
-    step = build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
+    step = _build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
     config = tf1.ConfigProto(
         device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
         allow_soft_placement=True,
@@ -95,7 +96,7 @@ def _until_stopped(count: int) -> Iterator[int]:
 
 
 def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
-    """Write a trace, whole or not at all, and tell when it is there."""
+    """Write a trace, whole or not at all."""
     content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
     try:
         partial.write_bytes(content)
@@ -118,11 +119,8 @@ class SessionGraph:
     release: tf.Operation  # frees the variables on the server
 
 
-def build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGraph:
-    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``.
-
-    ``container`` names the variables' place on the server, so that no other job shares them.
-    """
+def _build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGraph:
+    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``."""
     model.optimizer.build(model.trainable_variables)
     variables = list(model.variables)
     forward, changed = _trace_worker(model, variables, batch_spec)

@@ -1,8 +1,9 @@
-"""Both ends of a live run's child processes, which cannot outlive their parent."""
+"""Processes of live runs, which cannot outlive their parent; and the machine they run on: its addresses and network."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -10,46 +11,49 @@ import queue
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from ...base.checks import nearest
-from ...base.errors import DataError, ProfilingError, QueueModelError
+from ..base.checks import nearest
+from ..base.errors import DataError, ProfilingError, QueueModelError
+from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 
-#: Names, in the environment, the folder that ends with the run.
-SCRATCH = "QUEUEMODEL_SCRATCH"
+SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: the folder that is removed with the run
 
-#: What went wrong, within what is written around it: by Keras about a layer, by TensorFlow about a graph.
+#: An error's own message within what Keras writes about a layer, and TensorFlow about a graph.
 WRAPPED = (
     re.compile(r"^Exception encountered when calling .*?\x1b\[1m(.+?)\x1b\[0m", re.DOTALL),
     re.compile(r"^Graph execution error:.*\n(.+)\n\s*\[\[\{\{node", re.DOTALL),
 )
 
-GRACE = 5.0  # seconds for an orderly end
 NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W")  # of TensorFlow and PyTorch
 
-#: Set once the parent asks for an orderly end.
-stopping = threading.Event()
+ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
+CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+
+FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
+
+stopping = threading.Event()  # set once the parent asks for an orderly end
 
 
-def be() -> None:
-    """Be the child that runs ``main(settings, say)`` of a module; its name and the settings in JSON are the arguments.
-
-    A user's own function is imported first, before a framework takes its seconds. What ``main`` returns lives until the
-    end: TensorFlow's destructors may wait for ever for a server.
-    """
+def run_child() -> None:
+    """Run, in a child process, the function that the arguments name, with settings in JSON and a way to its parent."""
     say, status = _attach(), 0
     try:
-        module, settings = sys.argv[1], json.loads(sys.argv[2])
+        module, _, function = sys.argv[1].partition(":")
+        settings = json.loads(sys.argv[2])
         sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
-        if ":" in settings["model"]:
+        if ":" in settings["model"]:  # before a framework takes its seconds
             imported(settings["model"])
-        kept = importlib.import_module(module).main(settings, say)  # noqa: F841
+        # what it returns lives until the end: TensorFlow's destructors may wait for ever for a server
+        kept = getattr(importlib.import_module(module), function)(settings, say)  # noqa: F841
     except QueueModelError as error:
         say(failed=str(error))
         status = 1
@@ -62,30 +66,28 @@ def be() -> None:
 
 
 def _attach() -> Callable[..., None]:
-    """Follow the parent, and return a function that sends it a message.
+    """Return a function that sends the parent a line of JSON on the original standard output; prints go to stderr.
 
-    Messages are lines of JSON on the original standard output; whatever else prints goes to standard error. Standard
-    input is a pipe from the parent: a line asks for an orderly end, and when it closes, the parent is gone however it
-    ended, so its temporary files are removed and this process and all that it started are killed.
+    Standard input is a pipe from the parent: a line asks for an orderly end. When it closes, the parent is gone, so
+    its temporary files are removed, and this process and all that it started are killed.
     """
-    channel = os.fdopen(os.dup(1), "w")
+
+    def listen() -> None:
+        for _ in sys.stdin:
+            stopping.set()
+        if folder := os.environ.get(SCRATCH):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+
+    channel, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)
-    threading.Thread(target=_listen, args=(sys.stdin,), daemon=True).start()
-    lock = threading.Lock()
+    threading.Thread(target=listen, daemon=True).start()
 
     def say(**message: Any) -> None:
         with lock:
             print(json.dumps(message), file=channel, flush=True)
 
     return say
-
-
-def _listen(stdin: TextIO) -> None:
-    for _ in stdin:
-        stopping.set()
-    if folder := os.environ.get(SCRATCH):
-        shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)
 
 
 def cannot_write(folder: Path, error: OSError) -> ProfilingError:
@@ -99,7 +101,7 @@ def cause(error: BaseException) -> str:
     said = next((line.strip() for line in said.splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    package = str(Path(__file__).parents[2])
+    package = str(Path(__file__).parents[1])
     own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
     return f"{text} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else text
 
@@ -159,16 +161,12 @@ def imported(name: str) -> Callable[[], Any]:
 
 
 class Child:
-    """A process that runs a module's ``main`` with these settings, in a session and with a log of its own.
-
-    Its messages arrive in ``inbox``, at last ``(child, None)`` when it has ended. Its temporary files go to
-    ``scratch``, which ends with the run; ``environment`` is added to our own.
-    """
+    """A process that runs ``"module:function"``; its messages go to ``inbox``, at last ``(child, None)`` at its end."""
 
     def __init__(
         self,
         name: str,
-        module: str,
+        function: str,
         settings: Mapping[str, Any],
         *,
         scratch: Path,
@@ -179,20 +177,20 @@ class Child:
         own = {"PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch), SCRATCH: str(scratch)}
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import be; be()", module, json.dumps(settings)],
+                [sys.executable, "-c", f"from {__name__} import run_child as r; r()", function, json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **own, **environment},
                 start_new_session=True,  # Ctrl-C is for the parent, which then ends the children
             )
-        self.listener = threading.Thread(target=self._hear, args=(inbox,), daemon=True)
+        self.stdin: Any = self.process.stdin
+        self.listener = threading.Thread(target=self._hear, args=(self.process.stdout, inbox), daemon=True)
         self.listener.start()
 
-    def _hear(self, inbox: queue.SimpleQueue) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as messages:
-            for line in messages:
+    def _hear(self, stdout: Any, inbox: queue.SimpleQueue) -> None:
+        with stdout:
+            for line in stdout:
                 with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed process
                     inbox.put((self, json.loads(line)))
         self.process.wait()
@@ -200,10 +198,9 @@ class Child:
 
     def ask_to_stop(self) -> None:
         """Ask for an orderly end after the current step."""
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError):
-            self.process.stdin.write(b"stop\n")
-            self.process.stdin.flush()
+            self.stdin.write(b"stop\n")
+            self.stdin.flush()
 
     def wait(self, seconds: float) -> bool:
         """Whether it ended within ``seconds``."""
@@ -218,11 +215,10 @@ class Child:
         self.process.wait()
         self.listener.join(1.0)
         with contextlib.suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.close()
+            self.stdin.close()
 
-    def epitaph(self) -> str:
-        """Why it ended: the signal or exit status, and its own last line."""
+    def ending(self) -> str:
+        """How it ended: the signal or exit status, and its own last line."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return f"the {self.name} was killed by SIGKILL (was memory short?)"
@@ -245,3 +241,70 @@ def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def split_address(address: str, *, where: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
+    match = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
+    if not match:
+        raise DataError(f"{where}: must be HOST:PORT, such as 10.0.0.5:2222, got {address!r}")
+    if not 1 <= int(match["port"]) <= 65535:
+        raise DataError(f"{where}: the port must be 1 to 65535, got {match['port']}")
+    return match["host"], int(match["port"])
+
+
+@contextlib.contextmanager
+def own_addresses(count: int) -> Iterator[list[str]]:
+    """Loopback addresses, for this block, at which only a process that sets SO_REUSEADDR can listen."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind(("127.0.0.1", 0))
+        yield [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+def interface_to(address: str) -> str | None:
+    """Name of the network interface that reaches ``HOST:PORT``; None where only IPv6 does (raises DataError)."""
+    host, port = split_address(address, where="address")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port))  # sends nothing
+        except socket.gaierror as error:
+            raise DataError(f"{address}: the host's name cannot be resolved: {error.strerror}") from None
+        except OSError:
+            return None
+        own = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without such an address
+                found = fcntl.ioctl(probe, 0x8915, struct.pack("256s", name.encode()))  # SIOCGIFADDR
+                if socket.inet_ntoa(found[20:24]) == own:
+                    return name
+    return None
+
+
+def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
+    """Fields of `Cluster`; none that the machine does not say, nor an algorithm that no rule covers."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(OSError, UnicodeError):
+        if (control := path.read_text().strip()) in CONGESTION_CONTROLS:
+            found["congestion_control"] = control
+    if (buffer := shaped_buffer()) is not None:
+        found["buffer"] = buffer
+    return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
+
+
+def shaped_buffer(command: tuple[str, ...] = ("tc", "-j", "qdisc", "show")) -> float | None:
+    """Seconds that a packet waits at most in this machine's token bucket (``tc``); None without one, or with several.
+
+    0 where each connection has a queue of its own before the bucket (`FAIR`): none waits behind others' packets.
+    """
+    try:
+        found = json.loads(subprocess.run(command, capture_output=True, timeout=5, check=True).stdout)
+        (bucket,) = (one for one in found if one["kind"] == "tbf")
+        if any(one["kind"] in FAIR and one.get("parent", "").startswith(bucket["handle"]) for one in found):
+            return 0.0
+        limit = bucket["options"]["lat"] / 1e6
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return limit if 0 < limit <= LONGEST_BUFFER else None

@@ -1,4 +1,8 @@
-"""One live run, whatever the framework: started, followed, ended, read."""
+"""Live profiling: processes train for a short while, and what they recorded becomes a profile.
+
+`profile_live` is the one runner; a `Backend` is what a framework adds: its options, which processes to start, and how
+their recordings are read. No framework is imported here.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,16 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 from tqdm import tqdm
 
-from ...base.checks import JSON, require_count, require_number, require_writable
-from ...base.errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
-from ...profile.job import Throughput
-from ...profile.profile import Profile
-from ...profile.records import GradientNorms
-from .child import GRACE, Child, function_name, signals_noted
-from .machine import recorded_network
+from ..base.checks import JSON, require_count, require_number, require_writable
+from ..base.errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
+from ..profile.job import Throughput
+from ..profile.profile import Profile
+from ..profile.records import GradientNorms
+from .processes import Child, function_name, recorded_network, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
+GRACE = 5.0  # seconds for an orderly end
 WATCH = 2.0  # seconds without news after which the backend looks for processes that are not ours
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 KINDS = {
@@ -47,10 +51,10 @@ LEAST = {"ranks": 2, "steps": 1, "untraced_steps": 0, "noise_steps": 0, "batch_s
 
 @dataclass(frozen=True)
 class Backend(ABC):
-    """What a framework (the name of its package and of our extra) adds to a live run; the fields are its options.
+    """What a framework adds to a live run; the fields are its options.
 
     ``model`` is ``"package.module:function"``, or the function itself, where a child process can import it. ``steps``
-    are traced, after ``warmup`` ones and before ``untraced_steps`` that are only timed (as many unless given).
+    are traced, after ``warmup`` ones and before ``untraced_steps`` that are only timed (by default as many).
     """
 
     model: Any
@@ -59,13 +63,13 @@ class Backend(ABC):
     warmup: int
     untraced_steps: int | None = None
 
-    framework: ClassVar[str]
+    framework: ClassVar[str]  # its package and our extra
     built_in: ClassVar[Sequence[str]] = ()  # names of models that are no function's
     least_warmup: ClassVar[int] = 0
     partial: ClassVar[bool] = False  # whether what was recorded before an early end makes a profile
 
     def __post_init__(self) -> None:
-        """Check what every framework is told (raises DataError)."""
+        """Check the options that all frameworks have (raises DataError)."""
         self._set(model=function_name(self.model, self.built_in))
         for field in fields(self):
             least = self.least_warmup if field.name == "warmup" else LEAST.get(field.name)
@@ -86,10 +90,9 @@ class Backend(ABC):
 
     def require(self, time_limit: float) -> None:
         """Raise what keeps a run from starting, without the seconds that importing the framework takes."""
-        if importlib.util.find_spec(self.framework) is None:
-            raise MissingDependencyError(
-                f"a live run needs {self.framework}: pip install 'queuemodel[{self.framework}]'"
-            )
+        name = self.framework
+        if importlib.util.find_spec(name) is None:
+            raise MissingDependencyError(f"a live run needs {name}: pip install 'queuemodel[{name}]'")
 
     @abstractmethod
     def train(self, run: Run) -> None:
@@ -113,7 +116,7 @@ class Backend(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RanksBackend(Backend):
-    """Data-parallel ranks: one alone, then two together and more, up to ``ranks``.
+    """Data-parallel ranks: a single one, then two together and so on, up to ``ranks``.
 
     In ``noise_steps`` of all ranks each rank's gradient and their mean are measured, for the gradient noise scale.
     """
@@ -136,6 +139,10 @@ class RanksBackend(Backend):
 
     def hosts(self) -> dict[str, str]:
         return {f"rank:{rank}": socket.gethostname() for rank in self.here}
+
+    def folders(self, run: Run) -> list[Path]:
+        """Where the traces of each number of ranks are."""
+        return [run.traces / f"trace_n{ranks}" for ranks in range(1, self.ranks + 1)]
 
 
 class EndedEarlyError(ProfilingError):
@@ -169,11 +176,11 @@ def profile_live(
 ) -> Profile | None:
     """Train a model for a short while, and record where its time goes.
 
-    ``backend``, a `tensorflow.ParameterServer`, a `tensorflow.Mirrored` or a `pytorch.DataParallel`, may take
+    ``backend``, a `ParameterServer`, a `Mirrored` or a `DataParallel`, may take
     ``time_limit`` seconds for everything. ``output`` is where to save the profile; on a parameter server also when the
     time is over, the run fails or is interrupted. ``traces``, a folder, new or empty, keeps the recorded traces.
-    ``progress`` shows a bar on standard error; where that is a terminal unless given. ``on_step`` is called with what
-    is going on, the steps done and all steps; what it raises ends the run. Ranks that send what they recorded to
+    ``progress`` shows a bar on standard error; by default where that is a terminal. ``on_step`` is called with the
+    kind of step, the steps done and all steps; what it raises ends the run. Ranks that send what they recorded to
     another machine return None.
 
     Raises `DataError` or `MissingDependencyError` before anything starts, and with the steps recorded so far
@@ -181,8 +188,8 @@ def profile_live(
 
     Examples
     --------
-    >>> from queuemodel.adapters import tensorflow
-    >>> profile = profile_live(tensorflow.ParameterServer("mlp", steps=20))  # doctest: +SKIP
+    >>> from queuemodel.adapters import ParameterServer, profile_live
+    >>> profile = profile_live(ParameterServer("mlp", steps=20))  # doctest: +SKIP
     """
     require_number(time_limit, "time_limit", unit="seconds", positive=True, largest=LONGEST_RUN, error=DataError)
     run = Run(backend, float(time_limit), progress, on_step)
@@ -212,21 +219,22 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     if profile is None:
         return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
-    if all(one.alike for one in norms):  # ranks that had the same examples tell nothing
+    if all(one.alike for one in norms):  # ranks that had the same examples: no noise
         norms = []
+    source = {
+        "framework_version": run.job["framework_version"],
+        "taken_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hosts": backend.hosts(),
+    }
+    throughputs = [
+        Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
+        for workers, seconds in sorted(run.untraced.items())
+    ]
     return replace(
         profile,
-        source=replace(
-            profile.source,
-            framework_version=run.job["framework_version"],
-            taken_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            hosts=backend.hosts(),
-        ),
+        source=replace(profile.source, **source),
         cluster=replace(profile.cluster, **(recorded_network() if backend.is_here() else {})),
-        throughputs=[
-            Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
-            for workers, seconds in sorted(run.untraced.items())
-        ],
+        throughputs=throughputs,
         gradient_norms=norms,
     )
 
@@ -265,7 +273,7 @@ def _empty_folder(folder: Path) -> Path:
 
 
 class Run:
-    """Child processes of one run, and what the one that leads has told so far."""
+    """Child processes of one run, and the messages of the leading one so far."""
 
     def __init__(self, backend: Backend, limit: float, progress: bool | None, on_step: OnStep | None) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
@@ -278,7 +286,7 @@ class Run:
         self.done = 0  # steps
         self.children: list[Child] = []
         self.doing = "starting"
-        self.job: dict[str, Any] = {}  # empty until it has been told
+        self.job: dict[str, Any] = {}  # empty until its message
         self.untraced: dict[int, list[float]] = defaultdict(list)  # seconds of steps, by the number of workers
         self.gradient_norms: list[dict[str, Any]] = []  # of all ranks' gradients and their mean, by step
 
@@ -305,6 +313,7 @@ class Run:
 
     def train(self) -> BaseException | None:
         """Let the backend train, and leave no process behind; return what ended the run early."""
+        self.say(self.doing)
         try:
             self.backend.train(self)
         except (ProfilingError, KeyboardInterrupt) as error:
@@ -313,11 +322,12 @@ class Run:
             self._end()
         return None
 
-    def start(self, name: str, module: str, environment: Mapping[str, str], **told: Any) -> Child:
-        """Start a module's ``main`` in a process, with this added to its environment (raises ProfilingError)."""
-        settings = asdict(self.backend) | {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
+    def start(self, name: str, function: str, *, environment: Mapping[str, str], **more: Any) -> Child:
+        """Start ``"module:function"`` in a process with these settings besides (raises ProfilingError)."""
+        here = {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
+        settings = asdict(self.backend) | here | more
         try:
-            child = Child(name, module, settings | told, scratch=self.folder, inbox=self.inbox, environment=environment)
+            child = Child(name, function, settings, scratch=self.folder, inbox=self.inbox, environment=environment)
         except OSError as error:
             what = error.filename or "a process"
             raise ProfilingError(f"{what}: cannot be started: {error.strerror or error}") from None
@@ -343,7 +353,7 @@ class Run:
                 continue
             if message is None:
                 if child not in awaited or child.process.returncode:
-                    raise self._failure(child, child.epitaph(), awaited)
+                    raise self._failure(child, child.ending(), awaited)
                 running.discard(child)
             elif "failed" in message:
                 raise self._failure(child, message["failed"], awaited)
@@ -367,16 +377,16 @@ class Run:
             if self.on_step is not None:
                 self.on_step(message["step"], self.done, self.backend.total)
 
-    def _failure(self, child: Child, said: str, awaited: Sequence[Child]) -> ProfilingError:
-        """Where another process was killed, or a server has ended, that is the cause and not what this one says."""
+    def _failure(self, child: Child, message: str, awaited: Sequence[Child]) -> ProfilingError:
+        """The cause: this process' message, unless another one was killed or a server has ended."""
         deadline = time.monotonic() + NEWS
         while (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
-                other, message = self.inbox.get(timeout=left)
-                known = other in self.children and other is not child and message is None
+                other, news = self.inbox.get(timeout=left)
+                known = other in self.children and other is not child and news is None
                 if known and (other not in awaited or other.process.returncode < 0):
-                    return ProfilingError(other.epitaph())
-        return ProfilingError(said)
+                    return ProfilingError(other.ending())
+        return ProfilingError(message)
 
     def kill(self) -> None:
         """Leave no process behind."""
@@ -385,7 +395,7 @@ class Run:
         self.children.clear()
 
     def _end(self) -> None:
-        """Where what is recorded counts, let the step in progress end, unless asked once more or too late."""
+        """End all processes; where a part of a run counts, after the step in progress or a second signal."""
         if not (self.backend.partial and self.children):
             self.kill()
             return

@@ -11,20 +11,20 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from ....base.errors import ProfilingError
-from ...live.child import blaming, imported
+from ...base.errors import ProfilingError
+from ..processes import blaming, imported
 
 Built = tuple[keras.Model, tf.data.Dataset]
 EXAMPLES = 2048
 
 
-def mlp() -> Built:
+def _mlp() -> Built:
     """Images of 28 x 28, three dense layers: 5.3 MB of parameters, little computation."""
     dense = [layers.Dense(1024, activation="relu"), layers.Dropout(0.2), layers.Dense(512, activation="relu")]
     return _classifier((784,), dense, optimizer="sgd", batch_size=64)
 
 
-def cnn() -> Built:
+def _cnn() -> Built:
     """Images of 32 x 32 in colour, three convolutions: 1.2 MB of parameters, much computation."""
     normalized = [layers.Conv2D(64, 3), layers.BatchNormalization(), layers.ReLU(), layers.MaxPooling2D()]
     dense = [layers.Conv2D(64, 3, activation="relu"), layers.Flatten(), layers.Dense(256, activation="relu")]
@@ -32,13 +32,13 @@ def cnn() -> Built:
     return _classifier((32, 32, 3), parts, optimizer="adam", batch_size=32)
 
 
-def embedding() -> Built:
+def _embedding() -> Built:
     """Bags of 32 words out of 20,000: 5 MB of parameters fetched, few of them updated."""
     bag = [layers.Embedding(20_000, 64), layers.GlobalAveragePooling1D(), layers.Dense(64, activation="relu")]
     return _classifier((32,), bag, optimizer="adagrad", batch_size=128, words=20_000)
 
 
-def transformer() -> Built:
+def _transformer() -> Built:
     """Two small transformer blocks on sequences of 32 words: 3.6 MB of parameters in many tensors."""
 
     def blocks(words: Any) -> Any:
@@ -65,7 +65,7 @@ def _classifier(
     return model, tf.data.Dataset.from_tensor_slices((x, rng.integers(10, size=EXAMPLES))).batch(batch_size)
 
 
-BUILT_IN: dict[str, Callable[[], Built]] = {f.__name__: f for f in (mlp, cnn, embedding, transformer)}
+BUILT_IN: dict[str, Callable[[], Built]] = {f.__name__[1:]: f for f in (_mlp, _cnn, _embedding, _transformer)}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class TrainingTask:
         return loss, list(tape.gradient(loss, self.model.trainable_variables))
 
 
-def load(name: str, *, batch_size: int | None) -> TrainingTask:
+def load_task(name: str, *, batch_size: int | None) -> TrainingTask:
     """Call the function and check what it returns (raises ProfilingError)."""
     keras.utils.set_random_seed(1)
     with blaming(name):

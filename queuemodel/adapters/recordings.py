@@ -1,0 +1,211 @@
+"""What readers of traces hand over: steps of one worker and its servers, or ranks' rounds; and a `Profile` of these.
+
+No file format, no framework; and the arithmetic of intervals that all readers share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+from tqdm import tqdm
+
+from ..base.errors import DataError
+from ..profile.job import Cluster, Job, Source, specified_network
+from ..profile.profile import Profile
+from ..profile.records import Round
+
+T = TypeVar("T")
+Interval = tuple[float, float]
+
+#: A received tensor's name, as an operation's input.
+RECEIVED = re.compile(r"(?P<tensor>.+?)(_S\d+|/_\d+)$")
+
+
+CONSTANTS = tomllib.loads((resources.files(__package__) / "constants.toml").read_text(encoding="utf-8"))
+
+
+def constant(name: str) -> Any:
+    """A number of ``constants.toml``, which says in what unit it is and where it comes from."""
+    return CONSTANTS[name]["value"]
+
+
+LEAST_WAIT = constant("least_wait")
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOperation:
+    """One operation of the graph, executed on ``task`` (``"worker:0"``) from ``start`` to ``end``."""
+
+    task: str
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A tensor sent from one task to another; ``start`` is by the sender's clock, all else by the receiver's."""
+
+    tensor: str
+    source: str
+    destination: str
+    start: int
+    end: int
+    bytes: int
+    requested: int | None = None  # without it, start is max(request, sending), at most 1 us before the end (RecvTensor)
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """What was recorded of one step; ``where`` names the file in messages."""
+
+    where: str
+    operations: list[TracedOperation]
+    transfers: list[Transfer]
+    collection: float = 0  # how long the recorder may have held up the next step (us)
+    workers: frozenset[str] = frozenset()  # that trained meanwhile, whether or not their steps were recorded
+
+    @property
+    def span(self) -> tuple[int, int]:
+        events: list[TracedOperation | Transfer] = [*self.operations, *self.transfers]
+        return min(e.start for e in events), max(e.end for e in events)
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The points covered by any of ``intervals``: sorted and disjoint, as all below take them."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def intersection(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
+    """The points covered by both of two unions."""
+    both, i, j = [], 0, 0
+    while i < len(a) and j < len(b):
+        start, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if start < end:
+            both.append((start, end))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return both
+
+
+def length(intervals: Iterable[Interval]) -> float:
+    """Total length of a union."""
+    return sum(end - start for start, end in intervals)
+
+
+def by_step(events: Iterable[T], steps: Sequence[Interval], moment: Callable[[T], float]) -> list[list[T]]:
+    """The events whose moment lies within each of the steps, which are in order."""
+    starts, inside = [start for start, _ in steps], [list[T]() for _ in steps]
+    for event in events:
+        index = bisect_right(starts, moment(event)) - 1
+        if index >= 0 and moment(event) < steps[index][1]:
+            inside[index].append(event)
+    return inside
+
+
+class StepClock:
+    """Seconds since a step began, without those in which it waited for input; ``unit``: of its arguments, in s."""
+
+    def __init__(self, start: float, end: float, waits: list[Interval], unit: float) -> None:
+        self.start, self.end, self.unit = start, end, unit
+        self.waits = waits if length(waits) >= LEAST_WAIT * (end - start) else []
+        times = {"round_time": end - start, "waited": length(self.waits)}
+        self.times = {name: round(time * unit, 7) for name, time in times.items()}
+
+    def since(self, moment: float) -> float:
+        """Seconds from the start until then, or until the end."""
+        waited = length(intersection(self.waits, [(self.start, moment)]))
+        return round(max(0.0, min(moment, self.end) - self.start - waited) * self.unit, 7)
+
+
+class Unrecorded(TypedDict, total=False):
+    """Fields of `Job` and `Cluster` that no trace records; each may be left out."""
+
+    name: str
+    bandwidth: float | None
+    congestion_control: str | None
+    buffer: float | None
+    dataset_size: int | None
+
+
+def job_and_cluster(job: dict[str, Any], cluster: dict[str, Any], unrecorded: Unrecorded) -> dict[str, Any]:
+    """A profile's job and cluster, of what was recorded of them and what was not."""
+    rest: dict[str, Any] = dict(unrecorded)
+    link = {name: rest.pop(name, None) for name in ("congestion_control", "buffer")}
+    cluster = {"bandwidth": rest.pop("bandwidth", None), **cluster, **specified_network(**link)}
+    return {"job": Job(**job, **rest), "cluster": Cluster(**cluster)}
+
+
+def read_files(
+    folder: Path, paths: Sequence[Path], read: Callable[[Path], T], *, names: str = "", progress: bool
+) -> list[T]:
+    """What ``read`` makes of each file; with ``names`` refuses a run without files (raises DataError)."""
+    if names and not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")
+    if names and not paths:
+        raise DataError(f"{folder}: no {names} or {names}.gz in it")
+    label = f"reading {folder.name}" if names else "reading"
+    return [read(path) for path in tqdm(paths, label, unit="file", disable=not progress, leave=False)]
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """What one rank's file holds."""
+
+    where: str
+    rank: int
+    ranks: int
+    backend: str
+    rounds: list[Round]
+
+
+def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """The traces of all ranks, in their order, and of the rounds only those that all recorded (raises DataError)."""
+    traces = sorted(traces, key=lambda trace: trace.rank)
+    for one, other in itertools.pairwise(traces):
+        if one.rank == other.rank:
+            raise DataError(
+                f"{other.where}: rank {other.rank} again, as in {one.where}; give each run a folder, without copies"
+            )
+    if [trace.rank for trace in traces] != list(range(traces[0].ranks)) or len({t.ranks for t in traces}) > 1:
+        present = ", ".join(str(trace.rank) for trace in traces)
+        raise DataError(f"{folder}: the files of all {traces[0].ranks} ranks are needed, got those of {present}")
+    numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
+    if not numbers:
+        raise DataError(f"{folder}: the ranks recorded no step in common")
+    return [replace(trace, rounds=[one for one in trace.rounds if one.number in numbers]) for trace in traces]
+
+
+def ranks_of(folders: Sequence[object], runs: Sequence[Sequence[RankTrace]]) -> int:
+    """The most ranks of a run; every run of a job must have another number (raises DataError)."""
+    ranks = [run[0].ranks for run in runs]
+    if len(set(ranks)) < len(ranks):
+        raise DataError(f"{folders[-1]}: each folder must be a run with another number of ranks, got {ranks}")
+    return max(ranks)
+
+
+def profile_of_rounds(
+    source: Source, runs: Sequence[Sequence[RankTrace]], job: dict[str, Any], unrecorded: Unrecorded
+) -> Profile:
+    """A data-parallel job's profile."""
+    rounds = [one for run in runs for trace in run for one in trace.rounds]
+    cluster = {"workers": max(one.ranks for one in rounds)}
+    return Profile(source=source, rounds=rounds, **job_and_cluster(job, cluster, unrecorded))
