@@ -3,7 +3,7 @@
 import signal
 
 
-def main() -> None:
+def start() -> None:
     """Load the command line and run it; until it is loaded and answers in one line, Ctrl-C ends it without a word."""
     answered = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as in the background
     if answered:
@@ -16,4 +16,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -18,7 +18,7 @@ from ..base.errors import ModelError
 MOST_RESULTS = 10_000
 
 
-class Row(NamedTuple):
+class Waiting(NamedTuple):
     """One way of training."""
 
     number: str = ""  # Field of a scenario that it has: k results, backup workers, or a staleness bound in steps
@@ -31,13 +31,13 @@ class Row(NamedTuple):
 
 
 SYNCHRONIZATIONS = {
-    "async-ps": Row(),
-    "sync-ps": Row("backup_workers", gathers=True, drops=True),
-    "bounded-staleness": Row("staleness_bound", bounded=True),
-    "k-sync": Row("k", gathers=True, cuts=True),
-    "k-batch-sync": Row("k", gathers=True, cuts=True, repeats=True),
-    "k-async": Row("k", gathers=True),
-    "k-batch-async": Row("k", rounds=False),
+    "async-ps": Waiting(),
+    "sync-ps": Waiting("backup_workers", gathers=True, drops=True),
+    "bounded-staleness": Waiting("staleness_bound", bounded=True),
+    "k-sync": Waiting("k", gathers=True, cuts=True),
+    "k-batch-sync": Waiting("k", gathers=True, cuts=True, repeats=True),
+    "k-async": Waiting("k", gathers=True),
+    "k-batch-async": Waiting("k", rounds=False),
 }
 
 
@@ -65,7 +65,7 @@ class Synchronization:
         return value if isinstance(value, cls) else cls(str(value or "async-ps"))
 
     @property
-    def row(self) -> Row:
+    def row(self) -> Waiting:
         """What it waits for."""
         return SYNCHRONIZATIONS[self.name]
 

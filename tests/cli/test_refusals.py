@@ -199,8 +199,8 @@ class Interrupting:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["queuemodel", "--version"]
-from queuemodel.__main__ import main
-main()
+from queuemodel.__main__ import start
+start()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=_not_ignored)
     assert (done.returncode, done.stderr) == (code, "")
