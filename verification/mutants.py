@@ -34,8 +34,7 @@ JUDGES = {
     "collectives": ["tests/collectives"],
     "strategies": ["tests/strategies"],
     "placements": ["tests/placements"],
-    "descent": ["tests/descent"],
-    "comparison": ["tests/comparison"],
+    "sgd": ["tests/sgd"],
     "traces": ["tests/traces"],
     "scheduling": ["tests/scheduling"],
 }

@@ -12,9 +12,8 @@ import numpy as np
 from ..base.checks import require_count, require_number, require_share
 from ..base.errors import ModelError
 from ..base.results import Result, finite
-from ..scheduling.curves import TableCurve
-from ..scheduling.jobs import Job
-from ..scheduling.phases import StagedCurve
+from ..scheduling.curves import StagedCurve, TableCurve
+from ..scheduling.jobs import ClusterJob
 from .loop import Descent
 from .result import Compared, Comparison
 
@@ -154,7 +153,7 @@ def job_of(
     arrival_time: float,
     stretches: int = 10,
     **rest: Any,
-) -> Job:
+) -> ClusterJob:
     """
     A job that trains by one strategy until the target, for `queuemodel.scheduling`.
 
@@ -163,7 +162,7 @@ def job_of(
     times on those fewest workers; on other numbers of workers each takes the time that the run there took between
     the same levels, so that steps that become slower, or are worth less, are so here as well. Elsewhere the job has one
     speed for all of its work. A worker is a node; numbers of workers on which the strategy does not arrive (median over
-    the seeds) are left out, and speeds between the others are linear. ``rest`` goes to `Job`.
+    the seeds) are left out, and speeds between the others are linear. ``rest`` goes to `ClusterJob`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
     given = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
@@ -189,7 +188,9 @@ def job_of(
         [(part, TableCurve({n: speeds[k] for n, speeds in table.items()})) for k, part in enumerate(share.tolist())]
     )
     least, most = min(ways), max(ways)
-    return Job(name, arrival_time=arrival_time, steps=work, curve=curve, least_nodes=least, most_nodes=most, **rest)
+    return ClusterJob(
+        name, arrival_time=arrival_time, steps=work, curve=curve, least_nodes=least, most_nodes=most, **rest
+    )
 
 
 def _way(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:

@@ -321,7 +321,7 @@ def invented_jobs(number: int = 14) -> scheduling.Workload:
     for i in range(number):
         more = {"batch_sizes": sizes} if i % 5 == 3 else {"predicted": law} if i % 5 == 1 else {}
         chosen = table if i % 5 == 3 else curves[i % 4]
-        jobs.append(scheduling.Job(
+        jobs.append(scheduling.ClusterJob(
             f"j{i}", arrival_time=700.0 * i, steps=float(rng.uniform(2000, 30000)), curve=chosen, kind=f"k{i % 3}",
             least_nodes=1 + (i % 4 == 2), most_nodes=4 + i % 4, requested_nodes=2 + i % 3,
             end_probability=0.3 * (i % 3 == 1), **more,
@@ -339,9 +339,9 @@ WORKLOADS: dict[str, Callable[[], scheduling.Workload]] = {
 
 
 def scheduled(policy: str, *, jobs: str, cluster: dict[str, Any], **asked: Any) -> Any:
-    machines = scheduling.Cluster(16, **cluster)
-    done = scheduling.simulate(
-        WORKLOADS[jobs](), scheduling.policy_named(policy), cluster=machines, history=True, **asked
+    machines = scheduling.Nodes(16, **cluster)
+    done = scheduling.schedule(
+        WORKLOADS[jobs](), scheduling.policy_named(policy), nodes=machines, history=True, **asked
     )
     names = ("start", "end", "attained_service", "useful_service", "best_time", "shared_time", "restarts", "failures",
              "early", "history", "slowdown", "fairness", "efficiency", "utilization", "makespan", "events")  # fmt: skip

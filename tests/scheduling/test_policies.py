@@ -10,7 +10,7 @@ from queuemodel.base.errors import ModelError
 
 
 def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
-    return qs.Job(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
+    return qs.ClusterJob(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
 
 
 def test_a_floor_and_a_threshold_that_are_just_met_are_met():
@@ -24,30 +24,32 @@ def test_a_floor_and_a_threshold_that_are_just_met_are_met():
 
 
 def job(name, time, nodes, seconds):
-    return qs.Job(name, arrival_time=time, steps=seconds * nodes, curve=qs.PowerLawCurve(1.0), requested_nodes=nodes)
+    return qs.ClusterJob(
+        name, arrival_time=time, steps=seconds * nodes, curve=qs.PowerLawCurve(1.0), requested_nodes=nodes
+    )
 
 
 def test_backfilling_fills_holes_without_delaying_the_first():
     jobs = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
-    fifo, easy = qs.simulate(jobs, qs.FIFO(), nodes=4), qs.simulate(jobs, qs.Backfill(), nodes=4)
+    fifo, easy = qs.schedule(jobs, qs.FIFO(), nodes=4), qs.schedule(jobs, qs.Backfill(), nodes=4)
     assert easy.start.tolist() == [0, 10, 2, 15]
     assert fifo.start.tolist() == [0, 10, 15, 15]
     spare = [job("running", 0, 3, 10), job("first", 1, 3, 5), job("long", 3, 1, 50)]  # beside the first there is room
-    assert qs.simulate(spare, qs.Backfill(), nodes=4).start.tolist() == [0, 10, 3]
+    assert qs.schedule(spare, qs.Backfill(), nodes=4).start.tolist() == [0, 10, 3]
     # Who ends in time takes nothing from what is to spare beside the first, decided at once.
     two = [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)]
-    assert qs.simulate(two, qs.Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
-    sjf = qs.simulate([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], qs.ShortestJobFirst(), nodes=4)
+    assert qs.schedule(two, qs.Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
+    sjf = qs.schedule([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], qs.ShortestJobFirst(), nodes=4)
     assert sjf.start.tolist() == [0, 13, 10]
 
 
 def test_attained_service_counts_nodes_and_demotes_at_the_exact_time():
     """The old job has 3 of 4 nodes: 60 node-seconds after 20 s; the new one then takes 2 for 20 s."""
-    schedule = qs.simulate([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
+    schedule = qs.schedule([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
     assert schedule.end == pytest.approx([120, 40])
     assert schedule.restarts.tolist() == [1, 0]
     # Two thresholds: a falls at 10 and 30 node-seconds, each time behind b, which falls at the same.
-    both = qs.simulate([job("a", 0, 2, 20), job("b", 1, 2, 20)], qs.LeastAttainedService((10.0, 30.0)), nodes=2)
+    both = qs.schedule([job("a", 0, 2, 20), job("b", 1, 2, 20)], qs.LeastAttainedService((10.0, 30.0)), nodes=2)
     assert both.start == pytest.approx([0, 5])
     assert both.end == pytest.approx([35, 40])
     assert both.restarts.tolist() == [2, 2]
@@ -74,7 +76,7 @@ def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
             return now + wait
 
     with pytest.raises(ModelError, match=message):
-        qs.simulate([job("a", 0, 1, 1)], Wrong(), nodes=2)
+        qs.schedule([job("a", 0, 1, 1)], Wrong(), nodes=2)
 
 
 @pytest.mark.parametrize("short", qs.POLICIES)

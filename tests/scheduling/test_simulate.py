@@ -12,18 +12,18 @@ LINEAR = qs.PowerLawCurve(1.0)
 
 
 def job(name, time, steps, curve=LINEAR, **rest):
-    return qs.Job(name, arrival_time=time, steps=steps, curve=curve, **rest)
+    return qs.ClusterJob(name, arrival_time=time, steps=steps, curve=curve, **rest)
 
 
 def test_one_job_is_its_work_over_its_speed():
-    schedule = qs.simulate([job("a", 5, 100, lambda n: 2.0 * n, requested_nodes=2)], qs.FIFO(), nodes=4, history=True)
+    schedule = qs.schedule([job("a", 5, 100, lambda n: 2.0 * n, requested_nodes=2)], qs.FIFO(), nodes=4, history=True)
     assert (schedule.mean_response_time, schedule.makespan, schedule.utilization) == (25, 25, 0.5)
     assert schedule.efficiency == pytest.approx(1)
     assert schedule.slowdown == pytest.approx([2])  # alone it would have had four nodes
     assert schedule.history.tolist() == [[5, 0, 2], [30, 0, 0]]
     assert (schedule.events, schedule.decisions) == (2, 1)
     limits = {"least_nodes": 2, "requested_nodes": 4, "most_nodes": 4}  # efficiency is against the least nodes
-    schedule = qs.simulate([job("a", 0, 40, {2: 3.0, 4: 4.0}, **limits)], qs.FIFO(), nodes=4)
+    schedule = qs.schedule([job("a", 0, 40, {2: 3.0, 4: 4.0}, **limits)], qs.FIFO(), nodes=4)
     assert schedule.efficiency == pytest.approx((4.0 / 4) / (3.0 / 2))
     assert schedule.useful_service == pytest.approx([40 / 1.5])
 
@@ -41,14 +41,14 @@ def test_a_policy_that_knows_the_end_is_shown_it():
         knows = qs.SRPT.knows | {"end"}
 
     jobs = qs.Workload([job(f"{k}", 0, 100 + k, most_nodes=1, end_probability=0.7) for k in range(60)])
-    blind, told = (qs.simulate(jobs, policy, nodes=1, seed=5) for policy in (qs.SRPT(), Omniscient()))
+    blind, told = (qs.schedule(jobs, policy, nodes=1, seed=5) for policy in (qs.SRPT(), Omniscient()))
     assert np.sort(told.end) == pytest.approx(np.cumsum(np.sort(told.attained_service)))  # by what they really do
     assert told.mean_response_time < 0.9 * blind.mean_response_time
 
 
 def test_a_failure_goes_back_to_the_last_checkpoint():
-    cluster = qs.Cluster(1, mean_time_to_failure=400, checkpoint_seconds=100, restart_seconds=7)
-    schedule = qs.simulate([job("a", 3, 1000, most_nodes=1)], qs.FIFO(), cluster=cluster, seed=11)
+    cluster = qs.Nodes(1, mean_time_to_failure=400, checkpoint_seconds=100, restart_seconds=7)
+    schedule = qs.schedule([job("a", 3, 1000, most_nodes=1)], qs.FIFO(), nodes=cluster, seed=11)
     rng = np.random.default_rng([11, 0x6661696C])
     now, resume, done, failures = 3.0, 3.0, 0.0, 0
     gap = 400 * rng.exponential()
@@ -64,22 +64,22 @@ def test_a_failure_goes_back_to_the_last_checkpoint():
 
 
 def test_a_job_that_would_fail_for_ever_is_given_up_in_one_line():
-    cluster = qs.Cluster(1, mean_time_to_failure=600)  # no checkpoints: a day without failure comes once in e^144 tries
+    cluster = qs.Nodes(1, mean_time_to_failure=600)  # no checkpoints: a day without failure comes once in e^144 tries
     with pytest.raises(ModelError, match=r"job 'a': fails every 600 s on 1 nodes, but needs 8\.64e\+04 s until"):
-        qs.simulate([job("a", 0, 86400, most_nodes=1)], qs.FIFO(), cluster=cluster)
+        qs.schedule([job("a", 0, 86400, most_nodes=1)], qs.FIFO(), nodes=cluster)
     assert (
-        qs.simulate([job("a", 0, 3600, most_nodes=1)], qs.FIFO(), cluster=cluster).failures > 10
+        qs.schedule([job("a", 0, 3600, most_nodes=1)], qs.FIFO(), nodes=cluster).failures > 10
     )  # often, but gets through
 
 
 def test_prediction_error_changes_what_policies_see_and_not_what_runs():
     jobs = qs.Workload([job(f"{k}", k, 50 + k, qs.PowerLawCurve(0.6)) for k in range(40)])
     wrong = jobs.with_prediction_error(scaling=0.3, level=0.5, seed=2)
-    true, misled = (qs.simulate(w, qs.RankPriced(), nodes=20).mean_response_time for w in (jobs, wrong))
+    true, misled = (qs.schedule(w, qs.RankPriced(), nodes=20).mean_response_time for w in (jobs, wrong))
     assert misled > true
-    blind = [qs.simulate(w, qs.EqualShare(), nodes=20).mean_response_time for w in (jobs, wrong)]
+    blind = [qs.schedule(w, qs.EqualShare(), nodes=20).mean_response_time for w in (jobs, wrong)]
     assert blind[0] == pytest.approx(blind[1])
-    assert qs.simulate(jobs.with_prediction_error(), qs.RankPriced(), nodes=20).mean_response_time == pytest.approx(
+    assert qs.schedule(jobs.with_prediction_error(), qs.RankPriced(), nodes=20).mean_response_time == pytest.approx(
         true
     )
     seen = [[j.predicted(n) / j.curve(n) for n in (1, 10)] for j in wrong]
@@ -115,7 +115,7 @@ def test_curves_of_every_form_are_understood():
     kind = qs.JobKind.training("a", curve={1: 1.0, 4: 3.0}, epochs=2, dataset_size=500, batch_size=10)
     assert (kind.most_nodes, kind.steps) == (4, 100)
     (one,) = qs.Stream([kind], jobs=1, nodes=8).workload(0)
-    assert qs.simulate([one], qs.SRPT(), nodes=8).response_time == pytest.approx([one.steps / 3.0])
+    assert qs.schedule([one], qs.SRPT(), nodes=8).response_time == pytest.approx([one.steps / 3.0])
     measured = {kind.name: kind for kind in qs.measured_kinds(most=16)}
     assert measured["shakesmall-p100"].steps == pytest.approx(10 * 50_000 / 128)
     found = [measured[name].curve(8) for name in ("alexnet-60", "resnet50-60", "shakesmall-p100")]
@@ -133,7 +133,7 @@ def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
     assert study.to_rows() == again.to_rows()
     rows = study.table("mean_response_time")
     assert [(row["load"], row["replications"]) for row in rows] == [(0.4, 3), (0.4, 3), (0.8, 3), (0.8, 3)]
-    single = qs.simulate(
+    single = qs.schedule(
         qs.Stream(qs.example_kinds(most=16), jobs=40, nodes=16, load=0.8).workload(2),
         qs.FIFO(),
         nodes=16,
@@ -184,7 +184,7 @@ def test_intervals_of_a_study_are_students_and_policies_that_differ_in_a_knob_ar
 
 
 def ran(policy=None, **rest):
-    return qs.simulate([job("a", 0, **{"steps": 1} | rest)], policy or qs.FIFO(), nodes=8)
+    return qs.schedule([job("a", 0, **{"steps": 1} | rest)], policy or qs.FIFO(), nodes=8)
 
 
 def swept(**rest):
@@ -204,8 +204,8 @@ def swept(**rest):
     (lambda: ran(steps=1e9, curve=qs.PowerLawCurve(1.0, speed=1e-3)), "1e[+]12 s alone"),
     (lambda: ran("fifo"), "must be a Policy, got str"),
     (lambda: qs.TableCurve({1: 1.0, 2: math.nan}), "speed at 2 nodes must be finite and > 0"),
-    (lambda: qs.Cluster(0), "nodes must be a whole number of at least 1, got 0"),
-    (lambda: qs.Cluster(4, mean_time_to_failure=math.nan), "mean_time_to_failure must be finite and > 0"),
+    (lambda: qs.Nodes(0), "nodes must be a whole number of at least 1, got 0"),
+    (lambda: qs.Nodes(4, mean_time_to_failure=math.nan), "mean_time_to_failure must be finite and > 0"),
     (lambda: qs.JobKind("a", curve=lambda n: {}[n], steps=1.0), "kind 'a': curve failed on 1 nodes"),
     (lambda: qs.JobKind("a", curve=float, steps=0.0), "steps must be finite and > 0"),
     (lambda: qs.Stream(qs.example_kinds(), jobs=1, nodes=1, arrivals="daily"), "arrivals must be one of"),

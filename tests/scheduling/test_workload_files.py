@@ -30,7 +30,7 @@ def test_a_workload_is_read(written):
     assert (a.requested, a.most_nodes, a.curve(3), a.kind) == (2, 4, pytest.approx(4.85), "image")
     assert (b.curve(4), b.most_nodes, b.end_probability) == (pytest.approx(2.5 * 4**0.8), None, 0.25)
     assert (a.end_probability, b.arrival_time, b.requested, b.least_nodes) == (0.0, 5.0, 3, 1)
-    end = qs.simulate(qs.read_workload(written(GOOD.replace("0.25", "0"))), qs.FIFO(), nodes=8).end
+    end = qs.schedule(qs.read_workload(written(GOOD.replace("0.25", "0"))), qs.FIFO(), nodes=8).end
     assert end == pytest.approx([100 / 3.7, 5 + 50 / (2.5 * 3**0.8)])
     (work,) = qs.read_workload(
         written("name,arrival_time,epochs,dataset_size,batch_size,speeds\na,0,1,3e12,4e6,2:1 3:2\n")
@@ -55,10 +55,10 @@ def test_one_noise_scale_leaves_the_work_to_steps_or_epochs_and_most_nodes_to_al
     assert (few.most_nodes, few.batch_sizes.limit(8)) == (3, 3)
     (read,) = qs.read_workload(written(BATCHES + f"a,0,{SPEEDS},64,500:32 500:1000,,,,\n"))
     sizes = qs.BatchSizes({32: {1: 4.0, 2: 6.0}, 64: {1: 2.2, 2: 4.0, 4: 7.0}}, [(500, 32.0), (500, 1000.0)])
-    made = qs.Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=64, most_nodes=4)
+    made = qs.ClusterJob.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=64, most_nodes=4)
     assert (read.steps, read.most_nodes) == (made.steps, made.most_nodes)
     for policy in (qs.Goodput(), qs.RankPriced()):
-        assert qs.simulate([read], policy, nodes=4).end == pytest.approx(qs.simulate([made], policy, nodes=4).end)
+        assert qs.schedule([read], policy, nodes=4).end == pytest.approx(qs.schedule([made], policy, nodes=4).end)
 
 
 PLAIN = "name,arrival_time,steps,speeds\n"
@@ -126,7 +126,7 @@ def test_public_formats(public_data):
         qs.read_gavel(old, speeds)
     jobs = qs.read_gavel(old, speeds, drop_unmeasured=True, elastic=True)
     assert 900 < len(jobs) < 1181
-    assert (qs.simulate(jobs, qs.RankPriced(), nodes=64).end > [job.arrival_time for job in jobs]).all()
+    assert (qs.schedule(jobs, qs.RankPriced(), nodes=64).end > [job.arrival_time for job in jobs]).all()
     folder = public_data / "elasticflow"
     assert len(qs.read_elasticflow(folder / "philly_103959.csv", folder / "throughputs_A100")) == 876
 
@@ -214,7 +214,7 @@ def test_command_line(run, written, tmp_path):
     code, out, _ = run(*base, "--format", "json", "--plot", tmp_path / "a.png")
     assert code == 0
     policies = json.loads(out)["policies"]
-    expected = qs.simulate(qs.read_workload(tmp_path / "jobs.csv"), qs.RankPriced(), nodes=8)
+    expected = qs.schedule(qs.read_workload(tmp_path / "jobs.csv"), qs.RankPriced(), nodes=8)
     assert policies["rank-priced"]["mean_response_time"] == expected.mean_response_time
     assert (tmp_path / "a.png").stat().st_size > 5000
     assert run(*base, "--format", "csv", "--records")[1].count("\n") == 5

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...base.checks import require_choice, require_count, require_number, require_share
 from ...base.errors import ModelError
-from ..cluster import ActiveJobs
-from .base import Policy, in_turn
+from .base import ActiveJobs, Policy, in_turn
 from .model_based import ModelBased
 
 

@@ -24,7 +24,7 @@ from ...base.errors import DataError
 from ...base.files import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
-from .assembling import LATEST, Arrival, assemble
+from .published import LATEST, Arrival, assemble
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}

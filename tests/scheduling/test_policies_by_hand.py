@@ -20,7 +20,7 @@ def drawn(seed, count=9, nodes=14, **rest):
         limits = {"least_nodes": least, "most_nodes": most, "requested_nodes": asked, "kind": "xyz"[k % 3]}
         made = qs.StagedCurve(stretches) if k % 2 and rest.get("staged") else curve
         early = 0.5 if rest.get("staged") else 0.0
-        job = qs.Job(f"{k}", arrival_time=time, steps=float(rng.exponential(30)) + 1, curve=made, **limits,
+        job = qs.ClusterJob(f"{k}", arrival_time=time, steps=float(rng.exponential(30)) + 1, curve=made, **limits,
                      end_probability=early)  # fmt: skip
         time += rng.exponential(rest.get("gap", 4.0))
         jobs.append(job)
@@ -183,7 +183,7 @@ def test_who_gets_which_nodes(policy):
 def placed(changes, cluster):
     """Of each change (time, job, nodes) whether the job is on no more machines than it needs."""
     size = cluster.nodes_per_machine
-    free = [min(size, cluster.nodes - at) for at in range(0, cluster.nodes, size)]
+    free = [min(size, cluster.count - at) for at in range(0, cluster.count, size)]
     held, packed = {}, {}
     for time in np.unique(changes[:, 0]):
         now = [(int(j), int(n)) for at, j, n in changes if at == time]
@@ -207,9 +207,9 @@ def placed(changes, cluster):
 @pytest.mark.parametrize("seed", range(3))
 def test_records_and_figures_follow_from_the_history(policy, seed):
     """Starts and restarts, stretches, machines, early ends, limits and a warm-up at once; progress is added up anew."""
-    cluster = qs.Cluster(14, restart_seconds=1.5, start_seconds=0.7, nodes_per_machine=4, spread_speed=0.6)
+    cluster = qs.Nodes(14, restart_seconds=1.5, start_seconds=0.7, nodes_per_machine=4, spread_speed=0.6)
     jobs = qs.Workload(drawn(seed, 24, staged=True, gap=6.0))
-    s = qs.simulate(jobs, policy, cluster=cluster, seed=seed, warmup=0.3, history=True)
+    s = qs.schedule(jobs, policy, nodes=cluster, seed=seed, warmup=0.3, history=True)
     work, packed = jobs.shares(seed) * [job.steps for job in jobs], placed(s.history, cluster)
     assert s.early.tolist() == (jobs.shares(seed) < 1).tolist()
     shared = []
@@ -265,11 +265,11 @@ def test_hesrpt_divided_is_its_closed_form(p):
     """Least mean of jobs present at once with speed nodes ** p (Berg, Vesilo and Harchol-Balter, 2020)."""
     sizes, k, q = np.random.default_rng(3).lognormal(0, 1.5, 12), np.arange(1, 13), 1 / (1 - p)
     least = np.sort(sizes)[::-1] @ (k**q - (k - 1) ** q) ** (1 / q) / 7**p / 12
-    jobs = [qs.Job(f"{i}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(p)) for i, x in enumerate(sizes)]
+    jobs = [qs.ClusterJob(f"{i}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(p)) for i, x in enumerate(sizes)]
     for policy in (qs.HeSRPT(p, divisible=True), qs.HeSRPT(divisible=True)):
-        assert qs.simulate(jobs, policy, nodes=7).mean_response_time == pytest.approx(least)
+        assert qs.schedule(jobs, policy, nodes=7).mean_response_time == pytest.approx(least)
     for worse in (qs.HeSRPT(p + 0.05, divisible=True), qs.EqualShare(divisible=True)):
-        assert qs.simulate(jobs, worse, nodes=7).mean_response_time > least * (1 + 1e-6)
+        assert qs.schedule(jobs, worse, nodes=7).mean_response_time > least * (1 + 1e-6)
 
 
 def test_what_is_left_out_of_a_policy_or_a_job():
