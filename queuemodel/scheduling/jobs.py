@@ -20,10 +20,9 @@ from ..base.checks import (
     require_share,
 )
 from ..base.errors import ModelError, QueueModelError
-from ..models.calibration import fit_network
-from ..models.growth import fit_throughputs
+from ..models.fit import fit
+from ..models.predict import predict
 from ..profile.examples import example_profile, example_throughputs
-from ..profile.job import Job
 from ..queueing.network import Network
 from ..queueing.solve import solve
 from ..queueing.stations import Station
@@ -57,19 +56,16 @@ class ClusterJob:
         require_number(self.arrival_time, f"{what}: arrival_time", unit="seconds")
         require_number(self.steps, f"{what}: steps", unit="steps (a job needs work)", positive=True)
         require_share(self.end_probability, f"{what}: end_probability")
-        require_count(self.least_nodes, f"{what}: least_nodes")
-        if self.most_nodes is not None:
-            require_count(self.most_nodes, f"{what}: most_nodes")
-            if self.most_nodes < self.least_nodes:
-                raise ModelError(
-                    f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})"
-                )
-        if self.requested_nodes is not None:
-            require_count(self.requested_nodes, f"{what}: requested_nodes")
-            if not self.least_nodes <= self.requested_nodes <= (self.most_nodes or math.inf):
-                raise ModelError(
-                    f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
-                )
+        for name in ("least_nodes", "most_nodes", "requested_nodes"):
+            if (nodes := getattr(self, name)) is not None:
+                require_count(nodes, f"{what}: {name}")
+        most = self.most_nodes or math.inf
+        if most < self.least_nodes:
+            raise ModelError(f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})")
+        if self.requested_nodes is not None and not self.least_nodes <= self.requested_nodes <= most:
+            raise ModelError(
+                f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
+            )
         if self.batch_sizes is not None and not isinstance(self.batch_sizes, BatchSizes):
             raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
         object.__setattr__(self, "curve", as_curve(self.curve, what))
@@ -231,12 +227,14 @@ class JobKind:
 #: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
 CIFAR10 = 50_000
 
+#: What the jobs of a kind have from it.
+_SHARED = ("curve", "least_nodes", "most_nodes", "requested_nodes", "end_probability")
+
 #: Times between arrivals, in units of their mean.
 _GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "poisson": lambda rng, n: rng.exponential(1.0, n),
     "bursty": lambda rng, n: rng.gamma(1 / 9, 9.0, n),
     "regular": lambda rng, n: np.ones(n),
-    "at-once": lambda rng, n: np.zeros(n),
 }
 
 
@@ -245,7 +243,7 @@ class Stream:
     """A random workload.
 
     Times between arrivals are exponential (``"poisson"``), gamma of coefficient of variation 3 (``"bursty"``) or
-    constant (``"regular"``), or all jobs arrive at time 0 (``"at-once"``).
+    constant (``"regular"``).
 
     Examples
     --------
@@ -283,19 +281,9 @@ class Stream:
         jobs = []
         for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True)):
             kind = self.kinds[k]
-            jobs.append(
-                ClusterJob(
-                    f"{kind.name}-{number}",
-                    arrival_time=time,
-                    steps=max(kind.sample(work_rng), 1e-9 * kind.steps),
-                    curve=kind.curve,
-                    least_nodes=kind.least_nodes,
-                    most_nodes=kind.most_nodes,
-                    requested_nodes=kind.requested_nodes,
-                    end_probability=kind.end_probability,
-                    kind=kind.name,
-                )
-            )
+            shared: dict[str, Any] = {name: getattr(kind, name) for name in _SHARED}
+            steps = max(kind.sample(work_rng), 1e-9 * kind.steps)
+            jobs.append(ClusterJob(f"{kind.name}-{number}", arrival_time=time, steps=steps, kind=kind.name, **shared))
         return Workload(jobs, f"load {self.load:g}, seed {seed}")
 
 
@@ -325,27 +313,16 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
 def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
     """A mix of the package's own measured jobs: two profiled on a testbed, and one from throughputs in a cloud.
 
-    Each is fitted and predicted up to ``most`` workers (`fit`); a job passes over its data set about ten times, and
-    asks for as many nodes as its curve's knee.
+    Each is fitted and predicted up to ``most`` workers; a job passes over its data set about ten times, and asks for as
+    many nodes as its curve's knee.
     """
-    models: dict[str, Any] = {name: fit_network(example_profile(name)) for name in ("alexnet-60", "resnet50-60")}
-    models["shakesmall-p100"] = fit_throughputs(
-        example_throughputs("shakesmall-p100"),
-        job=Job(batch_size=128, parameter_bytes=0, tensors=0),
-        strategy="async-ps",
-    )
+    workers = range(1, most + 1)
+    curves = {name: fit(example_profile(name)).throughput(workers) for name in ("alexnet-60", "resnet50-60")}
+    cloud = example_throughputs("shakesmall-p100")
+    curves["shakesmall-p100"] = predict(cloud, strategy="async-ps", batch_size=128, workers=workers)
     kinds = []
-    for name, model in models.items():
-        curve = model.throughput(range(1, most + 1))
-        kinds.append(
-            JobKind.training(
-                name,
-                epochs=10.0,
-                dataset_size=curve.dataset_size or CIFAR10,
-                batch_size=curve.batch_size,
-                curve=curve,
-                variation=1.5,
-                requested_nodes=max(1, min(most, int(curve.saturation_workers))),
-            )
-        )
+    for name, curve in curves.items():
+        size, knee = curve.dataset_size or CIFAR10, max(1, min(most, int(curve.saturation_workers)))
+        passes: dict[str, Any] = {"epochs": 10.0, "dataset_size": size, "batch_size": curve.batch_size}
+        kinds.append(JobKind.training(name, curve=curve, variation=1.5, requested_nodes=knee, **passes))
     return tuple(kinds)

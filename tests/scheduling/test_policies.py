@@ -15,10 +15,13 @@ def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
 
 def test_a_floor_and_a_threshold_that_are_just_met_are_met():
     job = waiting("a", curve=qs.PowerLawCurve(0.5), remaining=5.0)
-    assert qs.GreedyGain(floor=0.5).allocate([job], 100, 0.0) == {"a": 4}  # n ** -0.5 >= 0.5
-    assert qs.ModelBased("shortest", "efficient", 0.25).allocate([job], 100, 0.0) == {"a": 16}
     least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.5}, least_nodes=2, most_nodes=8)
-    assert qs.ModelBased("shortest", "marginal", 0.25).allocate([least], 8, 0.0) == {"a": 8}  # 1.5 / 4 over 3 / 2
+    for policy, one, nodes in (
+        (qs.GreedyGain(floor=0.5), job, 4),  # n ** -0.5 >= 0.5
+        (qs.ModelBased("shortest", "efficient", 0.25), job, 16),
+        (qs.ModelBased("shortest", "marginal", 0.25), least, 8),  # 1.5 / 4 over 3 / 2
+    ):
+        assert qs.schedule([one], policy, nodes=100, history=True).history[0, 2] == nodes
     with pytest.raises(dataclasses.FrozenInstanceError):
         qs.FIFO().fixed = 2
 

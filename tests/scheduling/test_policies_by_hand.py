@@ -174,10 +174,10 @@ POLICIES = [
 def test_who_gets_which_nodes(policy):
     for seed in range(12):
         for count, nodes in ((1, 9), (4, 14), (9, 14), (5, 40)):
-            jobs = drawn(seed, count, nodes)
-            found = policy.allocate(jobs, nodes, 50.0)
-            assert [found.get(job.name, 0) for job in jobs] == plain(policy, jobs, nodes), (seed, count)
-            assert policy.allocate(jobs[::-1], nodes, 50.0) == found
+            jobs = drawn(seed, count, nodes, gap=0.0)  # all present at once
+            changes = qs.schedule(jobs, policy, nodes=nodes, history=True).history
+            found = {int(job): granted for time, job, granted in changes if time == 0}
+            assert [found.get(job, 0) for job in range(count)] == plain(policy, jobs, nodes), (seed, count)
 
 
 def placed(changes, cluster):

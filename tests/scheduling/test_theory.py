@@ -147,8 +147,9 @@ def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(expone
     price[np.argsort(-sizes)] = rank_prices(12, exponent)
     n = np.arange(nodes + 1.0)
     worth = price[:, None] * np.diff(n**p)
-    granted = qs.RankPriced(exponent).allocate(jobs, nodes, 0.0)
-    chosen = np.array([granted.get(f"{k}", 0) for k in range(12)])
+    changes = qs.schedule(jobs, qs.RankPriced(exponent), nodes=nodes, history=True).history
+    granted = {j: int(n) for time, j, n in changes if time == 0}
+    chosen = np.array([granted.get(k, 0) for k in range(12)])
     assert chosen.sum() == nodes
     taken = np.array([worth[k, m - 1] if m else np.inf for k, m in enumerate(chosen)])
     assert taken.min() >= worth[np.arange(12), chosen].max() * (1 - 1e-9)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...base.errors import ModelError
 from ..curves import SpeedTables
-from ..jobs import ClusterJob
 
 #: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
 COLUMNS = {
@@ -62,32 +61,6 @@ class ActiveJobs:
         """Steps per second of each job on so many whole nodes."""
         return self.tables.speeds[self.row, nodes]
 
-    @classmethod
-    def of(cls, jobs: Sequence[ClusterJob], nodes: int, *, knows: Iterable[str], who: str) -> ActiveJobs:
-        """Jobs as they arrive, put in order of arrival (then of name)."""
-        ordered = sorted(jobs, key=lambda job: (job.arrival_time, job.name))
-        tables = SpeedTables(nodes)
-        most = [min(nodes, job.most_nodes or nodes) for job in ordered]
-        rows = [
-            tables.acquire(job.predicted or job.curve, job.least_nodes, top, f"job {job.name!r}")
-            for job, top in zip(ordered, most, strict=True)
-            if "curve" in knows
-        ]
-        steps = np.array([job.steps for job in ordered])
-        columns: dict[str, Any] = {
-            "names": [job.name for job in ordered],
-            "arrival_time": np.array([job.arrival_time for job in ordered]),
-            "least": np.array([job.least_nodes for job in ordered], dtype=int),
-            "most": np.array(most, dtype=int),
-            "requested": np.array([job.requested for job in ordered], dtype=int),
-            "nodes": np.zeros(len(ordered)),
-            "attained_service": np.zeros(len(ordered)),
-            "remaining": steps,
-            "true_remaining": steps,
-            "row": np.array(rows, dtype=int),
-        }
-        return cls(columns.__getitem__, len(ordered), tables, knows=knows, who=who)
-
 
 class Policy(abc.ABC):
     """Decides how many nodes each job gets; a pure function of what it is shown.
@@ -102,12 +75,6 @@ class Policy(abc.ABC):
     knows: ClassVar[frozenset[str]] = frozenset()
     #: Whether it grants fractions of a node (for comparison with theory); limits of the jobs are then ignored.
     divisible: bool = False
-
-    def allocate(self, jobs: Sequence[ClusterJob], nodes: int, now: float) -> dict[str, float]:
-        """Nodes of each job that gets some, by name, when all of them arrive at an empty cluster."""
-        shown = ActiveJobs.of(jobs, nodes, knows=self.knows, who=self.name)
-        grants = self.grants(shown, nodes, now).tolist() if jobs else []
-        return {name: granted for name, granted in zip(shown.names, grants, strict=True) if granted > 0}
 
     @abc.abstractmethod
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:

@@ -132,7 +132,6 @@ class ModelBased(Policy):
         require_share(self.threshold, "model-based policy: threshold")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
         if self.order == "arrival":
             order = np.arange(len(jobs))
@@ -162,7 +161,6 @@ class GreedyGain(Policy):
         require_number(self.power, "greedy gain: power", largest=10)
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
         weight = (alone / jobs.remaining) ** self.power / alone
         return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
@@ -175,7 +173,6 @@ class Optimus(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         return _least_first(jobs, jobs.remaining, nodes)
 
 
@@ -190,7 +187,6 @@ class FitnessMaximization(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         share = np.clip(nodes // len(jobs), jobs.least, jobs.most)
         return _least_first(jobs, jobs.speed(share), nodes)
 
@@ -237,7 +233,6 @@ class RankPriced(Policy):
         require_share(self.floor, "rank-priced: floor")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         floor = float(self.floor)
         alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
         order = np.argsort(-jobs.remaining / alone, kind="stable")
