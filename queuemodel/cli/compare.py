@@ -15,10 +15,7 @@ from ..curves.convergence import fit_convergence, read_convergence
 from ..models.predict import load
 from ..profile.profile import Profile
 from ..report import SUFFIXES
-from ..sgd.compare import NAMES, compare
-from ..sgd.plan import plan_strategies
-from ..sgd.problems import KINDS
-from ..sgd.result import plot_time_to_target
+from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
 from .options import (
     COUNT,
     COUNTS,

@@ -514,8 +514,8 @@ def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
     problem = descent.make_problem(kind, examples=60, features=5, batch_size=3, seed=2)
     problem = descent.split(problem, 4, concentration=0.5, seed=1)
     transfer = {"transfer": lambda up, down: 0.2 + up / 4e3 + down / 9e3}
-    run = descent.descend(problem, way, workers=4, steps=24, learning_rate=lambda n: 0.2 / (1 + n / 20), seeds=[3, 8],
-                          record=5, clock=descent.Clock(**clock, **transfer))  # fmt: skip
+    run = descent.descend(problem, way, workers=4, steps=range(0, 25, 6), learning_rate=lambda n: 0.2 / (1 + n / 20),
+                          seeds=[3, 8], clock=descent.Clock(**clock, **transfer))  # fmt: skip
     names = ("times", "losses", "up_bits", "down_bits", "model", "staleness")
     ties = {"tolerance": 0.01} if kind == "perceptron" and "TopK" in str(way) else {}  # of which the last bits decide
     return plain(run) | {name: plain(getattr(run, name)) for name in names} | {"to": plain(run.time_to(0.5))} | ties
@@ -524,7 +524,7 @@ def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
 def learning() -> Iterator[tuple[str, Question]]:
     for value, nodes in itertools.product(ALGORITHMS, (2, 5, 8, 12)):
         yield f"all-reduce {value} nodes={nodes}", partial(reduced, value, nodes)
-    clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "paces": (1.0, 0.5, 1.2, 0.9)},
+    clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "slowness": (1.0, 0.5, 1.2, 0.9)},
                                     {"straggler_probability": 0.3, "straggler_slowdown": 4.0, "cv": 0.1}]  # fmt: skip
     for asked in pairwise(4, kind=list(descent.KINDS), way=WAYS, clock=[{"clock": one} for one in clocks]):
         clock = asked.pop("clock")

@@ -54,7 +54,7 @@ def test_neighbours_of_a_torus_and_of_a_complete_graph_count_alike():
 
 def test_adacomm_halves_its_steps_when_it_wants_more():
     """A rate that falls to a quarter doubles the steps that are wanted: not less, so they are halved, never below 1."""
-    done = run(qd.AdaComm(8, 1.0), steps=60, record=61, learning_rate=lambda k: 1e-6 if k < 8 else 0.25e-6)
+    done = run(qd.AdaComm(8, 1.0), steps=range(61), learning_rate=lambda k: 1e-6 if k < 8 else 0.25e-6)
     assert np.diff(np.flatnonzero(np.diff(done.up_bits[0])))[:6].tolist() == [4, 2, 1, 1, 1, 1]
 
 
@@ -77,7 +77,7 @@ def test_senseless_arguments_are_refused_and_divergence_is_said():
         (lambda: run(qd.LocalSGD(2), qd.split(SQUARES, 3), workers=4), "split it again"),
         (lambda: run(qd.SquarmSGD("torus"), workers=8), "square number"),
         (lambda: run(qd.ServerSGD("k-sync", 9)), "at least k"), (lambda: qd.ServerSGD("async", 2), "k must be 1"),
-        (lambda: qd.Clock(paces=(-5, -5)), "paces must be finite and > 0"),
+        (lambda: qd.Clock(slowness=(-5, -5)), "slowness must be finite and > 0"),
     ]:  # fmt: skip
         with pytest.raises(ModelError, match=words):
             make()

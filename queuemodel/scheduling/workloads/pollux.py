@@ -24,7 +24,7 @@ from ...base.errors import DataError
 from ...base.files import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
-from .published import LATEST, Arrival, assemble
+from .published import LATEST, arrival, assemble
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -203,15 +203,14 @@ def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) ->
         spans = np.diff(application.progress, prepend=0.0) / application.gains(batch_size)
         return float(spans.sum()), application.curve(batch_size)
 
-    arrivals: list[Arrival] = []
+    arrivals = []
     for job in read_submissions(path, traces):
         try:
             steps, curve = measured(job.application, job.batch_size)
         except DataError as error:
             raise DataError(f"{job.row.where}: {error}") from None
-        values = {"name": job.name, "arrival_time": job.time, "steps": steps, "curve": curve, "most_nodes": curve.most}
-        values |= {"requested_nodes": min(job.requested, curve.most), "kind": job.application.name}
-        arrivals.append((job.row, values))
+        about: dict[str, Any] = {"requested": job.requested, "kind": job.application.name}
+        arrivals.append(arrival(job.row, job.name, time=job.time, steps=steps, curve=curve, **about))
     return assemble(arrivals, path)
 
 

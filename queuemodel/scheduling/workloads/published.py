@@ -11,13 +11,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...base.errors import DataError, ModelError
 from ...base.files import Row, read_bytes, read_rows
-from ..curves import PowerLawCurve, TableCurve
+from ..curves import Curve, PowerLawCurve, TableCurve
 from ..jobs import ClusterJob, Workload
 
 #: Largest time of a stream, which may be Unix time in seconds.
@@ -27,13 +28,30 @@ LATEST = 1e10
 Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 
 
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """What makes no sense is said with the place that it was read from."""
+    try:
+        yield
+    except ModelError as error:
+        raise DataError(f"{where}: {error}") from None
+
+
+def arrival(
+    row: Row, name: str, *, time: float, steps: float, curve: Curve, requested: int, kind: str, **rest: Any
+) -> Arrival:
+    """A job of a row, within the limits of a measured curve."""
+    job = {"name": name, "arrival_time": time, "steps": steps, "curve": curve, "kind": kind} | rest
+    if isinstance(curve, TableCurve):
+        job |= {"least_nodes": curve.least, "most_nodes": curve.most}
+        requested = min(max(requested, curve.least), curve.most)
+    return row, job | {"requested_nodes": requested}
+
+
 def logged(
     row: Row, name: str, *, time: float, seconds: float, gpus: int, exponent: float, drop_empty: bool
 ) -> list[Arrival]:
-    """A job of which only the time on its GPUs is known, at a speed of (n / gpus) ** exponent: a step is a second.
-
-    An empty job gives nothing when ``drop_empty``.
-    """
+    """A job of which only the time on its GPUs is known, at a speed of (n / gpus) ** exponent: a step is a second."""
     if seconds == 0 and drop_empty:
         return []
     if seconds <= 0:
@@ -41,8 +59,7 @@ def logged(
             f"{row.where}: the job ran for {seconds:g} s, so it has no work; pass drop_empty=True to leave it out"
         )
     curve = PowerLawCurve(exponent, speed=gpus**-exponent)
-    job = {"arrival_time": time, "steps": seconds, "curve": curve, "requested_nodes": gpus, "kind": f"{gpus} GPUs"}
-    return [(row, {"name": name} | job)]
+    return [arrival(row, name, time=time, steps=seconds, curve=curve, requested=gpus, kind=f"{gpus} GPUs")]
 
 
 def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workload:
@@ -53,14 +70,10 @@ def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workl
     first = found[0][1]["arrival_time"]
     jobs = []
     for row, job in found:
-        try:
+        with located(row.where):
             jobs.append(ClusterJob(**job | {"arrival_time": job["arrival_time"] - first}))
-        except ModelError as error:
-            raise DataError(f"{row.where}: {error}") from None
-    try:
+    with located(path):
         return Workload(jobs, os.path.basename(path))
-    except ModelError as error:
-        raise DataError(f"{path}: {error}") from None
 
 
 def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
@@ -84,15 +97,9 @@ def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_emp
                 f"{row.where}: timestamp {text!r} and {first[0].text('timestamp')!r} of line {first[0].line}: one has "
                 "a time zone and the other none; give all of them one, or none"
             )
-        arrivals += logged(
-            row,
-            f"job-{row.line}",
-            time=(time - first[1]).total_seconds(),
-            seconds=row.number("duration"),
-            gpus=row.count("num_gpus"),
-            exponent=exponent,
-            drop_empty=drop_empty,
-        )
+        seconds, gpus, since = row.number("duration"), row.count("num_gpus"), (time - first[1]).total_seconds()
+        how: dict[str, Any] = {"exponent": exponent, "drop_empty": drop_empty}
+        arrivals += logged(row, f"job-{row.line}", time=since, seconds=seconds, gpus=gpus, **how)
     return assemble(arrivals, path)
 
 
@@ -106,7 +113,7 @@ def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_em
     Tasks that ended and asked for GPUs become jobs: inst_num instances of plan_gpu percent each, rounded up to whole
     GPUs; they arrive when they started. Speeds and options as in `read_philly`.
     """
-    arrivals: list[Arrival] = []
+    arrivals = []
     for row in read_rows(path, required=_ALIBABA, header=_ALIBABA, what="tasks"):
         if row.text("status", "") != "Terminated" or not row.given("plan_gpu") or not row.given("end_time"):
             continue
@@ -142,7 +149,7 @@ def read_gavel(
     curves = _gpu_curves(throughputs, gpu)
     fields = read_bytes(path).split(b"\n", 1)[0].count(b"\t") + 1
     columns = _OLD_GAVEL if fields == len(_OLD_GAVEL) else _GAVEL
-    arrivals: list[Arrival] = []
+    arrivals = []
     for row in read_rows(path, required=columns, header=columns, delimiter="\t", what="jobs"):
         model, gpus = row.text("job_type"), row.count("scale_factor")
         if model not in curves:
@@ -156,36 +163,27 @@ def read_gavel(
                 "leave such jobs out"
             )
         curve = TableCurve(points if elastic else {gpus: points[gpus]})
-        job = {
-            "name": f"{model} #{row.line}",
-            "arrival_time": row.number("arrival_time", largest=LATEST),
-            "steps": row.number("total_steps", positive=True),
-            "curve": curve,
-            "least_nodes": curve.least,
-            "most_nodes": curve.most,
-            "requested_nodes": gpus,
-            "kind": model,
-        }
-        arrivals.append((row, job))
+        time, steps = row.number("arrival_time", largest=LATEST), row.number("total_steps", positive=True)
+        name = f"{model} #{row.line}"
+        arrivals.append(arrival(row, name, time=time, steps=steps, curve=curve, requested=gpus, kind=model))
     return assemble(arrivals, path)
 
 
 def _gpu_curves(path: str | os.PathLike[str], gpu: str) -> dict[str, dict[int, float]]:
+    curves: dict[str, dict[int, float]] = {}
     try:
-        curves: dict[str, dict[int, float]] = {}
         for key, speeds in json.loads(read_bytes(path))[gpu].items():
             match = _KEY.fullmatch(key)
             if match and speeds.get("null", 0) > 0:
                 curves.setdefault(match["model"], {})[int(match["gpus"])] = float(speeds["null"])
-        for points in curves.values():
-            TableCurve(points)
-    except ModelError as error:
-        raise DataError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(
             f'{path}: expected JSON {{gpu type: {{"(\'model\', gpus)": {{"null": steps/s}}}}}} with {gpu!r}, got '
             f"{type(error).__name__}: {str(error)[:80]}"
         ) from None
+    with located(path):
+        for points in curves.values():
+            TableCurve(points)
     return curves
 
 
@@ -200,7 +198,7 @@ def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLik
     not measured).
     """
     curves: dict[str, dict[int, TableCurve]] = {}
-    arrivals: list[Arrival] = []
+    arrivals = []
     for row in read_rows(path, required=_ELASTICFLOW, what="jobs", others=True):
         model, batch = row.text("model_name"), row.count("batch_size")
         if model not in curves:
@@ -208,17 +206,9 @@ def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLik
         curve = curves[model].get(batch)
         if curve is None:
             raise DataError(f"{row.where}: {throughputs} has no speeds of {model!r} with a batch of {batch}")
-        job = {
-            "name": f"{model}-{row.text('job_id')}",
-            "arrival_time": row.number("submit_time", largest=LATEST),
-            "steps": row.number("iteration", positive=True),
-            "curve": curve,
-            "least_nodes": curve.least,
-            "most_nodes": curve.most,
-            "requested_nodes": min(max(row.count("num_gpu"), curve.least), curve.most),
-            "kind": model,
-        }
-        arrivals.append((row, job))
+        time, steps = row.number("submit_time", largest=LATEST), row.number("iteration", positive=True)
+        name, gpus = f"{model}-{row.text('job_id')}", row.count("num_gpu")
+        arrivals.append(arrival(row, name, time=time, steps=steps, curve=curve, requested=gpus, kind=model))
     return assemble(arrivals, path)
 
 
@@ -233,8 +223,6 @@ def _model_curves(asking: Row, folder: Path, model: str) -> dict[int, TableCurve
             if column.isdecimal() and text.strip().lower() not in _NOT_MEASURED
         }
         if points:
-            try:
+            with located(row.where):
                 curves[row.count("global_batch_size")] = TableCurve(points)
-            except ModelError as error:
-                raise DataError(f"{row.where}: {error}") from None
     return curves

@@ -13,6 +13,7 @@ from ...base.files import Row, read_rows
 from ...curves.curve import ThroughputCurve
 from ..curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
 from ..jobs import ClusterJob, Workload, training_steps
+from .published import located
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
 Predicted: TypeAlias = Callable[[Path, int, dict[str, str]], ThroughputCurve]
@@ -44,10 +45,8 @@ def read_workload(
     jobs: list[ClusterJob] = []
     rows: dict[str, int] = {}
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
-        try:
+        with located(row.where):
             job = _job(row, Path(path).parent, nodes, predicted)
-        except ModelError as error:
-            raise DataError(f"{row.where}: {error}") from None
         if nodes is not None:
             job.require_room(nodes, where=row.where, error=DataError)
         if job.name in rows:
