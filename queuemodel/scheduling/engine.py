@@ -22,11 +22,9 @@ from .result import Schedule
 class Phases:
     """The phases of all jobs under a policy, as rows of speed tables: known, and checked, before the run.
 
-    A job has several where its curve is staged, or where the policy chooses batch sizes; else one. Per job, shape
-    (jobs,): ``steps``, declared, in those of its curves; ``least`` and ``most`` nodes that it can use here; ``first``,
-    the number of its first phase. Per phase, one job's after the other's: its ``job``; the steps at its end, ``until``;
-    the rows of the curve that runs and of that which the policy sees, ``true_row`` and ``row``; the speed per node on
-    the least nodes, ``least_speed``.
+    Per job: declared ``steps``; ``least`` and ``most`` nodes here; its ``first`` phase. Per phase: its ``job``; the
+    steps at its end, ``until``; rows of the curve that runs and of what the policy sees, ``true_row`` and ``row``; the
+    speed per node on the least nodes, ``least_speed``.
     """
 
     def __init__(self, jobs: Sequence[ClusterJob], policy: Policy, nodes: int) -> None:
@@ -257,7 +255,10 @@ class Engine:
 
     def _change(self, jobs: np.ndarray, nodes: np.ndarray) -> None:
         if self.policy.divisible:
-            speeds = np.array([self._speed_of(j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)])
+            speeds = np.zeros(len(jobs))
+            for k in np.flatnonzero(nodes):
+                job = self.jobs[jobs[k]]
+                speeds[k] = speed_at(job.curve, float(nodes[k]), f"job {job.name!r}")
         else:
             speeds = self.phases.tables.speeds[self.phases.true_row[self.phase[jobs]], nodes.astype(int)]
         if self.placement is not None:
@@ -268,9 +269,6 @@ class Engine:
         self.running = runs[self.nodes[runs] > 0]  # in order of their start
         if self.history is not None:
             self.history += [(self.now, j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)]
-
-    def _speed_of(self, j: int, nodes: float) -> float:
-        return speed_at(self.jobs[j].curve, nodes, f"job {self.jobs[j].name!r}") if nodes > 0 else 0.0
 
     def result(self, *, warmup: float, seed: int) -> Schedule:
         """The records of the finished run."""

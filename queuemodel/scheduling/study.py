@@ -36,10 +36,7 @@ class Study(Result):
     complete: bool = True  #: False when it was interrupted: only the runs that had ended are there.
 
     def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """Mean and half-width of the interval (Student's t over replications) of each figure, per combination.
-
-        Replications of one combination use different seeds, those of different policies the same ones.
-        """
+        """Mean and half-width of the interval (Student's t over replications) of each figure, per combination."""
         chosen = figures or SHOWN
         for figure in chosen:
             require_choice(figure, "study: figure", FIGURES)

@@ -62,16 +62,12 @@ def _plot_rates(comparison: Comparison, ax: Axes | None) -> Axes:
 def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = None) -> Axes:
     """Median seconds to the target against the number of workers, a line for each strategy."""
     ax = ax or new_axes((7.2, 4.6))
-    names = list(dict.fromkeys(one.name for comparison in comparisons for one in comparison.rows))
-    for i, name in enumerate(names):
-        points = [
-            (comparison.workers, float(np.median(one.seconds_to)))
-            for comparison in comparisons
-            for one in comparison.rows
-            if one.name == name
-        ]
-        known = [point for point in points if np.isfinite(point[1])]
-        if known:
+    points: dict[str, list[tuple[int, float]]] = {}
+    for comparison in comparisons:
+        for one in comparison.rows:
+            points.setdefault(one.name, []).append((comparison.workers, float(np.median(one.seconds_to))))
+    for i, (name, own) in enumerate(points.items()):
+        if known := [point for point in own if np.isfinite(point[1])]:
             ax.plot(*zip(*known, strict=True), marker="o", ms=3, label=name, **nth_style(i))
     ax.set(xlabel="workers", ylabel="seconds to the target", yscale="log")
     finish(ax, legend="right")
@@ -85,15 +81,10 @@ POINTS = 100
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Plain values of everything that the page of a comparison shows."""
     on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
-    return {
+    same = ("nodes", "target", "price_per_node_hour", "confidence", "relative", "note")
+    return {name: getattr(comparison, name) for name in same} | {
         "title": f"Ways of training on {comparison.workers} workers",
         "caption": comparison.caption(),
-        "nodes": comparison.nodes,
-        "target": comparison.target,
-        "price_per_node_hour": comparison.price_per_node_hour,
-        "confidence": comparison.confidence,
-        "relative": comparison.relative,
-        "note": comparison.note,
         "headline": f"Most probably first{on}: {comparison.best.name}." if comparison.best is not None else "",
         "rows": comparison.to_rows(),
         "losses": [
@@ -309,22 +300,26 @@ def plan_strategies(
     >>> [choice.workers for choice in plan_strategies(compared, deadline=240, price_per_node_hour=1.0).choices]
     [8, 4, 1, 4]
     """
-    given = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
+    compared = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
     for value, name in ((deadline, "deadline"), (price_per_node_hour, "price_per_node_hour")):
         if value is not None:
             require_number(value, f"plan_strategies: {name}", positive=True)
     require_share(chance, "plan_strategies: chance", open_ended=True)
-    if not given or any(one.relative for one in given):
+    if not compared or any(one.relative for one in compared):
         raise ModelError(
             "plan_strategies: needs comparisons in seconds, got "
-            + ("none" if not given else "one in times of one worker alone; give compare a problem or a convergence law")
+            + (
+                "none"
+                if not compared
+                else "one in times of one worker alone; give compare a problem or a convergence law"
+            )
         )
-    if len({one.target for one in given}) > 1:
+    if len({one.target for one in compared}) > 1:
         raise ModelError(
-            f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in given})}; "
+            f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in compared})}; "
             "give compare the target"
         )
-    ways = [way for comparison in given for way in _ways(comparison, deadline, price_per_node_hour)]
+    ways = [way for comparison in compared for way in _ways(comparison, deadline, price_per_node_hour)]
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if way[1].probability >= chance]
@@ -339,10 +334,10 @@ def plan_strategies(
     if deadline is not None and price_per_node_hour is not None:
         asked.append((f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds)))
     choices = []
-    for goal, among, merit in asked:
-        best = min((way for way in among if np.isfinite(way[1].seconds)), key=merit, default=None)
+    for goal, possible, merit in asked:
+        best = min((way for way in possible if np.isfinite(way[1].seconds)), key=merit, default=None)
         choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
-    return StrategyPlan(tuple(choices), given[0].confidence, deadline)
+    return StrategyPlan(tuple(choices), compared[0].confidence, deadline)
 
 
 #: Nodes, and what to choose on so many workers.
@@ -386,9 +381,12 @@ def job_of(
     the seeds) are left out, and speeds between the others are linear. ``rest`` goes to `ClusterJob`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
-    given = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
+    several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
     found = {
-        comparison.workers: (comparison, one) for comparison in given for one in comparison.rows if one.name == strategy
+        comparison.workers: (comparison, one)
+        for comparison in several
+        for one in comparison.rows
+        if one.name == strategy
     }
     if not found:
         raise ModelError(f"job_of: strategy must be one that was compared, got {strategy!r}")

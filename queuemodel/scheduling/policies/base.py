@@ -28,11 +28,7 @@ COLUMNS = {
 
 
 class ActiveJobs:
-    """The jobs in the cluster in order of arrival, as columns of shape (jobs,): those of `COLUMNS`.
-
-    Columns that a policy has not declared in ``knows`` raise `ModelError` when it looks; ``gather`` gives each by its
-    name, and is asked for it at most once.
-    """
+    """The jobs in the cluster in order of arrival: `COLUMNS` of shape (jobs,), each gathered when a policy looks."""
 
     def __init__(
         self, gather: Callable[[str], Any], count: int, tables: SpeedTables, *, knows: Iterable[str], who: str
@@ -49,8 +45,8 @@ class ActiveJobs:
         needed = COLUMNS[column]
         if needed and needed not in self._knows:
             raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
-        told = "true_remaining" if column == "remaining" and "end" in self._knows else column
-        value = self.__dict__[column] = self._gather(told)
+        name = "true_remaining" if column == "remaining" and "end" in self._knows else column
+        value = self.__dict__[column] = self._gather(name)
         return value
 
     def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:

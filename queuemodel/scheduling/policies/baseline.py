@@ -160,10 +160,7 @@ class SRPT(Policy):
 
 
 def fitted_exponent(speeds: np.ndarray) -> float:
-    """Exponent p of the power law nearest to a speed table in the least squares of logarithms, within 0.01 to 0.99.
-
-    The table is taken up to its fastest node count.
-    """
+    """Exponent of the power law nearest to a speed table, by logarithms up to its fastest node count; 0.01 to 0.99."""
     nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
     if nodes.size < 2:
         return 0.01

@@ -27,11 +27,7 @@ _NEVER = 1e200
 
 
 def corners(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """Corners of the least concave majorant of a speed table: node counts, rising.
-
-    Node counts with an efficiency, speed per node over that on the least nodes, below ``floor`` are left out, and so
-    are those beyond the fastest. Points on the majorant between corners count as corners.
-    """
+    """Rising node counts on the least concave majorant of a speed table, of an efficiency of at least ``floor``."""
     allowed = np.flatnonzero(speeds > 0)
     if not allowed.size:
         return allowed
@@ -63,10 +59,7 @@ def speed_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
 
 
 def time_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """Seconds per step saved by each further node after the least, averaged between corners, shape (nodes,).
-
-    Those up to the first corner save more than any other: a job that does not run would never end.
-    """
+    """Seconds per step saved by each further node, averaged between corners, shape (nodes,); by the first: `_NEVER`."""
     at = corners(speeds, floor)
     saved = np.zeros(len(speeds) - 1)
     if at.size:
@@ -96,10 +89,7 @@ def greedy(
 
 
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
-    """Most nodes whose last one adds at least ``threshold`` of the speed per node on the least nodes.
-
-    Counted on the concave majorant of the curve.
-    """
+    """Most nodes whose last one, on the majorant, adds at least ``threshold`` of the speed per node on the least."""
     at = corners(speeds)
     worth = np.count_nonzero(speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[at[0]] / at[0])
     return int(at[at <= worth].max(initial=at[0]))
@@ -199,11 +189,9 @@ def _least_first(jobs: ActiveJobs, weight: np.ndarray, nodes: int) -> np.ndarray
 
 
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
-    """Price of a unit of work of the largest, second largest, ... smallest job, shape (jobs,).
+    """Price of a unit of work of the k-th largest job, (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), shape (jobs,).
 
-    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) jobs of sizes x_1 >= x_2 >= ... at time 0 with speedup k^p have
-    the least total response time sum_k x_k (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), in units of the whole cluster's
-    speed: the factors are what one more unit of work of a job costs all jobs together.
+    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) it is what that unit costs all jobs together.
     """
     k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
     price = k.copy()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ...base.errors import DataError, ModelError
+from ...base.errors import DataError, ModelError, QueueModelError
 from ...base.files import Row, read_bytes, read_rows
 from ..curves import Curve, PowerLawCurve, TableCurve
 from ..jobs import ClusterJob, Workload
@@ -29,11 +29,11 @@ Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 
 
 @contextmanager
-def located(where: object) -> Iterator[None]:
-    """What makes no sense is said with the place that it was read from."""
+def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator[None]:
+    """Errors of a kind are said with the place that was read."""
     try:
         yield
-    except ModelError as error:
+    except kind as error:
         raise DataError(f"{where}: {error}") from None
 
 

@@ -118,10 +118,8 @@ def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predi
     if predicted is None or most is None:
         what = "most_nodes" if most is None else "predicted"
         raise DataError(f"{row.where}: speeds from a profile need {what}; give it")
-    try:
+    with located(f"{row.where}: speeds", QueueModelError):
         return as_curve(predicted(folder / words[0], most, settings))
-    except QueueModelError as error:
-        raise DataError(f"{row.where}: speeds: {error}") from None
 
 
 def _speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
