@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from queuemodel import ModelError
 from queuemodel import scheduling as qs
-from queuemodel.base.errors import ModelError
 
 
 def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):

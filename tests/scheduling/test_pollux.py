@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from queuemodel.base.errors import DataError, ModelError
+from queuemodel import DataError, ModelError
 from queuemodel.scheduling import FIFO, EqualShare, read_pollux, schedule
 from validation.pollux import read_jobs, replay, state
 from validation.pollux.__main__ import pollux as reproduce

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from queuemodel import ModelError
 from queuemodel import scheduling as qs
-from queuemodel.base.errors import ModelError
 
 LINEAR = qs.PowerLawCurve(1.0)
 

@@ -5,9 +5,8 @@ import json
 import pytest
 from refusals import refused
 
-from queuemodel import copy_examples, example_profile
+from queuemodel import DataError, ModelError, copy_examples, example_profile
 from queuemodel import scheduling as qs
-from queuemodel.base.errors import DataError, ModelError
 from queuemodel.models import curve_of, predict
 
 HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
