@@ -51,8 +51,8 @@ def main() -> None:
     """Print seconds for 5,000 steps, and the ratio."""
     problem = make()
     for strategy, local_steps in ((SynchronousSGD(), 1), (LocalSGD(8), 8)):
-        settings = {"workers": WORKERS, "learning_rate": RATE, "seeds": SEEDS, "record": 2}
-        ours = per_step(lambda s=strategy, o=settings: descend(problem, s, steps=100, **o), 100)
+        settings = {"workers": WORKERS, "learning_rate": RATE, "seeds": SEEDS}
+        ours = per_step(lambda s=strategy, o=settings: descend(problem, s, steps=[100], **o), 100)
         plain = per_step(lambda n=local_steps: plainly(problem, n, 20), 20)
         print(
             f"{type(strategy).__name__}, {WORKERS} workers, {problem.dimension:,} parameters, {SEEDS} seeds, "

@@ -20,14 +20,14 @@ import numpy as np
 from queuemodel.scheduling import (
     FIFO,
     Backfill,
+    ClusterJob,
     EqualShare,
     GreedyGain,
-    Job,
     LeastAttainedService,
     PowerLawCurve,
     RankPriced,
     Workload,
-    simulate,
+    schedule,
 )
 
 PEER = {"tiresias": 17.0, "optimus": 63.0}
@@ -42,7 +42,7 @@ def stream(jobs: int, *, nodes: int, load: float, seed: int = 0) -> Workload:
     service = rng.exponential(1000.0, jobs)
     times = np.cumsum(rng.exponential(1000.0 * asked.mean() / (load * nodes), jobs))
     return Workload(
-        Job(
+        ClusterJob(
             f"job-{j}",
             arrival_time=float(times[j]),
             steps=float(service[j] * curves[kind[j]](int(asked[j]))) + 1e-6,
@@ -71,18 +71,18 @@ def main() -> None:
     print(f"{'policy':28s} {'jobs':>8s} {'cpu s':>8s} {'jobs/s':>8s} {'us/event':>9s} {'x peer':>7s}")
     workload = stream(arguments.jobs, nodes=arguments.nodes, load=arguments.load)
     tenth = Workload(workload.jobs[: max(arguments.jobs // 10, 1)])
-    simulate(Workload(tenth.jobs[:10]), FIFO(), nodes=arguments.nodes)  # the compiled loops are loaded once
+    schedule(Workload(tenth.jobs[:10]), FIFO(), nodes=arguments.nodes)  # the compiled loops are loaded once
     for policy in (FIFO(), GreedyGain(), RankPriced(floor=0.5), EqualShare(), Backfill(), LeastAttainedService()):
         for jobs in (tenth, workload) if isinstance(policy, (FIFO, GreedyGain)) else (tenth,):
-            seconds, schedule = timed(lambda jobs=jobs, policy=policy: simulate(jobs, policy, nodes=arguments.nodes))
+            seconds, run = timed(lambda jobs=jobs, policy=policy: schedule(jobs, policy, nodes=arguments.nodes))
             rate = len(jobs) / seconds
             print(
-                f"{policy.name:28s} {len(jobs):8d} {seconds:8.2f} {rate:8.0f} {1e6 * seconds / schedule.events:9.1f} "
+                f"{policy.name:28s} {len(jobs):8d} {seconds:8.2f} {rate:8.0f} {1e6 * seconds / run.events:9.1f} "
                 f"{rate / PEER_JOBS_PER_SECOND:7.1f}",
                 flush=True,
             )
     tracemalloc.start()
-    simulate(tenth, FIFO(), nodes=arguments.nodes)
+    schedule(tenth, FIFO(), nodes=arguments.nodes)
     peak = tracemalloc.get_traced_memory()[1] / len(tenth)
     print(f"memory of FIFO with {len(tenth)} jobs: peak {peak:.0f} bytes per job")
     tracemalloc.stop()

@@ -25,7 +25,6 @@ from queuemodel.base.drawing import finish_axes, new_axes, nth_style, save_figur
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
-    Cluster,
     EqualShare,
     FitnessMaximization,
     Goodput,
@@ -33,14 +32,21 @@ from queuemodel.scheduling import (
     HeSRPT,
     LeastAttainedService,
     ModelBased,
+    Nodes,
     Optimus,
     Policy,
     RankPriced,
     ShortestJobFirst,
-    simulate,
+    Stream,
+    Study,
+    StudyRun,
+    example_kinds,
+    plot_nodes,
+    plot_response_times,
+    plot_sweep,
+    run_all,
+    schedule,
 )
-from queuemodel.scheduling.streams import Stream, example_kinds
-from queuemodel.scheduling.study import SIZE, Replication, Study, plot_nodes, plot_response_times, plot_sweep, run_all
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
@@ -139,11 +145,11 @@ def stream(load: float = 0.7, **rest: Any) -> Stream:
 
 def runs(
     source: Stream, policies: Sequence[Policy], varied: dict[str, Any], *, restart: float = 30.0, **rest: Any
-) -> list[Replication]:
+) -> list[StudyRun]:
     """Replications of one point of a sweep."""
-    cluster = Cluster(NODES, restart_seconds=restart, start_seconds=restart)
+    cluster = Nodes(NODES, restart_seconds=restart, start_seconds=restart)
     return [
-        Replication(source, policy, cluster, seed, {"policy": policy.name, **varied}, **rest)
+        StudyRun(source, policy, cluster, seed, {"policy": policy.name, **varied}, **rest)
         for policy, seed in itertools.product(policies, range(REPLICATIONS))
     ]
 
@@ -177,7 +183,7 @@ def _without(varied: dict[str, Any]) -> dict[str, Any]:
 
 def plot_tradeoff(study: Study) -> Axes:
     """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
-    ax = new_axes(SIZE)
+    ax = new_axes((7.6, 4.0))
     rows = study.table("mean_response_time", "efficiency")
     for number, name in enumerate(dict.fromkeys(row["family"] for row in rows)):
         own = sorted((row for row in rows if row["family"] == name), key=lambda row: row["knob"])
@@ -245,12 +251,12 @@ def pivot(study: Study, across: str, figure: str = "mean_response_time") -> list
 def pictures() -> None:
     """Nodes over time and the distribution of response times, of one replication."""
     workload = replace(stream(0.6), jobs=60).workload(2)
-    cluster = Cluster(NODES, restart_seconds=30, start_seconds=30)
+    cluster = Nodes(NODES, restart_seconds=30, start_seconds=30)
     for policy, name in ((RankPriced(), "rank-priced"), (EqualShare(), "equi")):
-        schedule = simulate(workload, policy, cluster=cluster, history=True)
-        save_figure(plot_nodes(schedule), DOCS / "images" / f"scheduling-nodes-{name}.png")
+        run = schedule(workload, policy, nodes=cluster, history=True)
+        save_figure(plot_nodes(run), DOCS / "images" / f"scheduling-nodes-{name}.png")
     workload = stream(0.6).workload(1)
-    schedules = [simulate(workload, policy, cluster=cluster) for policy in (FIFO(), EqualShare(), SRPT(), RankPriced())]
+    schedules = [schedule(workload, policy, nodes=cluster) for policy in (FIFO(), EqualShare(), SRPT(), RankPriced())]
     save_figure(plot_response_times(schedules), DOCS / "images" / "scheduling-distribution.png")
 
 

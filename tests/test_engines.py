@@ -16,8 +16,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.base.parallel import run_tasks
-from queuemodel.scheduling import FIFO, Cluster, EqualShare, JobKind, Stream, sweep
-from queuemodel.scheduling.study import run_all
+from queuemodel.scheduling import FIFO, EqualShare, JobKind, Nodes, Stream, run_all, sweep
 from queuemodel.simulator import trace_runs
 
 CI = os.environ.get("CI")
@@ -27,8 +26,8 @@ STREAM = Stream([KIND], jobs=60, nodes=16)
 
 
 def study(**engine):
-    where = Cluster(STREAM.nodes)
-    return sweep(STREAM, [EqualShare(), FIFO()], loads=[0.3, 0.6], cluster=where, replications=3, **engine).to_rows()
+    where = Nodes(STREAM.nodes)
+    return sweep(STREAM, [EqualShare(), FIFO()], loads=[0.3, 0.6], nodes=where, replications=3, **engine).to_rows()
 
 
 def simulated(**engine):

@@ -33,12 +33,16 @@ from queuemodel import example_profile
 from queuemodel.models import predict
 from queuemodel.models.simulation import trace_throughput
 from queuemodel.queueing import read_jmva, write_jmva
-from queuemodel.scheduling import FIFO, Goodput, simulate
-from queuemodel.scheduling.workloads.alibaba import read_alibaba
-from queuemodel.scheduling.workloads.elasticflow import read_elasticflow
-from queuemodel.scheduling.workloads.gavel import read_gavel
-from queuemodel.scheduling.workloads.philly import read_philly
-from queuemodel.scheduling.workloads.workload_csv import read_workload
+from queuemodel.scheduling import (
+    FIFO,
+    Goodput,
+    read_alibaba,
+    read_elasticflow,
+    read_gavel,
+    read_philly,
+    read_workload,
+    schedule,
+)
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "queuemodel" / "profile" / "data"
@@ -264,8 +268,8 @@ def check_workload(path: Path, _: bool) -> None:
         jobs = read_workload(path)
     least = max(job.least_nodes for job in jobs)
     for policy in (FIFO(), Goodput()) if kind == "batches" else (FIFO(),):
-        schedule = simulate(jobs, policy, nodes=max(8, least, *(job.requested for job in jobs)))
-        positive(schedule.end - schedule.arrival, schedule.mean_response_time)
+        run = schedule(jobs, policy, nodes=max(8, least, *(job.requested for job in jobs)))
+        positive(run.end - run.arrival, run.mean_response_time)
 
 
 def traces() -> dict[str, bytes]:

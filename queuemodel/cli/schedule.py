@@ -38,7 +38,7 @@ _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "ut
 
 
 def cluster_options(restart_seconds: str) -> Decorator:
-    """What the cluster does to its jobs, with the time that a restart takes unless it is told."""
+    """What the cluster does to its jobs, with the usual time that a restart takes."""
     return together(
         click.option("--restart-seconds", type=DURATION_OR_NONE, default=restart_seconds, show_default=True,
                      help="Like 30s: without progress after each change of an allocation."),
@@ -55,7 +55,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
 
 @click.command()
 @click.option("--workload", type=FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
-@click.option("--nodes", type=COUNT, required=True, help="Of the cluster.")
+@click.option("--nodes", "count", type=COUNT, required=True, help="Of the cluster.")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
 @click.option("--warmup", type=SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
@@ -63,17 +63,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
 @format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @click.option("--plot", type=FILE, help="Draw nodes over time (one policy) or response times (several).")
-def schedule(
-    workload: str,
-    nodes: int,
-    policies: tuple[str, ...],
-    warmup: float,
-    seed: int,
-    output_format: str,
-    records: bool,
-    plot: str | None,
-    **machines: Any,
-) -> None:
+def schedule_command(workload: str, output_format: str, records: bool, plot: str | None, **options: Any) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
     \b
@@ -86,33 +76,27 @@ def schedule(
     from tqdm import tqdm
 
     from ..models.instances import curve_of
-    from ..scheduling.cluster import Cluster
-    from ..scheduling.engine import simulate
-    from ..scheduling.policies import policy_named
-    from ..scheduling.schedule import Schedule
-    from ..scheduling.workloads.workload_csv import read_workload
+    from ..scheduling import Nodes, Schedule, plot_nodes, plot_response_times, policy_named, read_workload, schedule
 
-    named = {text: policy_named(text) for text in policies}
-    cluster = Cluster(nodes, **_given(machines))
-    jobs = read_workload(workload, nodes=nodes, predicted=curve_of)
-    history = plot is not None and len(named) == 1
+    count, settings = options.pop("count"), {name: options.pop(name) for name in ("seed", "warmup")}
+    named = {text: policy_named(text) for text in options.pop("policies")}
+    nodes = Nodes(count, **_effective(options))
+    jobs = read_workload(workload, nodes=count, predicted=curve_of)
+    settings["history"] = plot is not None and len(named) == 1
     schedules: dict[str, Schedule] = {}
     with tqdm(total=len(named) * len(jobs), unit="job", disable=not watched(), leave=False) as bar:
         for text, policy in named.items():
             before = len(schedules) * len(jobs)
 
-            def ended(count: int, before: int = before) -> None:
-                bar.update(before + count - bar.n)
+            def ended(number: int, before: int = before) -> None:
+                bar.update(before + number - bar.n)
 
-            schedules[text] = simulate(
-                jobs, policy, cluster=cluster, seed=seed, warmup=warmup, history=history, progress=ended
-            )
+            schedules[text] = schedule(jobs, policy, nodes=nodes, progress=ended, **settings)
     if plot is not None:
-        from ..scheduling.study import plot_nodes, plot_response_times
-
         results = list(schedules.values())
-        save_figure(plot_nodes(*results) if history else plot_response_times(results, labels=list(schedules)), plot)
-    print_schedules(schedules, nodes=nodes, output_format=output_format, records=records)
+        axes = plot_nodes(*results) if len(named) == 1 else plot_response_times(results, labels=list(schedules))
+        save_figure(axes, plot)
+    print_schedules(schedules, nodes=count, output_format=output_format, records=records)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
@@ -131,35 +115,19 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
 @click.option("--load", "loads", type=POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
 @one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
-@click.option("--nodes", type=COUNT, default=64, show_default=True)
-@click.option("--jobs", "length", type=COUNT, default=500, show_default=True, help="Per replication.")
+@click.option("--nodes", "count", type=COUNT, default=64, show_default=True)
+@click.option("--jobs", type=COUNT, default=500, show_default=True, help="Per replication.")
 @click.option("--replications", type=COUNT, default=5, show_default=True)
 @one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
 @click.option("--warmup", type=SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--workers", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
+@click.option("--workers", "n_jobs", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @click.option("--output", type=FILE, help="Write every run as JSON.")
 @click.option("--plot", type=FILE, help="Draw response time against load.")
 @format_option
-def schedule_study(
-    policies: tuple[str, ...],
-    loads: tuple[float, ...],
-    kinds: str,
-    nodes: int,
-    length: int,
-    replications: int,
-    arrivals: str,
-    warmup: float,
-    seed: int,
-    workers: int,
-    backend: str | None,
-    output: str | None,
-    plot: str | None,
-    output_format: str,
-    **machines: Any,
-) -> None:
+def schedule_study_command(output: str | None, plot: str | None, output_format: str, **options: Any) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.
 
     \b
@@ -168,32 +136,19 @@ def schedule_study(
     """
     require_writable(plot, suffixes=PICTURES)
     require_writable(output, suffixes=JSON)
-    from ..scheduling.cluster import Cluster
-    from ..scheduling.policies import policy_named
-    from ..scheduling.streams import Stream, example_kinds, measured_kinds
-    from ..scheduling.study import sweep
+    from ..scheduling import Nodes, Stream, example_kinds, measured_kinds, plot_sweep, policy_named, sweep
 
-    named = [policy_named(text) for text in dict.fromkeys(policies)]
-    found = (measured_kinds if kinds == "measured" else example_kinds)(most=nodes)
-    study = sweep(
-        Stream(found, jobs=length, nodes=nodes, arrivals=arrivals),
-        named,
-        loads=tuple(dict.fromkeys(loads)),
-        cluster=Cluster(nodes, **_given(machines)),
-        replications=replications,
-        seed=seed,
-        warmup=warmup,
-        n_jobs=workers,
-        backend=backend,
-        progress=watched(),
-    )
+    policies = [policy_named(text) for text in dict.fromkeys(options.pop("policies"))]
+    count, loads = options.pop("count"), tuple(dict.fromkeys(options.pop("loads")))
+    kinds = (measured_kinds if options.pop("kinds") == "measured" else example_kinds)(most=count)
+    stream = Stream(kinds, nodes=count, jobs=options.pop("jobs"), arrivals=options.pop("arrivals"))
+    runs = {name: options.pop(name) for name in ("replications", "seed", "warmup", "n_jobs", "backend")}
+    study = sweep(stream, policies, loads=loads, nodes=Nodes(count, **_effective(options)), progress=watched(), **runs)
     if not study.runs:
         raise click.Abort
     if output:
         study.to_json(output)
     if plot:
-        from ..scheduling.study import plot_sweep
-
         save_figure(plot_sweep(study), plot)
     shown = study.table("mean_response_time", "efficiency", "mean_restarts")
     show(Table(study.to_rows(), study.to_dict(), shown, says=study.caption()), output_format)
@@ -202,10 +157,11 @@ def schedule_study(
         raise click.exceptions.Exit(130)
 
 
-def _given(machines: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in machines.items() if value is not None}
+def _effective(options: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of the nodes; an option without effect is refused."""
+    asked = {name: value for name, value in options.items() if value is not None}
     for name, needed in NEEDS.items():
-        if name in given and needed not in given:
+        if name in asked and needed not in asked:
             option, other = (f"--{text.replace('_', '-')}" for text in (name, needed))
             raise click.UsageError(f"{option} is without effect unless {other} is given too")
-    return given
+    return asked

@@ -12,37 +12,32 @@ import numpy as np
 from ..base.checks import LARGEST, require_seed, require_share
 from ..base.errors import ModelError
 from . import state as s
-from .cluster import ActiveJobs, Cluster, Placement
-from .curves import SpeedTables, speed_at
-from .jobs import Job, Workload
-from .phases import Phase, StagedCurve
-from .policies.base import Policy
-from .schedule import Schedule
-from .state import Failures
+from .curves import SpeedTables, StagedCurve, speed_at
+from .jobs import ClusterJob, Workload
+from .nodes import Failures, Nodes, Placement
+from .policies.base import ActiveJobs, Policy
+from .result import Schedule
 
 
-class Work:
+class Phases:
     """The phases of all jobs under a policy, as rows of speed tables: known, and checked, before the run.
 
-    A job has several where its curve is staged, or where the policy chooses batch sizes; else one. Per job, shape
-    (jobs,): ``steps``, declared, in those of its curves; ``least`` and ``most`` nodes that it can use here; ``first``,
-    the number of its first phase. Per phase, one job's after the other's: its ``job``; the steps at its end, ``until``;
-    the rows of the curve that runs and of that which the policy sees, ``true_row`` and ``row``; the speed per node on
-    the least nodes, ``alone``.
+    Per job: declared ``steps``; ``least`` and ``most`` nodes here; its ``first`` phase. Per phase: its ``job``; the
+    steps at its end, ``until``; rows of the curve that runs and of what the policy sees, ``true_row`` and ``row``; the
+    speed per node on the least nodes, ``least_speed``.
     """
 
-    def __init__(self, jobs: Sequence[Job], policy: Policy, cluster: Cluster) -> None:
-        self.tables = SpeedTables(cluster.nodes)
-        self.nodes, self.policy = cluster.nodes, policy
+    def __init__(self, jobs: Sequence[ClusterJob], policy: Policy, nodes: int) -> None:
+        self.tables, self.policy = SpeedTables(nodes), policy
         known: dict[tuple[int, int, int], list[tuple[float, int, int]]] = {}
         limits, phases = [], []
         for job in jobs:
             sizes = job.batch_sizes if "batch_sizes" in policy.knows else None
-            least, most = job.least_nodes, min(job.most_nodes or self.nodes, self.nodes)
+            least, most = job.least_nodes, min(job.most_nodes or nodes, nodes)
             if policy.divisible:
-                least, most = 1, self.nodes
+                least, most = 1, nodes
             elif sizes is not None:
-                most = sizes.limit(self.nodes)
+                most = sizes.limit(nodes)
             key = (id(job) if sizes is None else id(sizes), least, most)
             if key not in known:
                 known[key] = self._rows(job, least, most)
@@ -56,20 +51,19 @@ class Work:
         self.first: np.ndarray = np.cumsum(counts) - counts
         self.steps = np.maximum.reduceat(self.until, self.first)
         least = self.least[self.job]
-        self.alone = self.tables.speeds[self.true_row, least] / least
+        self.least_speed = self.tables.speeds[self.true_row, least] / least
 
-    def _rows(self, job: Job, least: int, most: int) -> list[tuple[float, int, int]]:
+    def _rows(self, job: ClusterJob, least: int, most: int) -> list[tuple[float, int, int]]:
         """Of each phase of a job: its end, and the rows of its speeds and of those that the policy sees."""
         what, tables = f"job {job.name!r}", self.tables
         seen = job.predicted if "curve" in self.policy.knows else None
-        phases: list[Phase]
         if job.batch_sizes is not None and "batch_sizes" in self.policy.knows:
             phases = job.batch_sizes.phases(least, most, what)
         elif isinstance(job.curve, StagedCurve) and not self.policy.divisible:
             phases = job.curve.phases(job.steps, least, most, what, seen)
         else:
-            true, told = (tables.acquire(curve, least, most, what) for curve in (job.curve, seen or job.curve))
-            return [(job.steps, true, told)]
+            true, shown = (tables.acquire(curve, least, most, what) for curve in (job.curve, seen or job.curve))
+            return [(job.steps, true, shown)]
         return [(phase.until, tables.add(phase.speeds), tables.add(phase.seen)) for phase in phases]
 
     def seconds(self, steps: np.ndarray, speeds: np.ndarray) -> np.ndarray:
@@ -90,44 +84,44 @@ _PATIENCE = 10_000
 class Engine:
     """One run; `run` fills ``state``. Memory grows with the jobs, not with the events."""
 
-    def __init__(self, workload: Workload, policy: Policy, cluster: Cluster, *, seed: int, history: bool) -> None:
+    def __init__(self, workload: Workload, policy: Policy, pool: Nodes, *, seed: int, history: bool) -> None:
         self.jobs = jobs = workload.jobs
-        self.policy, self.cluster = policy, cluster
+        self.policy, self.pool = policy, pool
         for job in jobs:
-            job.require_room(cluster.nodes, where=f"job {job.name!r}")
+            job.require_room(pool.count, where=f"job {job.name!r}")
         self.arrival_time = np.array([job.arrival_time for job in jobs], dtype=float)
-        self.work = Work(jobs, policy, cluster)
-        self.least, self.most = self.work.least, self.work.most
+        self.phases = phases = Phases(jobs, policy, pool.count)
+        self.least, self.most = phases.least, phases.most
         self.share = workload.shares(seed)
-        self.state = s.fresh(self.work.steps * self.share)
-        self.best_time = self.work.seconds(self.state[s.TRUE], self.work.tables.speeds.max(axis=1)[self.work.true_row])
+        self.state = s.fresh(phases.steps * self.share)
+        self.best_time = phases.seconds(self.state[s.TRUE], phases.tables.speeds.max(axis=1)[phases.true_row])
         self._require_sense()
         self.nodes = self.state[s.NODES]
         self.requested = np.minimum([job.requested for job in jobs], self.most)
         self.packing = np.ones(len(jobs))  # speed of a job where it stands, relative to its curve
-        self.phase = self.work.first.copy()
+        self.phase = phases.first.copy()
         self.active = np.zeros(0, dtype=int)
         self.running = np.zeros(0, dtype=int)
         self.arrived = 0
         self.now = 0.0
-        self.costs = float(cluster.start_seconds), float(cluster.restart_seconds)
+        self.costs = float(pool.start_seconds), float(pool.restart_seconds)
         self.events = self.decisions = 0
         self.review = math.inf
         self.idle = 0  # decisions in a row that left all nodes idle, with nobody to come
         self.crowding = 0.0
-        self.placement = Placement(cluster) if cluster.placed else None
+        self.placement = Placement(pool) if pool.placed else None
         self.history: list[tuple[float, int, float]] | None = [] if history else None
-        self.failures = Failures(cluster, jobs, seed) if cluster.mean_time_to_failure < math.inf else None
+        self.failures = Failures(pool, jobs, seed) if pool.mean_time_to_failure < math.inf else None
 
     def _require_sense(self) -> None:
-        work = self.work
-        if self.cluster.mean_time_to_failure < math.inf and len(work.until) > len(self.jobs):
+        phases = self.phases
+        if self.pool.mean_time_to_failure < math.inf and len(phases.until) > len(self.jobs):
             raise ModelError(
                 f"policy {self.policy.name}: nodes cannot fail yet where jobs' speeds change as they train; leave out "
                 "the cluster's mean_time_to_failure or the jobs' batch_sizes and staged curves"
             )
-        shortest = work.steps * self.best_time / self.state[s.TRUE]
-        longest = work.steps / (work.alone[work.first] * self.least)
+        shortest = phases.steps * self.best_time / self.state[s.TRUE]
+        longest = phases.steps / (phases.least_speed[phases.first] * self.least)
         for j in np.flatnonzero(~((shortest >= SHORTEST) & (longest <= LARGEST)))[:1]:
             raise ModelError(
                 f"job {self.jobs[j].name!r}: takes {shortest[j]:.3g} to {longest[j]:.3g} s alone, must be "
@@ -186,20 +180,20 @@ class Engine:
 
     def _take_up(self, j: int) -> None:
         phase = self.phase[j]
-        self.state[s.ALONE, j] = self.work.alone[phase]
-        self.state[s.GOAL, j] = min(self.work.until[phase], self.state[s.TRUE, j])
+        self.state[s.ALONE, j] = self.phases.least_speed[phase]
+        self.state[s.GOAL, j] = min(self.phases.until[phase], self.state[s.TRUE, j])
 
     def _go_on(self, jobs: np.ndarray) -> np.ndarray:
         """Jobs at the end of a phase take up the next one on the nodes that they hold; gives those that have none."""
         state = self.state
         over = state[s.GOAL, jobs] >= state[s.TRUE, jobs]
-        s.settle(state, jobs[~over], self.now)
+        s.accrue(state, jobs[~over], self.now)
         for j in jobs[~over].tolist():
             state[s.DONE, j] = state[s.GOAL, j]
             self.phase[j] += 1
             self._take_up(j)
-            row = self.work.true_row[self.phase[j]]
-            state[s.SPEED, j] = self.work.tables.speeds[row, int(self.nodes[j])] * self.packing[j]
+            row = self.phases.true_row[self.phase[j]]
+            state[s.SPEED, j] = self.phases.tables.speeds[row, int(self.nodes[j])] * self.packing[j]
             state[s.FINISH, j] = self.now + (state[s.GOAL, j] - state[s.DONE, j]) / state[s.SPEED, j]
         return jobs[over]
 
@@ -218,8 +212,8 @@ class Engine:
         self.decisions += 1
         active = self.active
         gather = partial(self._column, active)
-        shown = ActiveJobs(gather, active.size, self.work.tables, knows=self.policy.knows, who=self.policy.name)
-        granted = self.policy.grants(shown, self.cluster.nodes, self.now)
+        shown = ActiveJobs(gather, active.size, self.phases.tables, knows=self.policy.knows, who=self.policy.name)
+        granted = self.policy.grants(shown, self.pool.count, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
             jobs, given = active[where], granted[where].astype(float)
@@ -238,17 +232,17 @@ class Engine:
         if name == "names":
             return [self.jobs[j].name for j in active]
         if name == "row":
-            return self.work.row[self.phase[active]]
+            return self.phases.row[self.phase[active]]
         if name == "attained_service":
             return state[s.ATTAINED, active] + state[s.NODES, active] * (self.now - state[s.SINCE, active])
         if name in ("remaining", "true_remaining"):
-            return s.left(state, self.work.steps if name == "remaining" else state[s.TRUE], active, self.now)
+            return s.left(state, self.phases.steps if name == "remaining" else state[s.TRUE], active, self.now)
         return getattr(self, name)[active]
 
     def _check(self, granted: np.ndarray, given: np.ndarray, jobs: np.ndarray) -> None:
-        if not (granted.sum() <= self.cluster.nodes * (1 + _EPSILON) and given.min() >= 0):
+        if not (granted.sum() <= self.pool.count * (1 + _EPSILON) and given.min() >= 0):
             raise ModelError(
-                f"policy {self.policy.name}: grants must be >= 0 and at most {self.cluster.nodes} nodes together, got "
+                f"policy {self.policy.name}: grants must be >= 0 and at most {self.pool.count} nodes together, got "
                 f"{float(granted.sum()):g} together, least {float(granted.min()):g}"
             )
         k = -1 if self.policy.divisible else s.misfit(jobs, given, self.least, self.most)
@@ -261,9 +255,12 @@ class Engine:
 
     def _change(self, jobs: np.ndarray, nodes: np.ndarray) -> None:
         if self.policy.divisible:
-            speeds = np.array([self._speed_of(j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)])
+            speeds = np.zeros(len(jobs))
+            for k in np.flatnonzero(nodes):
+                job = self.jobs[jobs[k]]
+                speeds[k] = speed_at(job.curve, float(nodes[k]), f"job {job.name!r}")
         else:
-            speeds = self.work.tables.speeds[self.work.true_row[self.phase[jobs]], nodes.astype(int)]
+            speeds = self.phases.tables.speeds[self.phases.true_row[self.phase[jobs]], nodes.astype(int)]
         if self.placement is not None:
             self.packing[jobs] = packing = self.placement.move(jobs, nodes)
             speeds = speeds * packing
@@ -273,20 +270,17 @@ class Engine:
         if self.history is not None:
             self.history += [(self.now, j, n) for j, n in zip(jobs.tolist(), nodes.tolist(), strict=True)]
 
-    def _speed_of(self, j: int, nodes: float) -> float:
-        return speed_at(self.jobs[j].curve, nodes, f"job {self.jobs[j].name!r}") if nodes > 0 else 0.0
-
-    def schedule(self, *, warmup: float, seed: int) -> Schedule:
+    def result(self, *, warmup: float, seed: int) -> Schedule:
         """The records of the finished run."""
-        state, jobs, work = self.state, self.jobs, self.work
+        state, jobs, phases = self.state, self.jobs, self.phases
         stay = np.maximum(state[s.END] - self.arrival_time, 1e-300)
         met = np.maximum((state[s.CROWD] - state[s.CROWD_THEN]) / stay, 1.0)
-        share = np.clip(self.cluster.nodes / met, self.least, self.most)[work.job]
-        below = np.minimum(share.astype(int), self.cluster.nodes - 1)  # speeds are linear between whole nodes
-        low, high = (work.tables.speeds[work.true_row, nodes] for nodes in (below, below + 1))
+        share = np.clip(self.pool.count / met, self.least, self.most)[phases.job]
+        below = np.minimum(share.astype(int), self.pool.count - 1)  # speeds are linear between whole nodes
+        low, high = (phases.tables.speeds[phases.true_row, nodes] for nodes in (below, below + 1))
         return Schedule(
             policy=self.policy,
-            cluster=self.cluster,
+            nodes=self.pool,
             names=tuple(job.name for job in jobs),
             kinds=tuple(job.kind for job in jobs),
             arrival=self.arrival_time,
@@ -295,7 +289,7 @@ class Engine:
             attained_service=state[s.ATTAINED],
             useful_service=state[s.USEFUL],
             best_time=self.best_time,
-            shared_time=work.seconds(state[s.TRUE], low + (share - below) * (high - low)),
+            shared_time=phases.seconds(state[s.TRUE], low + (share - below) * (high - low)),
             restarts=state[s.RESTARTS].astype(int),
             failures=state[s.FAILURES].astype(int),
             early=self.share < 1,
@@ -313,12 +307,11 @@ class Engine:
         )
 
 
-def simulate(
-    workload: Workload | Sequence[Job],
+def schedule(
+    workload: Workload | Sequence[ClusterJob],
     policy: Policy,
     *,
-    nodes: int | None = None,
-    cluster: Cluster | None = None,
+    nodes: int | Nodes,
     seed: int = 0,
     warmup: float = 0.0,
     history: bool = False,
@@ -329,28 +322,24 @@ def simulate(
     Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
     its end is solved for, not stepped to.
 
-    The cluster is one of so many ``nodes`` without restart costs or failures, or a `Cluster`. ``seed`` is that of early
-    ends (the same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that
-    means and quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over
-    time. ``progress`` is called now and then with the number of jobs that have ended.
+    A number of ``nodes`` is without restart costs or failures, `Nodes` have them. ``seed`` is that of early ends (the
+    same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that means and
+    quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over time.
+    ``progress`` is called now and then with the number of jobs that have ended.
 
     Examples
     --------
-    >>> from queuemodel.scheduling import FIFO, Job, simulate
-    >>> jobs = [Job("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
-    >>> simulate(jobs, FIFO(), nodes=4).mean_response_time
+    >>> from queuemodel.scheduling import FIFO, ClusterJob, schedule
+    >>> jobs = [ClusterJob("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
+    >>> schedule(jobs, FIFO(), nodes=4).mean_response_time
     25.0
     """
-    if (nodes is None) == (cluster is None):
-        raise ModelError("simulate: give either nodes or cluster")
     if not isinstance(policy, Policy):
-        raise ModelError(f"simulate: policy must be a Policy, got {type(policy).__name__}")
-    if require_share(warmup, "simulate: warmup") == 1:
-        raise ModelError("simulate: warmup must be below 1, or no job would be left to average over, got 1")
-    require_seed(seed, "simulate: seed")
-    where = Cluster(nodes) if cluster is None else cluster  # type: ignore[arg-type]
-
+        raise ModelError(f"schedule: policy must be a Policy, got {type(policy).__name__}")
+    if require_share(warmup, "schedule: warmup") == 1:
+        raise ModelError("schedule: warmup must be below 1, or no job would be left to average over, got 1")
+    require_seed(seed, "schedule: seed")
     jobs = workload if isinstance(workload, Workload) else Workload(workload)
-    engine = Engine(jobs, policy, where, seed=seed, history=history)
+    engine = Engine(jobs, policy, nodes if isinstance(nodes, Nodes) else Nodes(nodes), seed=seed, history=history)
     engine.run(progress)
-    return engine.schedule(warmup=warmup, seed=seed)
+    return engine.result(warmup=warmup, seed=seed)

@@ -1,9 +1,9 @@
-"""Jobs and workloads: what arrives at the cluster, when, and how it ends."""
+"""Jobs and workloads: what arrives at the cluster, when, and how it ends; random streams of kinds of job."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,12 +20,17 @@ from ..base.checks import (
     require_share,
 )
 from ..base.errors import ModelError, QueueModelError
-from .curves import Curve, as_curve, distorted
-from .phases import BatchSizes
+from ..models.fit import fit
+from ..models.predict import predict
+from ..profile.examples import example_profile, example_throughputs
+from ..queueing.network import Network
+from ..queueing.solve import solve
+from ..queueing.stations import Station
+from .curves import BatchSizes, Curve, TableCurve, as_curve, distorted, speed_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class ClusterJob:
     """A training job as the scheduler meets it; its curve is checked when a simulation starts."""
 
     name: str  #: Unique within its workload.
@@ -42,7 +47,7 @@ class Job:
     predicted: Curve | None = None  #: What a policy sees instead of the true curve.
     kind: str = ""  #: Label for grouping.
     #: What it may be trained with instead, for policies that choose; the work in all else is that at the user's batch
-    #: size (`Job.adaptive` counts it).
+    #: size (`ClusterJob.adaptive` counts it).
     batch_sizes: BatchSizes | None = None
 
     def __post_init__(self) -> None:
@@ -51,37 +56,31 @@ class Job:
         require_number(self.arrival_time, f"{what}: arrival_time", unit="seconds")
         require_number(self.steps, f"{what}: steps", unit="steps (a job needs work)", positive=True)
         require_share(self.end_probability, f"{what}: end_probability")
-        require_count(self.least_nodes, f"{what}: least_nodes")
-        if self.most_nodes is not None:
-            require_count(self.most_nodes, f"{what}: most_nodes")
-            if self.most_nodes < self.least_nodes:
-                raise ModelError(
-                    f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})"
-                )
-        if self.requested_nodes is not None:
-            require_count(self.requested_nodes, f"{what}: requested_nodes")
-            if not self.least_nodes <= self.requested_nodes <= (self.most_nodes or math.inf):
-                raise ModelError(
-                    f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
-                )
+        for name in ("least_nodes", "most_nodes", "requested_nodes"):
+            if (nodes := getattr(self, name)) is not None:
+                require_count(nodes, f"{what}: {name}")
+        most = self.most_nodes or math.inf
+        if most < self.least_nodes:
+            raise ModelError(f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})")
+        if self.requested_nodes is not None and not self.least_nodes <= self.requested_nodes <= most:
+            raise ModelError(
+                f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
+            )
         if self.batch_sizes is not None and not isinstance(self.batch_sizes, BatchSizes):
             raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
-        try:
-            object.__setattr__(self, "curve", as_curve(self.curve))
-            if self.predicted is not None:
-                object.__setattr__(self, "predicted", as_curve(self.predicted))
-        except ModelError as error:
-            raise ModelError(f"{what}: {error}") from None
+        object.__setattr__(self, "curve", as_curve(self.curve, what))
+        if self.predicted is not None:
+            object.__setattr__(self, "predicted", as_curve(self.predicted, what))
 
     @classmethod
-    def adaptive(cls, name: str, *, batch_sizes: BatchSizes, batch_size: int, **rest: Any) -> Job:
+    def adaptive(cls, name: str, *, batch_sizes: BatchSizes, batch_size: int, **rest: Any) -> ClusterJob:
         """A job whose user would train it at one of its batch sizes.
 
         Examples
         --------
-        >>> from queuemodel.scheduling import BatchSizes, Job
+        >>> from queuemodel.scheduling import BatchSizes, ClusterJob
         >>> sizes = BatchSizes({32: {1: 4.0}, 64: {1: 2.2}}, [(300, 32.0)])
-        >>> Job.adaptive("a", batch_sizes=sizes, batch_size=64, arrival_time=0).steps
+        >>> ClusterJob.adaptive("a", batch_sizes=sizes, batch_size=64, arrival_time=0).steps
         225.0
         """
         require_choice(batch_size, f"job {name!r}: batch_size", batch_sizes.curves)
@@ -117,10 +116,10 @@ def training_steps(epochs: float, dataset_size: float, batch_size: float, what: 
 class Workload:
     """Jobs in order of arrival, with names of their own."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[ClusterJob, ...]
     name: str = ""
 
-    def __init__(self, jobs: Iterable[Job], name: str = "") -> None:
+    def __init__(self, jobs: Iterable[ClusterJob], name: str = "") -> None:
         object.__setattr__(self, "jobs", tuple(jobs))
         object.__setattr__(self, "name", name)
         if not self.jobs:
@@ -139,7 +138,7 @@ class Workload:
     def __len__(self) -> int:
         return len(self.jobs)
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[ClusterJob]:
         return iter(self.jobs)
 
     def __repr__(self) -> str:
@@ -176,3 +175,154 @@ class Workload:
             if chance < chances[j]:
                 shares[j] = max(share, 1e-9)
         return shares
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One kind of job in a mix."""
+
+    name: str
+    _: KW_ONLY
+    curve: Any  #: Steps per second against nodes, as of `ClusterJob`.
+    steps: float  #: Mean work.
+    variation: float = 1.0  #: Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
+    requested_nodes: int = 1
+    least_nodes: int = 1
+    most_nodes: int | None = None  #: The largest node count of a table, or `ThroughputCurve`, unless given.
+    weight: float = 1.0  #: Share of the jobs, relative to the other kinds.
+    end_probability: float = 0.0  #: As of `ClusterJob`.
+
+    def __post_init__(self) -> None:
+        require_name(self.name, "kind")
+        what = f"kind {self.name!r}"
+        require_number(self.steps, f"{what}: steps", positive=True)
+        require_number(self.variation, f"{what}: variation", largest=1000)
+        require_number(self.weight, f"{what}: weight", positive=True)
+        require_count(self.requested_nodes, f"{what}: requested_nodes")
+        object.__setattr__(self, "curve", as_curve(self.curve))
+        if self.most_nodes is None and isinstance(self.curve, TableCurve):
+            object.__setattr__(self, "most_nodes", self.curve.most)
+        speed_at(self.curve, self.requested_nodes, what)
+
+    @classmethod
+    def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
+        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
+        return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"kind {name!r}"), **rest)
+
+    @property
+    def service(self) -> float:
+        """Mean node-seconds on the requested nodes."""
+        return self.requested_nodes * self.steps / float(self.curve(self.requested_nodes))
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Work of one job, in steps."""
+        if self.variation == 0:
+            return self.steps
+        if self.variation == 1:
+            return self.steps * float(rng.exponential())
+        s2 = math.log1p(self.variation**2)
+        return self.steps * float(rng.lognormal(-s2 / 2, math.sqrt(s2)))
+
+
+#: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
+CIFAR10 = 50_000
+
+#: What the jobs of a kind have from it.
+_SHARED = ("curve", "least_nodes", "most_nodes", "requested_nodes", "end_probability")
+
+#: Times between arrivals, in units of their mean.
+_GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "poisson": lambda rng, n: rng.exponential(1.0, n),
+    "bursty": lambda rng, n: rng.gamma(1 / 9, 9.0, n),
+    "regular": lambda rng, n: np.ones(n),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A random workload.
+
+    Times between arrivals are exponential (``"poisson"``), gamma of coefficient of variation 3 (``"bursty"``) or
+    constant (``"regular"``).
+
+    Examples
+    --------
+    >>> stream = Stream([JobKind("a", curve=float, steps=60.0)], jobs=3, nodes=4, load=0.5)
+    >>> len(stream.workload(seed=1))
+    3
+    """
+
+    kinds: tuple[JobKind, ...]
+    _: KW_ONLY
+    jobs: int  #: Length.
+    nodes: int  #: Of the cluster that ``load`` is about.
+    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's curve
+    #: may need more or fewer node-seconds, so 1 is no limit of stability.
+    load: float = 0.7
+    arrivals: str = "poisson"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        if not self.kinds:
+            raise ModelError("stream: at least one kind of job is needed, got none")
+        require_count(self.jobs, "stream: jobs")
+        require_count(self.nodes, "stream: nodes")
+        require_number(self.load, "stream: load", positive=True)
+        require_choice(self.arrivals, "stream: arrivals", _GAPS)
+
+    def workload(self, seed: int) -> Workload:
+        """One sample; kinds, work and arrivals come from separate generators, so a change of one keeps the others."""
+        sequences = np.random.SeedSequence(require_seed(seed)).spawn(3)
+        kinds_rng, work_rng, time_rng = (np.random.default_rng(one) for one in sequences)
+        weight, service = np.array([(kind.weight, kind.service) for kind in self.kinds]).T
+        weight = weight / weight.sum()
+        chosen = kinds_rng.choice(len(self.kinds), self.jobs, p=weight)
+        gaps = _GAPS[self.arrivals](time_rng, self.jobs) / (self.load * self.nodes / float(weight @ service))
+        jobs = []
+        for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True)):
+            kind = self.kinds[k]
+            shared: dict[str, Any] = {name: getattr(kind, name) for name in _SHARED}
+            steps = max(kind.sample(work_rng), 1e-9 * kind.steps)
+            jobs.append(ClusterJob(f"{kind.name}-{number}", arrival_time=time, steps=steps, kind=kind.name, **shared))
+        return Workload(jobs, f"load {self.load:g}, seed {seed}")
+
+
+def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
+    """A mix of four kinds of asynchronous training job with one parameter server, for studies without data.
+
+    The curves are those of the package's own model: a worker computes (think time), and its parameters and gradients
+    queue at the server. The kinds saturate at about 4, 10, 25 and 80 workers; sizes are lognormal, the large ones rare.
+    """
+    mix = (
+        # name, compute s, steps, requested, weight
+        ("embedding", 0.06, 40_000.0, 2, 5.0),
+        ("small-image", 0.18, 60_000.0, 4, 3.0),
+        ("speech", 0.48, 100_000.0, 8, 1.5),
+        ("large-image", 1.58, 300_000.0, 16, 0.5),
+    )
+    kinds = []
+    for name, compute, steps, requested, weight in mix:
+        network = Network((Station("server", service_time=0.02),), think_time=compute)
+        speeds = solve(network, population=most).throughputs.tolist()
+        curve = TableCurve(enumerate(speeds, start=1))
+        asked = min(requested, most)
+        kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=asked, weight=weight))
+    return tuple(kinds)
+
+
+def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
+    """A mix of the package's own measured jobs: two profiled on a testbed, and one from throughputs in a cloud.
+
+    Each is fitted and predicted up to ``most`` workers; a job passes over its data set about ten times, and asks for as
+    many nodes as its curve's knee.
+    """
+    workers = range(1, most + 1)
+    curves = {name: fit(example_profile(name)).throughput(workers) for name in ("alexnet-60", "resnet50-60")}
+    cloud = example_throughputs("shakesmall-p100")
+    curves["shakesmall-p100"] = predict(cloud, strategy="async-ps", batch_size=128, workers=workers)
+    kinds = []
+    for name, curve in curves.items():
+        size, knee = curve.dataset_size or CIFAR10, max(1, min(most, int(curve.saturation_workers)))
+        passes: dict[str, Any] = {"epochs": 10.0, "dataset_size": size, "batch_size": curve.batch_size}
+        kinds.append(JobKind.training(name, curve=curve, variation=1.5, requested_nodes=knee, **passes))
+    return tuple(kinds)

@@ -1,19 +1,12 @@
-"""What the simulation keeps of each job, the compiled loops over the jobs that an event changes, and failures of nodes.
-
-Import it only inside functions: numba takes half a second to load.
-"""
+"""What the simulation keeps of each job, and the compiled loops over the jobs that an event changes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from ..base.compiled import compiled
-from ..base.errors import ModelError
-from .cluster import Cluster
-from .jobs import Job
 
 #: Rows of the state. SINCE: when progress was last counted; RESUME: when it (re)starts; STUCK: failures since progress
 #: was last kept; USEFUL: node-seconds that the work done would have needed at full efficiency; ALONE: steps per second
@@ -21,12 +14,11 @@ from .jobs import Job
 #: GOAL: work done at the end of the phase, at most TRUE; FINISH: when that will be.
 DONE, SINCE, RESUME, SPEED, NODES, FINISH, START, END, ATTAINED, USEFUL = range(10)
 TRUE, ALONE, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 18)
-FIELDS = 18
 
 
 def fresh(steps: np.ndarray) -> np.ndarray:
-    """The state of jobs with so many steps of work before they arrive, shape (FIELDS, jobs)."""
-    state = np.zeros((FIELDS, len(steps)))
+    """The state of jobs with so many steps of work before they arrive, shape (fields, jobs)."""
+    state = np.zeros((GOAL + 1, len(steps)))
     state[FINISH] = math.inf
     state[[START, END]] = math.nan
     state[TRUE] = steps
@@ -34,7 +26,7 @@ def fresh(steps: np.ndarray) -> np.ndarray:
 
 
 @compiled()
-def settle(state, jobs, now):
+def accrue(state, jobs, now):
     """Count progress and service of these jobs up to ``now``."""
     for j in jobs:
         nodes, since = state[NODES, j], state[SINCE, j]
@@ -49,7 +41,7 @@ def settle(state, jobs, now):
 @compiled()
 def change(state, jobs, nodes, speeds, now, start_seconds, restart_seconds):
     """Give these jobs so many nodes, on which they run so fast; what was done until ``now`` is kept."""
-    settle(state, jobs, now)
+    accrue(state, jobs, now)
     for k, j in enumerate(jobs):
         state[NODES, j] = nodes[k]
         state[SPEED, j] = speeds[k]
@@ -69,7 +61,7 @@ def change(state, jobs, nodes, speeds, now, start_seconds, restart_seconds):
 @compiled()
 def end(state, jobs, now, crowding):
     """These jobs have ended."""
-    settle(state, jobs, now)
+    accrue(state, jobs, now)
     for j in jobs:
         state[DONE, j] = state[TRUE, j]
         state[END, j] = now
@@ -117,58 +109,3 @@ def misfit(jobs, nodes, least, most):
         if nodes[k] != 0 and not (least[j] <= nodes[k] <= most[j] and nodes[k] == math.floor(nodes[k])):
             return k
     return -1
-
-
-#: A job that has failed so often without keeping progress is given up where it would have to fail so often on average.
-_STUCK, _HOPELESS = 100, 10_000.0
-
-
-class Failures:
-    """The next failure, as the exposure in nodes and mean times to failure that is left until it strikes."""
-
-    def __init__(self, cluster: Cluster, jobs: Sequence[Job], seed: int) -> None:
-        self.jobs = jobs
-        self.mean_time = cluster.mean_time_to_failure
-        self.checkpoint, self.restart = float(cluster.checkpoint_seconds), float(cluster.restart_seconds)
-        self.rng = np.random.default_rng([seed, 0x6661696C])
-        self.left = self.rng.exponential() if self.mean_time < math.inf else math.inf
-
-    def next_time(self, now: float, nodes: float) -> float:
-        """When the next node fails, if so many stay in use."""
-        return now + self.left * self.mean_time / nodes if nodes else math.inf
-
-    def pass_time(self, seconds: float, nodes: float) -> None:
-        """So many nodes have been in use for so long."""
-        self.left = max(self.left - seconds * nodes / self.mean_time, 0.0)
-
-    def strike(self, state: np.ndarray, running: np.ndarray, now: float) -> None:
-        """One node fails: its job goes back to the last checkpoint and restarts on as many nodes.
-
-        Raises
-        ------
-        ModelError
-            When the job needs so long from a restart to a checkpoint that it would practically never end.
-        """
-        self.left = self.rng.exponential()
-        held = np.cumsum(state[NODES, running])
-        place = int(np.searchsorted(held, self.rng.random() * held[-1], side="right"))
-        j = int(running[place])
-        settle(state, running[place : place + 1], now)
-        job = state[:, j]
-        ran = max(now - job[RESUME], 0.0)
-        lost = ran if self.checkpoint == math.inf else math.fmod(ran, self.checkpoint)
-        job[DONE] = max(job[DONE] - lost * job[SPEED], 0.0)
-        job[USEFUL] -= lost * job[SPEED] / job[ALONE]
-        rest = (job[TRUE] - job[DONE]) / job[SPEED]
-        job[RESUME] = now + self.restart
-        job[FINISH] = job[RESUME] + rest
-        job[RESTARTS] += 1
-        job[FAILURES] += 1
-        job[STUCK] = job[STUCK] + 1 if ran < self.checkpoint else 0
-        need, rate = self.restart + min(self.checkpoint, rest), job[NODES] / self.mean_time
-        if job[STUCK] > _STUCK and rate * need > math.log(_HOPELESS):
-            raise ModelError(
-                f"job {self.jobs[j].name!r}: fails every {1 / rate:.3g} s on {job[NODES]:g} nodes, but needs "
-                f"{need:.3g} s until progress is kept, so it would practically never end; lower checkpoint_seconds or "
-                "restart_seconds"
-            )

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_choice, require_count, require_seed, require_share
-from ..base.drawing import BOUND, COLORS, OTHERS, band, finish_axes, label_ends, new_axes, nth_style
+from ..base.drawing import band, finish_axes, label_ends, new_axes, nth_style
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
-from .cluster import Cluster
-from .engine import simulate
-from .jobs import Workload
+from .engine import schedule
+from .jobs import Stream, Workload
+from .nodes import Nodes
 from .policies.base import Policy
-from .schedule import FIGURES, Schedule
-from .streams import Stream
+from .result import FIGURES, SIZE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +36,7 @@ class Study(Result):
     complete: bool = True  #: False when it was interrupted: only the runs that had ended are there.
 
     def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """Mean and half-width of the interval (Student's t over replications) of each figure, per combination.
-
-        Replications of one combination use different seeds, those of different policies the same ones.
-        """
+        """Mean and half-width of the interval (Student's t over replications) of each figure, per combination."""
         chosen = figures or SHOWN
         for figure in chosen:
             require_choice(figure, "study: figure", FIGURES)
@@ -119,7 +115,7 @@ class StudyRun:
 
     source: Stream | Workload
     policy: Policy
-    cluster: Cluster
+    nodes: Nodes
     seed: int
     varied: dict[str, Any]
     warmup: float = 0.1
@@ -131,8 +127,8 @@ class StudyRun:
         if any(self.error):
             level, scaling = self.error
             workload = workload.with_prediction_error(level=level, scaling=scaling, seed=self.seed)
-        schedule = simulate(workload, self.policy, cluster=self.cluster, seed=self.seed, warmup=self.warmup)
-        return self.varied | {"replication": self.seed} | schedule.summary()
+        run = schedule(workload, self.policy, nodes=self.nodes, seed=self.seed, warmup=self.warmup)
+        return self.varied | {"replication": self.seed} | run.summary()
 
 
 def sweep(
@@ -140,7 +136,7 @@ def sweep(
     policies: Sequence[Policy],
     *,
     loads: Iterable[float] | None = None,
-    cluster: Cluster | None = None,
+    nodes: Nodes | None = None,
     replications: int = 5,
     seed: int = 0,
     warmup: float = 0.1,
@@ -148,12 +144,12 @@ def sweep(
 ) -> Study:
     """Every policy at every load, on the same replications of a stream.
 
-    Loads are the stream's own unless given, and so are the cluster's nodes, without costs. ``seed`` is that of the
+    Loads are the stream's own unless given, and so are the nodes, without costs. ``seed`` is that of the
     first replication; the others follow. ``engine`` is what `run_all` takes.
     """
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
-    where = cluster or Cluster(stream.nodes)
+    where = nodes or Nodes(stream.nodes)
     different = tuple(dict.fromkeys(policies))
     names = [policy.name for policy in different]
     for name in names:
@@ -198,66 +194,6 @@ def run_all(
         complete = False
     varied = tuple(getattr(runs[0], "varied", {"policy": ""}))
     return Study(tuple(done[number] for number in sorted(done)), varied, complete)
-
-
-SIZE = (7.6, 4.0)
-
-
-def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Nodes over time as stacked areas; the jobs with most node-seconds in colours of their own, the others in grey.
-
-    Needs ``simulate(..., history=True)``.
-    """
-    if schedule.history is None:
-        raise ModelError("plot_nodes: the schedule has no history; simulate with history=True")
-    ax = ax or new_axes(SIZE)
-    hours = 3600.0
-    times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
-    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1]  # the last one is grey
-    levels = np.zeros((len(big) + 1, len(times)))
-    for j in range(len(schedule.names)):
-        changes = schedule.history[schedule.history[:, 1] == j]
-        if not len(changes):
-            continue
-        at = np.searchsorted(changes[:, 0], times, side="right") - 1
-        held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
-        own = np.flatnonzero(big == j)
-        levels[own[0] if own.size else len(big)] += held
-    order = [k for k in [*np.argsort(schedule.arrival[big], kind="stable"), len(big)] if levels[k].any()]
-    ax.stackplot(
-        times / hours,
-        levels[order],
-        labels=[schedule.names[big[k]] if k < len(big) else "other jobs" for k in order],
-        colors=[COLORS[k] if k < len(big) else OTHERS for k in order],
-        step="post",
-        linewidth=0,
-        **kwargs,
-    )
-    ax.axhline(schedule.cluster.nodes, color=BOUND, linestyle="--", linewidth=1.2)
-    ax.set(
-        xlabel="time (h)",
-        ylabel="nodes (held)",
-        ylim=(0, schedule.cluster.nodes * 1.04),
-        xlim=(times[0] / hours, times[-1] / hours),
-        title=schedule.policy.name,
-    )
-    finish_axes(ax, legend="right", reverse=True)
-    return ax
-
-
-def plot_response_times(
-    schedules: Sequence[Schedule], *, labels: Sequence[str] | None = None, ax: Axes | None = None, **kwargs: Any
-) -> Axes:
-    """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
-    ax = ax or new_axes(SIZE)
-    names = labels or [schedule.policy.name for schedule in schedules]
-    for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
-        T = np.sort(schedule.response_time)
-        style = nth_style(number) | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
-        ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
-    ax.set(xlabel="response time (s)", ylabel="jobs done (share)", ylim=(0, 1), xscale="log")
-    finish_axes(ax)
-    return ax
 
 
 def plot_sweep(

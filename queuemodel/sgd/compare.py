@@ -1,9 +1,9 @@
-"""Strategies by name: each trains a problem in the time that a profile predicts, or a law tells its steps to a loss."""
+"""Strategies by name: each trains a problem in the time that a profile predicts, or a law says its steps to a loss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,11 @@ from ..curves.convergence import Convergence, relative_convergence
 from ..models.predict import unsimulated
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
-from .compression import AdaQuantFL, BlockSign, DoubleCompression, TopK
-from .loop import Descent, descend
-from .messages import OrderedGradient, ServerSGD, SquarmSGD
+from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
+from .loop import Descent, descend, looks
 from .problems import KINDS, Problem, make_problem
 from .result import Compared, Comparison
-from .strategy import WORD, AdaComm, LocalSGD, OverlapLocalSGD, Strategy, SynchronousSGD
+from .strategy import WORD, AdaComm, LocalSGD, OverlapLocalSGD, ServerSGD, Strategy, SynchronousSGD
 from .timing import Timing
 
 
@@ -30,9 +29,9 @@ class Candidate:
 
     name: str
     descent: Strategy  #: what it does to the loss
-    #: Arguments of `predict` for the seconds of its gradients; empty: its workers meet for a transfer.
+    #: Arguments of `predict` for the seconds of its gradients; empty: its workers synchronize.
     asks: dict[str, Any] = field(default_factory=dict)
-    compression: float = 0.0  #: seconds that each worker computes at a meeting to compress; no profile tells them
+    compression: float = 0.0  #: seconds that each worker computes before a transfer; no profile has them
 
     def __post_init__(self) -> None:
         require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
@@ -41,7 +40,7 @@ class Candidate:
 def on_servers(workers: int) -> dict[str, Candidate]:
     """Strategies that need a parameter server; k is half of the workers."""
     k, backup = max(workers // 2, 1), min(workers - 1, 1)
-    late = {"strategy": "bounded-staleness", "staleness_bound": 2}
+    stale = {"strategy": "bounded-staleness", "staleness_bound": 2}
     every = [
         Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
         Candidate(
@@ -51,14 +50,14 @@ def on_servers(workers: int) -> dict[str, Candidate]:
             Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
             for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
         ),
-        Candidate("bounded-staleness", ServerSGD("bounded-staleness", staleness_bound=2), late),
+        Candidate("bounded-staleness", ServerSGD("bounded-staleness", staleness_bound=2), stale),
         Candidate("ordered-gradient", OrderedGradient()),
     ]
     return {one.name: one for one in every}
 
 
-#: Strategies whose workers meet, on servers or in an all-reduce.
-TOGETHER: dict[str, Strategy] = {
+#: Strategies whose workers synchronize, on servers or in an all-reduce.
+SYNCHRONIZED: dict[str, Strategy] = {
     "sync": SynchronousSGD(),
     "local-sgd": LocalSGD(8),
     "adacomm": AdaComm(16),
@@ -72,7 +71,7 @@ TOGETHER: dict[str, Strategy] = {
 #: Strategies that need links between workers.
 BETWEEN_WORKERS: dict[str, Strategy] = {"squarm-ring": SquarmSGD("ring", BlockSign(8), mixing=0.3)}
 
-NAMES = (*on_servers(2), *TOGETHER, *BETWEEN_WORKERS)
+NAMES = (*on_servers(2), *SYNCHRONIZED, *BETWEEN_WORKERS)
 
 
 def candidates(
@@ -82,7 +81,7 @@ def candidates(
 
     Unless the profile can be ``simulated`` these are without strategies that only the simulation predicts.
     """
-    known = {name: Candidate(name, strategy) for name, strategy in TOGETHER.items()}
+    known = {name: Candidate(name, strategy) for name, strategy in SYNCHRONIZED.items()}
     known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
     if asked is None:
         return [one for one in known.values() if simulated or Scenario(**one.asks).synchronization.solvable]
@@ -103,44 +102,66 @@ def candidates(
 #: Seeds on which learning rates are chosen, apart from those that are reported, and rates that are tried.
 TRIALS, RATES = (10_001, 10_002), (0.03, 0.1, 0.3, 1.0)
 
-#: Looks at the loss.
-LOOKS = 200
-
-#: Share of the way from the first loss to the least that the target takes unless told.
+#: Share of the way from the first loss to the least that the target takes unless asked for.
 NEAR = 0.98
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """What strategies are trained on, and for how many steps of each worker at most."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training:
+    """What strategies are trained on in the job's stead: the arguments of `compare` that a problem needs."""
 
     problem: Problem
-    target: float
-    steps: int
-    seeds: Sequence[int]
-    rates: Sequence[float]
+    target: float  #: loss to reach
+    steps: int = 1000  #: of each worker at most
+    seeds: int = 8
+    seed: int = 0  #: the first one
+    learning_rates: Sequence[float] = RATES
 
-    def learnt(self, one: Candidate, timing: Timing) -> Compared:
+    def __post_init__(self) -> None:
+        require_count(self.steps, "compare: steps", least=2)
+        require_count(self.seeds, "compare: seeds", least=2)
+        require_seed(self.seed, "compare: seed")
+        for rate in self.learning_rates:
+            require_number(rate, "compare: learning_rates", positive=True)
+        if not len(self.learning_rates):
+            raise ModelError("compare: at least one of learning_rates is needed, got none")
+
+    @classmethod
+    def of(cls, problem: str | Problem, target: float | None = None, **settings: Any) -> Training:
+        """The training asked for; the target is checked, or is one near the least loss."""
+        if isinstance(problem, str):
+            problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
+        first = float(problem.loss(problem.start(np.random.default_rng(0))))
+        near = first - NEAR * (first - problem.minimum)
+        goal = require_number(near if target is None else target, "compare: target")
+        if not problem.minimum < goal:
+            raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
+        if not goal < first:
+            raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {goal!r}")
+        return cls(problem=problem, target=goal, **settings)
+
+    def compared(self, one: Candidate, timing: Timing) -> Compared:
         """A strategy's run at its best learning rate, in predicted seconds."""
-        pace = timing.pace(**one.asks) if one.asks else timing.together
+        speed = timing.speed(**one.asks) if one.asks else timing.synchronous
         each = 1 if isinstance(one.descent, ServerSGD) else timing.workers
-        clock = timing.alone if one.asks else timing.clock(one.descent, one.compression)
-        steps = self.steps * timing.workers // each
+        clock = timing.computing if one.asks else timing.clock(one.descent, one.compression)
+        marks = looks(self.steps * timing.workers // each, 201)
 
         def run(rate: float, seeds: Sequence[int]) -> Descent:
             return descend(
-                self.problem, one.descent, workers=timing.workers, steps=steps, learning_rate=rate, seeds=seeds,
-                record=LOOKS + 1, clock=clock, until=self.target,
+                self.problem, one.descent, workers=timing.workers, steps=marks, learning_rate=rate, seeds=seeds,
+                clock=clock, until=self.target,
             )  # fmt: skip
 
         def merit(rate: float) -> tuple[float, float]:
             tried = run(rate, TRIALS)
             return float(np.median(tried.steps_to(self.target))), float(tried.losses[:, -1].mean())
 
-        best = self.rates[0] if len(self.rates) == 1 else min(self.rates, key=merit)
-        done = run(best, self.seeds)
+        rates = self.learning_rates
+        best = rates[0] if len(rates) == 1 else min(rates, key=merit)
+        done = run(best, range(self.seed, self.seed + self.seeds))
         if one.asks:  # its gradients come at the rate of its network
-            done = replace(done, times=done.times * done.steps[-1] / pace.steps_per_second / done.times[:, -1:])
+            done = replace(done, times=done.times * done.steps[-1] / speed.steps_per_second / done.times[:, -1:])
         taken = int(done.steps[-1])
         bits = float((done.up_bits + done.down_bits)[:, -1].mean())
         return Compared(
@@ -149,37 +170,37 @@ class Lesson:
             bytes_per_step=bits / 8 * timing.scale / taken * timing.sizing(one.descent),
             steps_to=each * done.steps_to(self.target),
             seconds_to=done.time_to(self.target),
-            spread=pace.spread,
+            spread=speed.spread,
             learning_rate=best,
             descent=done,
         )
 
 
-#: What is trained to see what a strategy sends; the timing is that of as many parameters.
-TRIAL = Lesson(make_problem("logistic", features=50), -1.0, 200, range(2), (0.01,))
+#: What is trained to see what a strategy sends; the timing is that of as many parameters. No loss is below 0.
+PROBE = Training(problem=make_problem("logistic", features=50), target=-1.0, steps=200, seeds=2, learning_rates=(0.01,))
 
 #: Quantiles of a law of convergence that stand for all, of equal weight.
 LEVELS = (np.arange(41) + 0.5) / 41
 
 
-def by_law(one: Candidate, timing: Timing, law: Convergence | None, second: float) -> Compared:
+def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float) -> Compared:
     """The time of a step and, where an update averages gradients of the same parameters, the law's steps.
 
-    The law tells examples by batch size; ``second``: a second in the unit of time that is told.
+    The law has examples by batch size; ``unit``: a second, in the unit of time of the answer.
     """
-    pace = timing.pace(**one.asks) if one.asks else timing.together
-    steps_per_second, sent = pace.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
+    speed = timing.speed(**one.asks) if one.asks else timing.synchronous
+    steps_per_second, sent = speed.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
     if not averaged and not one.asks:
-        problem = TRIAL.problem
+        problem = PROBE.problem
         if one.descent.exact:  # a batch is all there is
             problem = replace(problem, batch_size=len(problem.targets))
-        run = replace(TRIAL, problem=problem).learnt(one, timing)
+        run = replace(PROBE, problem=problem).compared(one, timing)
         steps_per_second, sent = run.steps_per_second, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:
         steps = np.array(law.quantiles(averaged * timing.batch_size, LEVELS)) / timing.batch_size
-    return Compared(one.name, steps_per_second, sent, steps, steps / steps_per_second * second, pace.spread)
+    return Compared(one.name, steps_per_second, sent, steps, steps / steps_per_second * unit, speed.spread)
 
 
 def _averaged(one: Candidate, workers: int) -> int:
@@ -194,17 +215,12 @@ def compare(
     *,
     workers: int = 8,
     strategies: Sequence[str | Candidate] | None = None,
-    target: float | None = None,
     problem: str | Problem | None = None,
     convergence: Convergence | None = None,
-    steps: int = 1000,
-    seeds: int = 8,
-    learning_rates: Sequence[float] = RATES,
     price_per_node_hour: float | None = None,
     confidence: float = 0.9,
-    seed: int = 0,
     progress: bool = False,
-    **changes: Any,
+    **settings: Any,
 ) -> Comparison:
     """
     Compare strategies by the time in which they reach a loss.
@@ -213,61 +229,51 @@ def compare(
     computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server as
     `predict` has them. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
     strategy need not hold for the job's own loss; with ``convergence``, the job's own law of batch sizes, only
-    strategies can be told that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
-    whose batch is that of K workers. With neither, the gradient noise scale in the profile tells the same relative to
-    one worker alone; without that, too, the answer is per step.
+    strategies are known that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
+    whose batch is that of K workers. With neither, the gradient noise scale in the profile says the same relative to
+    a single worker; without that, too, the answer is per step.
 
     Parameters
     ----------
     strategies : sequence of str or Candidate, optional
         All that such machines can run, unless given; names are in `queuemodel.sgd.NAMES`.
-    target : float, optional
-        Loss to reach; 98 % of the way from the first to the least, unless given.
     problem : str or Problem, optional
         A name is one of `queuemodel.sgd.KINDS`.
     convergence : Convergence, optional
         What `fit_convergence` gives of examples, not epochs; then the target is its own.
-    steps : int
-        Steps of each worker at most.
     price_per_node_hour : float, optional
         Of every node, servers included; with a problem or a convergence law, whose target takes a time to pay for.
     confidence : float
         Of the intervals: over seeds, and the error of the predicted times. That error is taken to be the same for all
         strategies, each in proportion to its own standard error: they come from one profile.
-    **changes
-        What-ifs for `predict`, and ``congestion_control`` and ``buffer``; not ``accumulation``, and ``batch_size`` only
+    **settings
+        Of training on a problem: ``target``, the loss to reach (98 % of the way from the first to the least),
+        ``steps`` of each worker at most (1000), ``seeds`` (8) from ``seed`` (0) on, ``learning_rates`` to try. Besides,
+        what-ifs for `predict`, and ``congestion_control`` and ``buffer``; not ``accumulation``, and ``batch_size`` only
         without a problem.
     """
-    changes = {name: value for name, value in changes.items() if value is not None}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    training = {one.name: settings.pop(one.name) for one in fields(Training) if one.name in settings}
     n = require_count(workers, "compare: workers")
-    require_count(steps, "compare: steps", least=2)
-    require_count(seeds, "compare: seeds", least=2)
     require_share(confidence, "compare: confidence", open_ended=True)
-    require_seed(seed, "compare: seed")
-    rates = [require_number(rate, "compare: learning_rates", positive=True) for rate in learning_rates]
-    if not rates:
-        raise ModelError("compare: at least one of learning_rates is needed, got none")
-    _require_one_question(problem, convergence, target, price_per_node_hour, changes)
+    _require_one_question(problem, convergence, training.get("target"), price_per_node_hour, settings)
     if not isinstance(profile, Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
-    if isinstance(problem, str):
-        problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
-    timing = Timing(profile, n, (problem or TRIAL.problem).dimension, changes)
-    unsaid = unsimulated(profile, Scenario(**changes)) if timing.on_servers else ""
+    trained = Training.of(problem, **training) if problem is not None else None
+    timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
+    unsaid = unsimulated(profile, Scenario(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not unsaid)
     noise = profile.noise_scale() if problem is None and convergence is None else None
-    if problem is not None:
-        target = _loss_to_reach(problem, target)
-        lesson = Lesson(problem, target, steps, range(seed, seed + seeds), rates)
-        told = partial(lesson.learnt, timing=timing)
+    if trained is not None:
+        answer = partial(trained.compared, timing=timing)
     elif noise is not None:
-        alone = replace(timing, workers=1).together.steps_per_second
-        told = partial(by_law, timing=timing, law=relative_convergence(timing.batch_size, noise), second=alone)
+        single = replace(timing, workers=1).synchronous.steps_per_second
+        answer = partial(by_law, timing=timing, law=relative_convergence(timing.batch_size, noise), unit=single)
     else:
-        told = partial(by_law, timing=timing, law=convergence, second=1.0)
+        answer = partial(by_law, timing=timing, law=convergence, unit=1.0)
     from tqdm import tqdm
 
-    rows = [told(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False)]
+    rows = [answer(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False)]
     notes = []
     if noise is not None:
         notes.append(f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone")
@@ -276,30 +282,31 @@ def compare(
             "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
             "step, not to a loss"
         )
-    silent = [one.name for one in rows if np.isnan(one.seconds_to).any()]
-    if silent and (noise is not None or convergence is not None):
-        notes.append(f"no law tells the steps of {', '.join(silent)}")
+    unknown = [one.name for one in rows if np.isnan(one.seconds_to).any()]
+    if unknown and (noise is not None or convergence is not None):
+        notes.append(f"no law tells the steps of {', '.join(unknown)}")
     if unsaid and strategies is None:
         notes.append(f"half-synchronous strategies are left out: their simulation {unsaid}")
-    ends = {min(rates), max(rates)} if len(rates) > 1 else set()  # the best of all is perhaps beyond them
-    if at_end := [one.name for one in rows if one.learning_rate in ends]:
+    rates = trained.learning_rates if trained is not None else ()
+    if at_end := [one.name for one in rows if len(rates) > 1 and one.learning_rate in (min(rates), max(rates))]:
         notes.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
         notes.append(
             "the links' bandwidth or a step's bytes are not known: fewer bytes are taken to save nothing there"
         )
-    if late := [one.name for one in rows if one.late]:
-        notes.append(f"{', '.join(late)} did not reach it in {steps} steps of each worker, in half of the runs or more")
+    if trained is not None and (missed := [one.name for one in rows if one.unreached]):
+        least = f"{trained.steps} steps of each worker"
+        notes.append(f"{', '.join(missed)} did not reach it in {least}, in half of the runs or more")
     return Comparison(
         rows=tuple(rows),
         workers=n,
-        nodes=timing.together.nodes,
-        target=target,
+        nodes=timing.synchronous.nodes,
+        target=None if trained is None else trained.target,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
         note="; ".join(notes),
         relative=noise is not None,
-        problem=repr(problem) if problem is not None else "",
+        problem="" if trained is None else repr(trained.problem),
     )
 
 
@@ -316,16 +323,5 @@ def _require_one_question(
     if price is not None and problem is None and convergence is None:
         raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
     if "accumulation" in changes or (problem is not None and "batch_size" in changes):
-        told = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
-        raise ModelError(f"compare: {told} would change what an update is worth, which is not told; leave it out")
-
-
-def _loss_to_reach(problem: Problem, target: float | None) -> float:
-    """The one asked for, or one near the least; between that and the first."""
-    first = float(problem.loss(problem.start(np.random.default_rng(0))))
-    goal = require_number(first - NEAR * (first - problem.minimum) if target is None else target, "compare: target")
-    if not problem.minimum < goal:
-        raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
-    if not goal < first:
-        raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {goal!r}")
-    return goal
+        what = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
+        raise ModelError(f"compare: {what} would change what an update is worth, which is not told; leave it out")

@@ -1,6 +1,7 @@
 """What is sent instead of a vector: compressors, and strategies that send less than they know.
 
-Both ways with error feedback and momentum (`DoubleCompression`), or in more levels as the loss falls (`AdaQuantFL`).
+Both ways with error feedback and momentum (`DoubleCompression`), in more levels as the loss falls (`AdaQuantFL`), on a
+graph when there is something to say (`SquarmSGD`), or in the order of who has most to say (`OrderedGradient`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..base.checks import require_count
-from .strategy import WORD, Moment, Sent, State, Strategy, per_worker, require_numbers
+from ..base.checks import require_choice, require_count
+from ..base.errors import ModelError
+from .strategy import WORD, Moment, Sent, State, Strategy, replicated, require_fields
 
 
 class Compressor(ABC):
@@ -25,7 +27,7 @@ class Compressor(ABC):
     names = False
 
     def __post_init__(self) -> None:
-        require_numbers(self)
+        require_fields(self)
 
     @abstractmethod
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
@@ -41,8 +43,8 @@ class Compressor(ABC):
 
     def contract(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
         """C(v), an unbiased one divided by 1 + its variance: then less than ``|v|^2`` is lost, as feedback needs."""
-        told = self.compress(v, rngs)
-        return told / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else told
+        received = self.compress(v, rngs)
+        return received / v.dtype.type(1 + self.variance(v.shape[-1])) if self.unbiased else received
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Identity(Compressor):
 class TopK(Compressor):
     """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018).
 
-    An index has as many bits as it needs, unless ``index_bits`` are told: frameworks send 32 or 64.
+    An index has as many bits as it needs, unless ``index_bits`` says otherwise: frameworks send 32 or 64.
     """
 
     share: float = 0.01
@@ -174,12 +176,12 @@ def kept(share: float, dimension: int) -> int:
 
 
 class Anchored(Strategy):
-    """Workers go ``local_steps`` alone from an anchor that all know, and tell how far they have moved."""
+    """Workers take ``local_steps`` from an anchor that all know, and send how far they have moved."""
 
     local_steps: int
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x = per_worker(start, workers)
+        x = replicated(start, workers)
         return {"x": x, "anchor": start[:, None].copy(), "moved": np.zeros_like(x)}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
@@ -187,14 +189,14 @@ class Anchored(Strategy):
         if (moment.number + 1) % self.local_steps:
             np.subtract(state["anchor"], state["moved"], out=state["x"])
             return Sent()
-        sent = self.meet(state, moment)
+        sent = self.synchronize(state, moment)
         state["x"][:] = state["anchor"]
         state["moved"][:] = 0.0
         return sent
 
     @abstractmethod
-    def meet(self, state: State, moment: Moment) -> Sent:
-        """Move the anchor by what workers tell of their ``moved``, shape (S, n, d)."""
+    def synchronize(self, state: State, moment: Moment) -> Sent:
+        """Move the anchor by what workers send of their ``moved``, shape (S, n, d)."""
 
     def model(self, state: State) -> np.ndarray:
         return state["anchor"][:, 0]
@@ -205,7 +207,7 @@ class DoubleCompression(Anchored):
     """What is lost in compression is kept and sent later, at the workers and at the server.
 
     DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019); with ``local_steps`` > 1 once
-    in so many steps, between which workers go on alone. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
+    in so many steps. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
     sends C(p), keeps e = p - C(p); server: the same with the mean of what came, and its own error. e is in units of a
     step, so a changing learning rate needs no scaling. Unbiased compressors are scaled down to contractions
     (`Compressor.contract`); `Identity` gives SGD, with Nesterov's momentum.
@@ -226,16 +228,16 @@ class DoubleCompression(Anchored):
             gradients = self.momentum * state["m"] + gradients
         return super().update(state, gradients, moment)
 
-    def meet(self, state: State, moment: Moment) -> Sent:
+    def synchronize(self, state: State, moment: Moment) -> Sent:
         wanted = state["moved"] + state["error"]
-        told = self.compressor.contract(wanted, moment.rngs)
-        state["error"] = wanted - told
-        total = told.mean(axis=1, keepdims=True) + state["server_error"]
+        received = self.compressor.contract(wanted, moment.rngs)
+        state["error"] = wanted - received
+        total = received.mean(axis=1, keepdims=True) + state["server_error"]
         answer = self.compressor.contract(total, moment.rngs)
         state["server_error"] = total - answer
         state["anchor"] -= answer
         bits = self.compressor.bits(total.shape[-1])
-        return Sent(bits, bits, met=True)
+        return Sent(bits, bits, synchronized=True)
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ class AdaQuantFL(Anchored):
         more = {"first_loss": np.full(runs, np.nan), "levels": np.full(runs, self.initial_levels)}
         return super().begin(start, workers) | more
 
-    def meet(self, state: State, moment: Moment) -> Sent:
+    def synchronize(self, state: State, moment: Moment) -> Sent:
         anchor, levels = state["anchor"], state["levels"]
         if moment.number + 1 == self.local_steps:  # the first time
             state["first_loss"] = moment.loss(anchor[:, 0])
@@ -262,4 +264,103 @@ class AdaQuantFL(Anchored):
         wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
         state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
         d = anchor.shape[-1]
-        return Sent(qsgd_bits(d, levels), WORD * d, met=True)
+        return Sent(qsgd_bits(d, levels), WORD * d, synchronized=True)
+
+
+def mixing_matrix(graph: str, workers: int) -> np.ndarray:
+    """Weights with which workers on a "ring", "torus" or "complete" graph average their neighbours' values and theirs.
+
+    Shape (n, n), symmetric, rows add up to 1; every neighbour, and the worker itself, counts 1 / (degree + 1), on a
+    complete graph thus 1/n (Xiao and Boyd 2004, maximum-degree weights). A torus needs a square number of workers.
+    """
+    require_choice(graph, "graph", ("ring", "torus", "complete"))
+    i, side = np.arange(workers), math.isqrt(workers)
+    if graph == "torus" and side**2 != workers:
+        raise ModelError(f"torus: workers must be a square number, got {workers}")
+    if graph == "torus":
+        grid = i.reshape(side, side)
+        ahead = [np.roll(grid, 1, axis).ravel() for axis in (0, 1)]
+    else:
+        ahead = [np.roll(i, by) for by in range(1, 2 if graph == "ring" else workers)]
+    neighbours = np.zeros((workers, workers), bool)
+    for others in ahead:
+        neighbours[i, others] = neighbours[others, i] = True
+    np.fill_diagonal(neighbours, False)
+    weights = neighbours / (neighbours.sum(axis=1).max(initial=0) + 1)
+    np.fill_diagonal(weights, 1 - weights.sum(axis=1))
+    return weights
+
+
+@dataclass(frozen=True)
+class SquarmSGD(Strategy):
+    """Nesterov momentum, local steps, event-triggered compressed gossip (Singh, Data, George and Diggavi 2020).
+
+    v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from what
+    its neighbours know of it exceeds eta sqrt(trigger) sends them the compressed difference (`Compressor.contract`),
+    and moves by ``mixing`` times the weighted difference of what it knows of them and they of it. A mixing below 1 is
+    stable with coarser compression.
+    """
+
+    graph: str = "ring"
+    compressor: Compressor = field(default_factory=Identity)
+    local_steps: int = 1
+    trigger: float = 0.0
+    mixing: float = 1.0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        mixing_matrix(self.graph, 1)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        x = replicated(start, workers)
+        return {"x": x, "known": x.copy(), "v": np.zeros_like(x), "weights": mixing_matrix(self.graph, workers)}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        x, known, weights = state["x"], state["known"], state["weights"]
+        state["v"] = self.momentum * state["v"] + gradients
+        x -= moment.rate * (self.momentum * state["v"] + gradients if self.momentum else gradients)
+        if (moment.number + 1) % self.local_steps:
+            return Sent()
+        change = x - known
+        speaks = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
+        known += np.where(speaks[..., None], self.compressor.contract(change, moment.rngs), 0)
+        x += (self.mixing * (weights.astype(x.dtype) @ known - known)).astype(x.dtype)
+        degree = np.count_nonzero(weights, axis=1).max() - 1  # a worker's own weight is never 0
+        bits = speaks.mean(axis=1) * degree * self.compressor.bits(x.shape[-1])
+        return Sent(bits, bits, synchronized=True, partners=weights > 0)
+
+
+@dataclass(frozen=True)
+class OrderedGradient(Strategy):
+    """Workers send the change of their gradient in the order of its size, until the rest cannot matter.
+
+    The idea is that of Chen, Sadler and Blum (SPAWC 2020): a worker waits in proportion to 1 over the norm of its
+    innovation (its exact gradient minus the one that it sent last). The rule by which the server halts is ours: j of n
+    workers have sent, those that wait have norms of at most r, and it halts as soon as (n - j) r is at most the
+    threshold. What is missing is a sum of n - j vectors of norms of at most r, so the sum of gradients in use differs
+    from the true one by at most the threshold, and the step from that of gradient descent by at most eta threshold / n.
+    The threshold is ``threshold`` plus ``relative`` times the norm of the sum that the server used last.
+    """
+
+    threshold: float = 0.0
+    relative: float = 0.1
+    exact = True
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        return {"x": start[:, None].copy(), "last_sent": np.zeros_like(replicated(start, workers))}
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        last = state["last_sent"]
+        norms = np.linalg.norm(gradients - last, axis=-1)
+        halt = self.threshold + self.relative * np.linalg.norm(last.sum(axis=1), axis=-1)
+        order = np.argsort(-norms, axis=1, kind="stable")
+        waiting = norms.shape[1] - np.arange(norms.shape[1])
+        enough = waiting * np.take_along_axis(norms, order, axis=1) <= halt[:, None]
+        silent = np.logical_or.accumulate(enough, axis=1)  # the first who need not speak, and all after them
+        speaks = np.empty_like(silent)
+        np.put_along_axis(speaks, order, ~silent, axis=1)
+        last[speaks] = gradients[speaks]
+        state["x"] -= moment.rate * last.mean(axis=1, keepdims=True)
+        bits = WORD * gradients.shape[-1]
+        return Sent(bits * speaks.mean(axis=1), bits, synchronized=True)

@@ -72,16 +72,16 @@ class Clock:
 
     step: float = 1.0
     cv: float = 0.0  #: coefficient of variation; 1 is exponential
-    transfer: Transfer = lambda up, down: np.zeros_like(up)  #: bits, for each worker, to the seconds of a meeting
-    paces: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
+    transfer: Transfer = lambda up, down: np.zeros_like(up)  #: bits, for each worker, to seconds
+    slowness: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
     straggler_probability: float = 0.0  #: with which a gradient takes `straggler_slowdown` times as long
     straggler_slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
         require_number(self.cv, "Clock: cv")
-        for pace in self.paces:
-            require_number(pace, "Clock: paces", positive=True)
+        for factor in self.slowness:
+            require_number(factor, "Clock: slowness", positive=True)
         require_share(self.straggler_probability, "Clock: straggler_probability")
         require_number(self.straggler_slowdown, "Clock: straggler_slowdown", positive=True)
 
@@ -99,8 +99,13 @@ class Clock:
     def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0) -> np.ndarray:
         """Seconds of steps; workers along the last axis."""
         seconds = self.durations(rng, shape, batches)
-        seconds[..., : len(self.paces)] *= self.paces[: shape[-1]]
+        seconds[..., : len(self.slowness)] *= self.slowness[: shape[-1]]
         return seconds
+
+
+def looks(steps: int, count: int) -> Sequence[int]:
+    """Steps at which the loss is looked at ``count`` times, as evenly as can be, the first and the last included."""
+    return np.unique(np.linspace(0, steps, min(count, steps + 1)).round().astype(int)).tolist()
 
 
 def descend(
@@ -108,20 +113,19 @@ def descend(
     strategy: Strategy,
     *,
     workers: int,
-    steps: int,
+    steps: int | Sequence[int],
     learning_rate: float | Callable[[int], float],
     seeds: int | Sequence[int] = 8,
-    record: int = 100,
     clock: Clock | None = None,
     until: float | None = None,
 ) -> Descent:
     """
     Train: run a strategy on a problem, for several seeds side by side.
 
-    Steps are those of all workers, of `ServerSGD` single gradients. The learning rate may be a function of the step;
-    ``seeds`` are so many, or these: a seed's run is the same whichever others run beside it, but for rounding. The loss
-    is looked at ``record`` times, the first and the last included; training stops when every run has been seen with at
-    most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
+    Steps are those of all workers, of `ServerSGD` single gradients: so many, with 100 looks at the loss, or those after
+    which to look (and at the start). The learning rate may be a function of the step; ``seeds`` are so many, or these:
+    a seed's run is the same whichever others run beside it, but for rounding. Training stops when every run has been
+    seen with at most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
 
     Raises
     ------
@@ -136,8 +140,11 @@ def descend(
     True
     """
     n = require_count(workers, "descend: workers")
-    require_count(steps, "descend: steps")
-    record = min(require_count(record, "descend: record", least=2), steps + 1)
+    if isinstance(steps, Sequence):
+        marks: Sequence[int] = sorted({0, *steps})
+        steps = require_count(marks[-1], "descend: steps")
+    else:
+        marks = looks(require_count(steps, "descend: steps"), 100)
     if not isinstance(problem, Problem):
         raise ModelError(f"problem must be a Problem such as LeastSquares, got {type(problem).__name__}")
     if not isinstance(strategy, Strategy):
@@ -152,7 +159,6 @@ def descend(
     state = strategy.begin(np.stack([problem.start(rng) for rng in starts]), n)
     loop = _Loop(problem, strategy, clock or Clock(), n, state, rngs, timers)
     step = loop.one_by_one(steps) if strategy.one_by_one else loop.together()
-    marks = np.unique(np.linspace(0, steps, record).round().astype(int))
     seen = np.zeros((4, len(chosen), len(marks)))  # seconds, bits up and down, losses
     now, up, down = np.zeros((3, len(chosen)))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -170,7 +176,7 @@ def descend(
         times, up, down, losses = seen[..., :row]
         staleness = state.get("staleness", np.zeros(len(chosen))) / marks[row - 1]
         model = strategy.model(state)
-    return Descent(strategy, tuple(chosen), n, marks[:row], times, losses, up, down, model, staleness)
+    return Descent(strategy, tuple(chosen), n, np.array(marks[:row]), times, losses, up, down, model, staleness)
 
 
 @dataclass
@@ -190,7 +196,7 @@ class _Loop:
         return np.where(np.isfinite(losses), losses, np.inf)
 
     def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A step of all workers; who meets waits for its partners and for the transfer."""
+        """A step of all workers, who may have to wait for their partners and for the transfer."""
         every, exact, runs = np.arange(self.workers), self.strategy.exact, len(self.rngs)
         batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
         clocks, arrival = np.zeros((runs, self.workers)), np.zeros((runs, 1))  # arrival: of what was sent ahead
@@ -205,15 +211,15 @@ class _Loop:
                 gradients = self.problem.sampled_gradients(x, every, self.rngs)
             sent = self.strategy.update(self.state, gradients, moment)
             clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,), batches) for timer in self.timers])
-            if np.any(sent.met):
-                up, down, met = (np.broadcast_to(value, runs) for value in (sent.up, sent.down, sent.met))
-                met, takes = met[:, None], self.clock.transfer(up, down)[:, None]
+            if np.any(sent.synchronized):
+                up, down, waits = (np.broadcast_to(value, runs) for value in (sent.up, sent.down, sent.synchronized))
+                waits, takes = waits[:, None], self.clock.transfer(up, down)[:, None]
                 if sent.ahead:  # this one's all-reduce begins when the last worker is there
                     go = np.maximum(clocks, arrival)
-                    arrival = np.where(met, go.max(axis=1, keepdims=True) + takes, arrival)
+                    arrival = np.where(waits, go.max(axis=1, keepdims=True) + takes, arrival)
                 else:
                     go = np.where(sent.partners, clocks[:, None], -np.inf).max(axis=2) + takes
-                clocks = np.where(met, go, clocks)
+                clocks = np.where(waits, go, clocks)
             return clocks.max(axis=1), sent
 
         return step

@@ -72,10 +72,9 @@ class Problem(ABC):
         return np.stack(own, axis=-2) + self.features.dtype.type(self.regularization) * x[..., None, :]
 
     def sampled_gradients(self, x: np.ndarray, workers: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """Gradients on mini-batches of the workers' shares, shape (S, n, d).
+        """Gradients on mini-batches of the workers' shares, shape (S, n, d), with a generator for each of the S runs.
 
-        ``x`` of shape (S, n, d), or (S, 1, d) where all share it; ``workers`` of shape (n,) or (S, n); a generator for
-        each of the S runs, so that a run is the same whatever runs beside it.
+        ``x`` of shape (S, n, d), or (S, 1, d) where all share it; ``workers`` of shape (n,) or (S, n).
         """
         u = np.stack([rng.random((workers.shape[-1], self.batch_size)) for rng in rngs])
         if self.shares:

@@ -1,6 +1,6 @@
 """What a way of training is, seen from the loss: where gradients are taken, what becomes of them, what is sent.
 
-Here too those that send whole parameters: synchronous SGD, and workers that go on alone and average now and then.
+Here too those that send whole parameters: synchronous SGD, workers that average now and then, gradients on a server.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
-from ..base.checks import require_count, require_number, require_share
+from ..base.checks import require_choice, require_count, require_number, require_share
+from ..base.errors import ModelError
 
 #: Bits of a number that is sent as it is.
 WORD = 32
 
-#: Of a meeting: everyone waits for all.
+#: Everyone waits for all.
 EVERYONE = np.ones((1, 1), bool)
 
 #: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
@@ -36,7 +37,7 @@ RULES: dict[str, Callable[[Any, str], object]] = {
 }
 
 
-def require_numbers(value: Any) -> None:
+def require_fields(value: Any) -> None:
     """Refuse a dataclass of which a number breaks its rule."""
     for one in fields(value):
         if one.name in RULES:
@@ -48,8 +49,8 @@ class Sent(NamedTuple):
 
     up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
     down: float | np.ndarray = 0.0
-    met: bool | np.ndarray = False  # the workers waited for each other, and for the transfer
-    ahead: bool = False  # the transfer goes on beside the next steps; at the next meeting all wait for it alone
+    synchronized: bool | np.ndarray = False  # the workers waited for each other, and for the transfer
+    ahead: bool = False  # the transfer goes on beside the next steps; at the next one all wait for it only
     partners: np.ndarray = EVERYONE  # for whom each worker waits, itself included, shape (n, n)
     begin: np.ndarray = EVERYONE  # who begins a gradient, shape (S, n), where they complete one by one
 
@@ -74,7 +75,7 @@ class Strategy(ABC):
     one_by_one = False
 
     def __post_init__(self) -> None:
-        require_numbers(self)
+        require_fields(self)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         """The state before the first step; ``start`` has shape (S, d)."""
@@ -89,7 +90,7 @@ class Strategy(ABC):
         return state["x"].mean(axis=1)
 
 
-def per_worker(start: np.ndarray, workers: int) -> np.ndarray:
+def replicated(start: np.ndarray, workers: int) -> np.ndarray:
     """A copy of the start for each worker, shape (S, n, d)."""
     return np.repeat(start[:, None], workers, axis=1)
 
@@ -110,7 +111,7 @@ def over_workers(values: np.ndarray) -> np.ndarray:
 def whole(gradients: np.ndarray, *, ahead: bool = False) -> Sent:
     """All parameters both ways, uncompressed."""
     bits = WORD * gradients.shape[-1]
-    return Sent(bits, bits, met=True, ahead=ahead)
+    return Sent(bits, bits, synchronized=True, ahead=ahead)
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class LocalSGD(Strategy):
     local_steps: int = 8
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        return {"x": per_worker(start, workers)}
+        return {"x": replicated(start, workers)}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x = state["x"]
@@ -164,7 +165,7 @@ class AdaComm(Strategy):
     def begin(self, start: np.ndarray, workers: int) -> State:
         runs = len(start)
         return {
-            "x": per_worker(start, workers),
+            "x": replicated(start, workers),
             "local_steps": np.full(runs, self.initial_steps),
             "since": np.zeros(runs, int),
             "decided": np.zeros(runs),
@@ -176,20 +177,20 @@ class AdaComm(Strategy):
         x, before = state["x"], state["local_steps"]
         if moment.number == 0:
             state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
-        due = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
-        if due.any():
+        decides = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
+        if decides.any():
             share = moment.loss(x[:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
             wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
             chosen = np.where(wanted < before, wanted, np.ceil(before / 2))
-            state["local_steps"] = np.where(due, np.maximum(chosen, 1), before).astype(int)
-            state["decided"] = np.where(due, moment.time, state["decided"])
+            state["local_steps"] = np.where(decides, np.maximum(chosen, 1), before).astype(int)
+            state["decided"] = np.where(decides, moment.time, state["decided"])
         move(x, gradients, moment.rate)
         state["since"] += 1
-        meet = state["since"] >= state["local_steps"]
-        x[meet] = over_workers(x[meet])
-        state["since"][meet] = 0
-        bits = WORD * gradients.shape[-1] * meet
-        return Sent(bits, bits, meet)
+        due = state["since"] >= state["local_steps"]
+        x[due] = over_workers(x[due])
+        state["since"][due] = 0
+        bits = WORD * gradients.shape[-1] * due
+        return Sent(bits, bits, due)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class OverlapLocalSGD(Strategy):
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         z = start[:, None].copy()
-        return {"x": per_worker(start, workers), "z": z, "v": np.zeros_like(z)}
+        return {"x": replicated(start, workers), "z": z, "v": np.zeros_like(z)}
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x, z = state["x"], state["z"]
@@ -217,3 +218,73 @@ class OverlapLocalSGD(Strategy):
         state["v"] = self.momentum * state["v"] + (z - x.mean(axis=1, keepdims=True)) / moment.rate
         state["z"] = z - moment.rate * state["v"]
         return whole(gradients, ahead=True)
+
+
+#: Who gets new parameters on a server, and when.
+SERVER_RULES = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
+
+
+@dataclass(frozen=True)
+class ServerSGD(Strategy):
+    """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
+
+    Names, and who then gets new parameters and goes on, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and
+    "k-batch-async": whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once it is no more
+    than ``staleness_bound`` completed steps ahead of the slowest; "k-async": the k who completed; "k-sync",
+    "k-batch-sync": all, others' work being given up, but meanwhile whoever completes waits, or takes another batch at
+    the same parameters. K-sync with k = n is synchronous SGD, with less that with n - k backup workers (Chen et al.
+    2016).
+    """
+
+    name: str = "async"
+    k: int = 1
+    staleness_bound: int = 0
+    one_by_one = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice(self.name, "ServerSGD: name", SERVER_RULES)
+        if self.k > 1 and self.name in ("async", "bounded-staleness"):
+            raise ModelError(f"ServerSGD: {self.name!r} applies every gradient by itself, so k must be 1, got {self.k}")
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        if self.k > workers and self.name in ("k-sync", "k-async"):
+            raise ModelError(f"ServerSGD: {self.name!r} needs at least k = {self.k} workers, got {workers}")
+        x, shape = start[:, None].copy(), (len(start), workers)
+        return {
+            "x": x,
+            "copies": replicated(start, workers),
+            "sum": np.zeros_like(x),
+            "waits": np.zeros(shape, bool),
+            "version": np.zeros(shape, int),
+            "done": np.zeros(shape, int),
+            "staleness": np.zeros(len(start)),
+        }
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        runs, workers = np.arange(len(gradients)), moment.workers
+        updates, rest = divmod(moment.number, self.k)
+        due = rest + 1 == self.k
+        state["staleness"] += updates - state["version"][runs, workers]
+        state["sum"] += gradients
+        state["waits"][runs, workers] = True
+        state["done"][runs, workers] += 1
+        if due:
+            state["x"] -= moment.rate / self.k * state["sum"]
+            state["sum"][:] = 0.0
+        if self.name in ("k-sync", "k-batch-sync"):
+            renewed = np.full_like(state["waits"], due)
+        elif self.name == "k-async":
+            renewed = state["waits"] & due
+        elif self.name == "bounded-staleness":
+            ahead = state["done"] - state["done"].min(axis=1, keepdims=True)
+            renewed = state["waits"] & (ahead <= self.staleness_bound)
+        else:
+            renewed = state["waits"].copy()
+        run, worker = np.nonzero(renewed)
+        state["copies"][run, worker] = state["x"][run, 0]
+        state["version"][renewed] = updates + due
+        begin = state["waits"] if self.name == "k-batch-sync" and not due else renewed
+        state["waits"] = state["waits"] & ~begin
+        bits = WORD * gradients.shape[-1]
+        return Sent(bits, bits, begin=begin)

@@ -18,9 +18,8 @@ from ..models.round_fit import fit_rounds
 from ..profile.bandwidth import nominal_bandwidth
 from ..profile.profile import Profile
 from ..transport.collectives import Link
-from .compression import Compressor
+from .compression import Compressor, SquarmSGD
 from .loop import Clock, Transfer
-from .messages import SquarmSGD
 from .strategy import WORD, SynchronousSGD
 
 #: Shares of all parameters' bytes between which the time of a transfer is interpolated; bytes per second beyond which
@@ -46,7 +45,7 @@ class Timing:
 
     profile: Profile
     workers: int
-    dimension: int  #: parameters of the problem that stands for the job: bits are told as shares of its 32 bits each
+    dimension: int  #: parameters of the problem that stands for the job: bits are shares of its 32 bits each
     asked: dict[str, Any]  #: further arguments of `predict`
 
     @property
@@ -59,21 +58,21 @@ class Timing:
         """Examples of a worker's step."""
         return int(self.asked.get("batch_size") or self.profile.job.batch_size)
 
-    def pace(self, **asked: Any) -> Speed:
+    def speed(self, **asked: Any) -> Speed:
         """What `predict` says."""
         curve = predict(self.profile, workers=[self.workers], confidence=0.9, **(self.asked | asked))
         spread = math.log(curve.upper[0] / curve.lower[0]) / 2 / normal_quantile(0.9)
         return Speed(float(curve.steps_per_second[0]), float(spread), int(curve.nodes[0]), curve.model)
 
     @cached_property
-    def together(self) -> Speed:
+    def synchronous(self) -> Speed:
         """Of rounds in which all exchange everything."""
-        return self.pace(strategy="sync-ps" if self.on_servers else "all-reduce")
+        return self.speed(strategy="sync-ps" if self.on_servers else "all-reduce")
 
     @property
     def rounds(self) -> AllReduceModel:
         """The model of the profiled rounds."""
-        return cast("AllReduceModel", self.together.model)
+        return cast("AllReduceModel", self.synchronous.model)
 
     @cached_property
     def computation(self) -> tuple[float, float]:
@@ -91,24 +90,24 @@ class Timing:
         return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05
 
     @cached_property
-    def alone(self) -> Clock:
-        """Steps of every worker, without transfers: at its own pace, and now and then as a straggler."""
+    def computing(self) -> Clock:
+        """Steps of every worker without transfers: at its own speed, and now and then as a straggler."""
         if not self.on_servers:
-            return Clock(*self.computation, paces=self.rounds.fitted.paces)
-        paces = tuple(1 / speed for speed in self.asked.get("worker_speeds", ()))
+            return Clock(*self.computation, slowness=self.rounds.fitted.paces)
+        slowness = tuple(1 / speed for speed in self.asked.get("worker_speeds", ()))
         law = {name: self.asked[name] for name in ("straggler_probability", "straggler_slowdown") if name in self.asked}
-        return Clock(*self.computation, paces=paces, **law)
+        return Clock(*self.computation, slowness=slowness, **law)
 
     @cached_property
     def slowest(self) -> float:
         """Mean seconds of the slowest worker's step."""
-        each = self.alone.steps(np.random.default_rng(0), (DRAWS, self.workers))
+        each = self.computing.steps(np.random.default_rng(0), (DRAWS, self.workers))
         return float(each.max(axis=1).mean())
 
     @property
     def overlapped(self) -> float:
         """Seconds that a round of all takes beyond the slowest worker's computation."""
-        return max(self.workers / self.together.steps_per_second - self.slowest, 0.0)
+        return max(self.workers / self.synchronous.steps_per_second - self.slowest, 0.0)
 
     @cached_property
     def on_server(self) -> np.ndarray:
@@ -116,8 +115,8 @@ class Timing:
         seconds = np.full(len(SHARES), self.overlapped)
         for i, share in enumerate(SHARES[:-1] if self.links else ()):
             faster = {name: np.minimum(np.divide(rate, share), FASTEST) for name, rate in self.links.items()}
-            pace = self.pace(strategy="sync-ps", **faster)
-            seconds[i] = max(self.workers / pace.steps_per_second - self.slowest, 0.0)
+            speed = self.speed(strategy="sync-ps", **faster)
+            seconds[i] = max(self.workers / speed.steps_per_second - self.slowest, 0.0)
         return np.minimum.accumulate(seconds[::-1])[::-1]
 
     @property
@@ -147,11 +146,11 @@ class Timing:
         return (compressor.bits(job) / job) / (compressor.bits(self.dimension) / self.dimension)
 
     def clock(self, strategy: object, compression: float = 0.0) -> Clock:
-        """What a step of workers that meet costs, with so many seconds of computation at each meeting."""
-        meeting = (self._meeting_on_servers if self.on_servers else self._meeting_of_ranks)(strategy)
-        return replace(self.alone, transfer=lambda up, down: compression + meeting(up, down))
+        """What a step of synchronized workers costs, each transfer with so many seconds of computation before it."""
+        transfer = (self._to_servers if self.on_servers else self._between_ranks)(strategy)
+        return replace(self.computing, transfer=lambda up, down: compression + transfer(up, down))
 
-    def _meeting_on_servers(self, strategy: object) -> Transfer:
+    def _to_servers(self, strategy: object) -> Transfer:
         """In proportion to what a synchronous step takes by so many bytes."""
         whole = 2 * WORD * self.dimension / self.sizing(strategy)
 
@@ -161,9 +160,9 @@ class Timing:
 
         return seconds
 
-    def _meeting_of_ranks(self, strategy: object) -> Transfer:
+    def _between_ranks(self, strategy: object) -> Transfer:
         """
-        Of synchronous SGD what its round takes; others meet when they have computed, and nothing hides the transfer.
+        Of synchronous SGD what its round takes; others start when they have computed, and nothing hides the transfer.
 
         They reduce in the job's own collective: dense values in parts, each summed, or decompressed and compressed
         anew, by a rank of its own. Messages that name coordinates (`Compressor.names`) are no sums: everyone's go to

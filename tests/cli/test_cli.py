@@ -14,7 +14,7 @@ from queuemodel import example_profile
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.curves import fit_convergence
 from queuemodel.models import plan_instances, read_instances, simulate
-from queuemodel.scheduling import Cluster, Stream, measured_kinds, policy_named, sweep
+from queuemodel.scheduling import Nodes, Stream, measured_kinds, policy_named, sweep
 from queuemodel.sgd import compare, plan_strategies
 from queuemodel.simulator import simulate_operations as simulate_operations
 
@@ -314,7 +314,7 @@ def test_every_option_reaches_its_question(told, examples):
          "--jobs 12 --replications 2 --arrivals bursty --restart-seconds 7s --start-seconds 0ms --warmup 0.2 --seed 5 "
          "--mean-time-to-failure 5h --checkpoint-seconds 10min --nodes-per-machine 4 --spread-speed 0.6",
          sweep(stream, [policy_named("equi"), policy_named("fifo")], loads=(0.4, 0.8), replications=2, seed=5,
-               warmup=0.2, cluster=Cluster(8, restart_seconds=7.0, start_seconds=0.0, **machines))),
+               warmup=0.2, nodes=Nodes(8, restart_seconds=7.0, start_seconds=0.0, **machines))),
     ):  # fmt: skip
         assert told(words) == json.loads(truth.to_json()), words
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from queuemodel.cli import COMMANDS
-from queuemodel.scheduling import Cluster, EqualShare, read_workload, simulate
+from queuemodel.scheduling import EqualShare, Nodes, read_workload, schedule
 
 NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
@@ -83,9 +83,9 @@ def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
         "--mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7 --format"
     )
     text = printed("schedule", *options.split(), "json", "--records")
-    cluster = Cluster(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0,
+    nodes = Nodes(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0,
                       checkpoint_seconds=300.0, nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
-    truth = simulate(read_workload("many.csv", nodes=8), EqualShare(), cluster=cluster, seed=3, warmup=0.2)
+    truth = schedule(read_workload("many.csv", nodes=8), EqualShare(), nodes=nodes, seed=3, warmup=0.2)
     told = json.loads(text)["policies"]["equi"]
     assert told["mean_response_time"] == truth.mean_response_time
     assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0

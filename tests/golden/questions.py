@@ -321,7 +321,7 @@ def invented_jobs(number: int = 14) -> scheduling.Workload:
     for i in range(number):
         more = {"batch_sizes": sizes} if i % 5 == 3 else {"predicted": law} if i % 5 == 1 else {}
         chosen = table if i % 5 == 3 else curves[i % 4]
-        jobs.append(scheduling.Job(
+        jobs.append(scheduling.ClusterJob(
             f"j{i}", arrival_time=700.0 * i, steps=float(rng.uniform(2000, 30000)), curve=chosen, kind=f"k{i % 3}",
             least_nodes=1 + (i % 4 == 2), most_nodes=4 + i % 4, requested_nodes=2 + i % 3,
             end_probability=0.3 * (i % 3 == 1), **more,
@@ -339,9 +339,9 @@ WORKLOADS: dict[str, Callable[[], scheduling.Workload]] = {
 
 
 def scheduled(policy: str, *, jobs: str, cluster: dict[str, Any], **asked: Any) -> Any:
-    machines = scheduling.Cluster(16, **cluster)
-    done = scheduling.simulate(
-        WORKLOADS[jobs](), scheduling.policy_named(policy), cluster=machines, history=True, **asked
+    machines = scheduling.Nodes(16, **cluster)
+    done = scheduling.schedule(
+        WORKLOADS[jobs](), scheduling.policy_named(policy), nodes=machines, history=True, **asked
     )
     names = ("start", "end", "attained_service", "useful_service", "best_time", "shared_time", "restarts", "failures",
              "early", "history", "slowdown", "fairness", "efficiency", "utilization", "makespan", "events")  # fmt: skip
@@ -514,8 +514,8 @@ def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
     problem = descent.make_problem(kind, examples=60, features=5, batch_size=3, seed=2)
     problem = descent.split(problem, 4, concentration=0.5, seed=1)
     transfer = {"transfer": lambda up, down: 0.2 + up / 4e3 + down / 9e3}
-    run = descent.descend(problem, way, workers=4, steps=24, learning_rate=lambda n: 0.2 / (1 + n / 20), seeds=[3, 8],
-                          record=5, clock=descent.Clock(**clock, **transfer))  # fmt: skip
+    run = descent.descend(problem, way, workers=4, steps=range(0, 25, 6), learning_rate=lambda n: 0.2 / (1 + n / 20),
+                          seeds=[3, 8], clock=descent.Clock(**clock, **transfer))  # fmt: skip
     names = ("times", "losses", "up_bits", "down_bits", "model", "staleness")
     ties = {"tolerance": 0.01} if kind == "perceptron" and "TopK" in str(way) else {}  # of which the last bits decide
     return plain(run) | {name: plain(getattr(run, name)) for name in names} | {"to": plain(run.time_to(0.5))} | ties
@@ -524,7 +524,7 @@ def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
 def learning() -> Iterator[tuple[str, Question]]:
     for value, nodes in itertools.product(ALGORITHMS, (2, 5, 8, 12)):
         yield f"all-reduce {value} nodes={nodes}", partial(reduced, value, nodes)
-    clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "paces": (1.0, 0.5, 1.2, 0.9)},
+    clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "slowness": (1.0, 0.5, 1.2, 0.9)},
                                     {"straggler_probability": 0.3, "straggler_slowdown": 4.0, "cv": 0.1}]  # fmt: skip
     for asked in pairwise(4, kind=list(descent.KINDS), way=WAYS, clock=[{"clock": one} for one in clocks]):
         clock = asked.pop("clock")

@@ -5,65 +5,64 @@ import dataclasses
 import numpy as np
 import pytest
 
+from queuemodel import ModelError
 from queuemodel import scheduling as qs
-from queuemodel.base.errors import ModelError
 
 
 def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
-    return qs.Job(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
+    return qs.ClusterJob(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
 
 
 def test_a_floor_and_a_threshold_that_are_just_met_are_met():
     job = waiting("a", curve=qs.PowerLawCurve(0.5), remaining=5.0)
-    assert qs.GreedyGain(floor=0.5).allocate([job], 100, 0.0) == {"a": 4}  # n ** -0.5 >= 0.5
-    assert qs.ModelBased("shortest", "efficient", 0.25).allocate([job], 100, 0.0) == {"a": 16}
     least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.5}, least_nodes=2, most_nodes=8)
-    assert qs.ModelBased("shortest", "marginal", 0.25).allocate([least], 8, 0.0) == {"a": 8}  # 1.5 / 4 over 3 / 2
+    for policy, one, nodes in (
+        (qs.GreedyGain(floor=0.5), job, 4),  # n ** -0.5 >= 0.5
+        (qs.ModelBased("shortest", "efficient", 0.25), job, 16),
+        (qs.ModelBased("shortest", "marginal", 0.25), least, 8),  # 1.5 / 4 over 3 / 2
+    ):
+        assert qs.schedule([one], policy, nodes=100, history=True).history[0, 2] == nodes
     with pytest.raises(dataclasses.FrozenInstanceError):
         qs.FIFO().fixed = 2
 
 
 def job(name, time, nodes, seconds):
-    return qs.Job(name, arrival_time=time, steps=seconds * nodes, curve=qs.PowerLawCurve(1.0), requested_nodes=nodes)
+    return qs.ClusterJob(
+        name, arrival_time=time, steps=seconds * nodes, curve=qs.PowerLawCurve(1.0), requested_nodes=nodes
+    )
 
 
 def test_backfilling_fills_holes_without_delaying_the_first():
     jobs = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
-    fifo, easy = qs.simulate(jobs, qs.FIFO(), nodes=4), qs.simulate(jobs, qs.Backfill(), nodes=4)
+    fifo, easy = qs.schedule(jobs, qs.FIFO(), nodes=4), qs.schedule(jobs, qs.Backfill(), nodes=4)
     assert easy.start.tolist() == [0, 10, 2, 15]
     assert fifo.start.tolist() == [0, 10, 15, 15]
     spare = [job("running", 0, 3, 10), job("first", 1, 3, 5), job("long", 3, 1, 50)]  # beside the first there is room
-    assert qs.simulate(spare, qs.Backfill(), nodes=4).start.tolist() == [0, 10, 3]
+    assert qs.schedule(spare, qs.Backfill(), nodes=4).start.tolist() == [0, 10, 3]
     # Who ends in time takes nothing from what is to spare beside the first, decided at once.
     two = [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)]
-    assert qs.simulate(two, qs.Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
-    sjf = qs.simulate([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], qs.ShortestJobFirst(), nodes=4)
+    assert qs.schedule(two, qs.Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
+    sjf = qs.schedule([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], qs.ShortestJobFirst(), nodes=4)
     assert sjf.start.tolist() == [0, 13, 10]
 
 
 def test_attained_service_counts_nodes_and_demotes_at_the_exact_time():
     """The old job has 3 of 4 nodes: 60 node-seconds after 20 s; the new one then takes 2 for 20 s."""
-    schedule = qs.simulate([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
+    schedule = qs.schedule([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
     assert schedule.end == pytest.approx([120, 40])
     assert schedule.restarts.tolist() == [1, 0]
     # Two thresholds: a falls at 10 and 30 node-seconds, each time behind b, which falls at the same.
-    both = qs.simulate([job("a", 0, 2, 20), job("b", 1, 2, 20)], qs.LeastAttainedService((10.0, 30.0)), nodes=2)
+    both = qs.schedule([job("a", 0, 2, 20), job("b", 1, 2, 20)], qs.LeastAttainedService((10.0, 30.0)), nodes=2)
     assert both.start == pytest.approx([0, 5])
     assert both.end == pytest.approx([35, 40])
     assert both.restarts.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("wait", [10.0, np.inf])
-@pytest.mark.parametrize(
-    ("grant", "message"),
-    [
-        (3, "at most 2 nodes together"),
-        (-1, "grants must be >= 0"),
-        (0, "must run somebody"),
-        (0.5, "whole nodes"),
-        (None, "looks at 'remaining' but does not declare it"),
-    ],
-)
+@pytest.mark.parametrize(("grant", "message"), [
+    (3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "must run somebody"), (0.5, "whole nodes"),
+    (None, "looks at 'remaining' but does not declare it"),
+])  # fmt: skip
 def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
     @dataclasses.dataclass(frozen=True)
     class Wrong(qs.Policy):
@@ -74,7 +73,7 @@ def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
             return now + wait
 
     with pytest.raises(ModelError, match=message):
-        qs.simulate([job("a", 0, 1, 1)], Wrong(), nodes=2)
+        qs.schedule([job("a", 0, 1, 1)], Wrong(), nodes=2)
 
 
 @pytest.mark.parametrize("short", qs.POLICIES)

@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from queuemodel.base.errors import DataError, ModelError
-from queuemodel.scheduling import FIFO, EqualShare, read_pollux, simulate
+from queuemodel import DataError, ModelError
+from queuemodel.scheduling import FIFO, EqualShare, read_pollux, schedule
 from validation.pollux import read_jobs, replay, state
 from validation.pollux.__main__ import pollux as reproduce
 
@@ -86,7 +86,7 @@ def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
     assert first.curve(1) == pytest.approx(1)
     assert first.curve(2) == pytest.approx(1 / (12 / 24 + 0.1))
     assert (first.most_nodes, second.requested) == (4, 2)  # 24 examples are cut into 6 at least
-    assert simulate(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
+    assert schedule(read_pollux(workload, traces), FIFO(), nodes=4).end == pytest.approx([120, 30 + 120 * 0.6])
 
 
 @pytest.mark.parametrize(("name", "old", "new", "message"), [

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuemodel import NoiseScale
+from queuemodel import ModelError, NoiseScale
 from queuemodel import scheduling as qs
-from queuemodel.base.errors import ModelError
 
 SIZES = qs.BatchSizes(
     {32: {1: 4.0, 2: 6.0, 3: 7.0}, 64: {1: 2.2, 2: 4.0, 3: 5.5}, 256: {2: 1.2, 3: 1.7, 4: 2.2}},
@@ -19,8 +18,8 @@ SIZES = qs.BatchSizes(
 
 
 def alone(sizes, *, nodes=4, batch_size=None, policy=None, **rest):
-    job = qs.Job.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=batch_size or sizes.first, **rest)
-    return qs.simulate([job], policy or qs.Goodput(), nodes=nodes)
+    job = qs.ClusterJob.adaptive("a", arrival_time=0, batch_sizes=sizes, batch_size=batch_size or sizes.first, **rest)
+    return qs.schedule([job], policy or qs.Goodput(), nodes=nodes)
 
 
 @st.composite
@@ -87,10 +86,10 @@ def test_noise_scales_and_predictions_may_differ_by_batch_size():
     believed = qs.BatchSizes({10: {1: 1.0, 2: 1.0}, 40: {1: 0.5}}, [(100, math.inf)], predicted=told)
     assert [believed.chosen(nodes=n, done=0) for n in (1, 2)] == [10, 10]
     assert alone(believed, nodes=1).end[0] == pytest.approx(100)
-    workload = qs.Workload([qs.Job.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
+    workload = qs.Workload([qs.ClusterJob.adaptive("a", arrival_time=0, batch_sizes=SIZES, batch_size=32)])
     wrong = workload.with_prediction_error(level=1.0, seed=3)  # the same factor for every batch size
-    assert qs.simulate(wrong, qs.Goodput(), nodes=4).end == pytest.approx(
-        qs.simulate(workload, qs.Goodput(), nodes=4).end
+    assert qs.schedule(wrong, qs.Goodput(), nodes=4).end == pytest.approx(
+        qs.schedule(workload, qs.Goodput(), nodes=4).end
     )
 
 
@@ -102,7 +101,7 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     assert SIZES.limit(64) == 4
     assert replace(SIZES, most_nodes=2).limit(64) == 2
     needs = {"arrival_time": 0, "batch_sizes": SIZES, "batch_size": 32, "least_nodes": 2, "most_nodes": 3}
-    ended = qs.simulate([qs.Job.adaptive(n, **needs) for n in "ab"], qs.Goodput(), nodes=3)
+    ended = qs.schedule([qs.ClusterJob.adaptive(n, **needs) for n in "ab"], qs.Goodput(), nodes=3)
     assert ended.start.max() == pytest.approx(ended.end.min())  # three nodes are for one of them
 
 
@@ -110,7 +109,9 @@ TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
 
 
 def staged_job(curve, steps=100.0, name="a", **rest):
-    return qs.Job(name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest)
+    return qs.ClusterJob(
+        name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest
+    )
 
 
 def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
@@ -119,7 +120,7 @@ def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
     held = {}
     for kind, curve in (("staged", staged), ("mean", {n: staged(n) for n in (1, 2, 3, 4)})):
         jobs = [staged_job(curve, 400.0, "first"), staged_job(curve, 400.0, "second", arrival_time=120.0)]
-        ended = qs.simulate(jobs, qs.RankPriced(), nodes=5, history=True)
+        ended = qs.schedule(jobs, qs.RankPriced(), nodes=5, history=True)
         held[kind] = {int(j): int(n) for time, j, n in ended.history if time <= 120.0}
     assert held["staged"] == {0: 1, 1: 4}
     assert held["mean"] != held["staged"]
@@ -127,14 +128,14 @@ def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
 
 def test_policies_that_divide_nodes_run_at_the_mean():
     staged = qs.StagedCurve([(1.0, qs.PowerLawCurve(0.5, speed=4.0)), (3.0, qs.PowerLawCurve(0.5, speed=1.0))])
-    job = qs.Job("a", arrival_time=0, steps=100, curve=staged)
-    assert qs.simulate([job], qs.HeSRPT(exponent=0.5), nodes=4).end[0] == pytest.approx(25 / 8 + 75 / 2)
-    divided = qs.simulate([job, replace(job, name="b")], qs.EqualShare(divisible=True), nodes=1)
+    job = qs.ClusterJob("a", arrival_time=0, steps=100, curve=staged)
+    assert qs.schedule([job], qs.HeSRPT(exponent=0.5), nodes=4).end[0] == pytest.approx(25 / 8 + 75 / 2)
+    divided = qs.schedule([job, replace(job, name="b")], qs.EqualShare(divisible=True), nodes=1)
     assert divided.end == pytest.approx([(25 / 4 + 75 / 1) * 2**0.5] * 2)  # half a node each
 
 
 GAP = qs.BatchSizes({32: {1: 4.0}, 64: {3: 5.5}}, [(500, 32.0)])
-FAILING = qs.Cluster(4, mean_time_to_failure=1e4)
+FAILING = qs.Nodes(4, mean_time_to_failure=1e4)
 TWICE = qs.StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2)
 
 
@@ -146,7 +147,7 @@ TWICE = qs.StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2)
     (lambda: alone(SIZES, batch_size=48), "must be one of 32, 64, 256, got 48"),
     (lambda: qs.statistical_efficiency(64, -3, first=32), "noise_scale must be finite and >= 0 examples, got -3"),
     (lambda: qs.StagedCurve([(0.0, {1: 1.0})]), "length must be finite and > 0"),
-    (lambda: qs.simulate([staged_job(TWICE)], qs.FIFO(), cluster=FAILING), "nodes cannot fail yet where jobs' speeds"),
+    (lambda: qs.schedule([staged_job(TWICE)], qs.FIFO(), nodes=FAILING), "nodes cannot fail yet where jobs' speeds"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(make, message):
     with pytest.raises(ModelError, match=message) as caught:

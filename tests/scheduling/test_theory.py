@@ -74,10 +74,10 @@ def interval(policy, rate, sizes, curve=LINEAR, nodes=1, replications=6, **limit
         work = SIZES[sizes[0]](rng, sizes[1])
         times = np.cumsum(rng.exponential(1 / rate, len(work)))
         jobs = [
-            qs.Job(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
+            qs.ClusterJob(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
             for k, (arrival, steps) in enumerate(zip(times, work, strict=True))
         ]
-        means.append(qs.simulate(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
+        means.append(qs.schedule(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
     return np.mean(means), t.ppf(0.9995, replications - 1) * np.std(means, ddof=1) / math.sqrt(replications)
 
 
@@ -123,30 +123,33 @@ def test_the_mean_response_time_is_that_of_the_closed_form(law):
 @pytest.mark.parametrize("nodes", [1, 7])
 def test_hesrpt_is_its_closed_form(exponent, nodes):
     sizes = np.random.default_rng(3).lognormal(0, 1.5, 12)
-    jobs = [qs.Job(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(exponent)) for k, x in enumerate(sizes)]
-    mean = qs.simulate(jobs, qs.HeSRPT(exponent, divisible=True), nodes=nodes).mean_response_time
+    jobs = [
+        qs.ClusterJob(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(exponent)) for k, x in enumerate(sizes)
+    ]
+    mean = qs.schedule(jobs, qs.HeSRPT(exponent, divisible=True), nodes=nodes).mean_response_time
     assert mean == pytest.approx(hesrpt_mean_response_time(sizes, exponent, nodes=nodes), rel=1e-9)
     # It fits the exponent from the curves, and no other share does as well.
-    fitted = qs.simulate(jobs, qs.HeSRPT(divisible=True), nodes=nodes)
+    fitted = qs.schedule(jobs, qs.HeSRPT(divisible=True), nodes=nodes)
     if nodes > 1:
         assert fitted.mean_response_time == pytest.approx(mean, rel=1e-9)
-    assert qs.simulate(jobs, qs.HeSRPT(exponent + 0.05, divisible=True), nodes=nodes).mean_response_time > mean * (
+    assert qs.schedule(jobs, qs.HeSRPT(exponent + 0.05, divisible=True), nodes=nodes).mean_response_time > mean * (
         1 + 1e-6
     )
-    assert qs.simulate(jobs, qs.EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
+    assert qs.schedule(jobs, qs.EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 0.9, 0.999, 1 - 1e-9])
 def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
     nodes, p = 40, 0.7
     sizes = np.random.default_rng(1).exponential(100.0, 12)
-    jobs = [qs.Job(f"{k}", arrival_time=0, curve=qs.PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
+    jobs = [qs.ClusterJob(f"{k}", arrival_time=0, curve=qs.PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
     price = np.empty(12)
     price[np.argsort(-sizes)] = rank_prices(12, exponent)
     n = np.arange(nodes + 1.0)
     worth = price[:, None] * np.diff(n**p)
-    granted = qs.RankPriced(exponent).allocate(jobs, nodes, 0.0)
-    chosen = np.array([granted.get(f"{k}", 0) for k in range(12)])
+    changes = qs.schedule(jobs, qs.RankPriced(exponent), nodes=nodes, history=True).history
+    granted = {j: int(n) for time, j, n in changes if time == 0}
+    chosen = np.array([granted.get(k, 0) for k in range(12)])
     assert chosen.sum() == nodes
     taken = np.array([worth[k, m - 1] if m else np.inf for k, m in enumerate(chosen)])
     assert taken.min() >= worth[np.arange(12), chosen].max() * (1 - 1e-9)

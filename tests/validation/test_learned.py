@@ -19,8 +19,8 @@ def test_ranks_learn_what_the_loop_says(name):
     rows, ranks, lesson = recorded(FOLDERS[0])
     (row,), (sync,) = ([row for row in rows if row["strategy"] == one] for one in (name, "sync"))
     looks = [k for k in row["looks"] if k <= 53]
-    run = descend(lesson.problem, STRATEGIES[name], workers=ranks, seeds=1, steps=looks[-1],
-                  learning_rate=lesson.learning_rate, record=looks[-1] + 1)  # fmt: skip
+    run = descend(lesson.problem, STRATEGIES[name], workers=ranks, seeds=1, steps=range(looks[-1] + 1),
+                  learning_rate=lesson.learning_rate)  # fmt: skip
     loop = run.losses[0][np.searchsorted(run.steps, looks)]
     np.testing.assert_allclose(row["losses"][: len(looks)], loop, rtol=1e-3)
     assert loop[-1] < 0.5 * loop[0]

@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from queuemodel.scheduling import ActiveJobs, Policy, TableCurve
-from queuemodel.scheduling.curves import SpeedTables
+from queuemodel.scheduling import ActiveJobs, Policy, SpeedTables, TableCurve
 from queuemodel.scheduling.workloads.pollux import Application
 
 from .batch_sizes import application_batch_sizes

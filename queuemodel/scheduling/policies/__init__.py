@@ -17,25 +17,6 @@ from .base import Policy
 from .baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
 from .model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
 
-__all__ = [
-    "FIFO",
-    "POLICIES",
-    "SRPT",
-    "Backfill",
-    "EqualShare",
-    "FitnessMaximization",
-    "Goodput",
-    "GreedyGain",
-    "HeSRPT",
-    "LeastAttainedService",
-    "ModelBased",
-    "Optimus",
-    "Policy",
-    "RankPriced",
-    "ShortestJobFirst",
-    "policy_named",
-]
-
 #: Short names of the policies; each takes its own knobs.
 POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
     {

@@ -1,17 +1,61 @@
-"""What a policy is: a frozen value with one pure method, and what it may know written in its type."""
+"""What a policy is, a frozen value with one pure method, and what it may know of the jobs."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..cluster import ActiveJobs
-from ..jobs import Job
+from ...base.errors import ModelError
+from ..curves import SpeedTables
+
+#: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
+COLUMNS = {
+    "names": "",
+    "arrival_time": "",  # seconds
+    "least": "",  # nodes
+    "most": "",  # nodes, at most those of the cluster
+    "requested": "",  # nodes that the users asked for
+    "nodes": "",  # held now
+    "attained_service": "attained_service",  # node-seconds held so far
+    "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
+    "row": "curve",  # of each job's curve in ``tables``, as the policy believes it
+}
+
+
+class ActiveJobs:
+    """The jobs in the cluster in order of arrival: `COLUMNS` of shape (jobs,), each gathered when a policy looks."""
+
+    def __init__(
+        self, gather: Callable[[str], Any], count: int, tables: SpeedTables, *, knows: Iterable[str], who: str
+    ) -> None:
+        self._gather, self._count, self._knows, self._who = gather, count, knows, who
+        self.tables = tables
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getattr__(self, column: str) -> Any:
+        if column not in COLUMNS:
+            raise AttributeError(column)
+        needed = COLUMNS[column]
+        if needed and needed not in self._knows:
+            raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
+        name = "true_remaining" if column == "remaining" and "end" in self._knows else column
+        value = self.__dict__[column] = self._gather(name)
+        return value
+
+    def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
+        """``function(speed table, *args)`` of each job's curve, computed once per curve; shape (jobs, ...)."""
+        return self.tables.derived(function, *args)[self.row]
+
+    def speed(self, nodes: np.ndarray) -> np.ndarray:
+        """Steps per second of each job on so many whole nodes."""
+        return self.tables.speeds[self.row, nodes]
 
 
 class Policy(abc.ABC):
@@ -27,12 +71,6 @@ class Policy(abc.ABC):
     knows: ClassVar[frozenset[str]] = frozenset()
     #: Whether it grants fractions of a node (for comparison with theory); limits of the jobs are then ignored.
     divisible: bool = False
-
-    def allocate(self, jobs: Sequence[Job], nodes: int, now: float) -> dict[str, float]:
-        """Nodes of each job that gets some, by name, when all of them arrive at an empty cluster."""
-        shown = ActiveJobs.of(jobs, nodes, knows=self.knows, who=self.name)
-        grants = self.grants(shown, nodes, now).tolist() if jobs else []
-        return {name: granted for name, granted in zip(shown.names, grants, strict=True) if granted > 0}
 
     @abc.abstractmethod
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...base.checks import require_choice, require_count, require_number, require_share
 from ...base.errors import ModelError
-from ..cluster import ActiveJobs
-from .base import Policy, in_turn
+from .base import ActiveJobs, Policy, in_turn
 from .model_based import ModelBased
 
 
@@ -28,7 +27,6 @@ class FIFO(Policy):
             require_count(self.fixed, "FIFO: fixed (nodes)")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         wanted = jobs.requested if self.fixed is None else np.clip(self.fixed, jobs.least, jobs.most)
         return wanted * (wanted.cumsum() <= nodes)
 
@@ -40,7 +38,6 @@ class ShortestJobFirst(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
         service = np.where(jobs.nodes > 0, -1.0, jobs.remaining / jobs.speed(wanted))
         return in_turn(np.argsort(service, kind="stable"), wanted, wanted, nodes)
@@ -56,7 +53,6 @@ class Backfill(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         runs = jobs.nodes > 0
         granted = np.where(runs, jobs.nodes, 0).astype(int)
         wanted = jobs.requested
@@ -110,7 +106,6 @@ class LeastAttainedService(Policy):
         return np.searchsorted(np.array(self.thresholds) * (1 - 1e-9), attained, side="right")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         order = np.argsort(self._queue(jobs.attained_service), kind="stable")
         return in_turn(order, jobs.requested, jobs.requested, nodes)
 
@@ -139,7 +134,6 @@ class EqualShare(Policy):
         require_choice(self.divisible, "EQUI: divisible", (False, True))
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         n = len(jobs)
         if self.divisible:
             return np.full(n, nodes / n)
@@ -162,15 +156,11 @@ class SRPT(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         return ModelBased("shortest", "useful").grants(jobs, nodes, now)
 
 
 def fitted_exponent(speeds: np.ndarray) -> float:
-    """Exponent p of the power law nearest to a speed table in the least squares of logarithms, within 0.01 to 0.99.
-
-    The table is taken up to its fastest node count.
-    """
+    """Exponent of the power law nearest to a speed table, by logarithms up to its fastest node count; 0.01 to 0.99."""
     nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
     if nodes.size < 2:
         return 0.01
@@ -198,7 +188,6 @@ class HeSRPT(Policy):
         require_choice(self.divisible, "heSRPT: divisible", (False, True))
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         n = len(jobs)
         p = float(jobs.per_curve(fitted_exponent).mean()) if self.exponent is None else self.exponent
         alone = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)

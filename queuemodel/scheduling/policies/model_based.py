@@ -19,19 +19,15 @@ import numpy as np
 
 from ...base.checks import require_choice, require_number, require_share
 from ...base.errors import ModelError
-from ..cluster import ActiveJobs
-from .base import Policy, in_turn
+from ..state import hand_out
+from .base import ActiveJobs, Policy, in_turn
 
 #: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.
 _NEVER = 1e200
 
 
 def corners(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """Corners of the least concave majorant of a speed table: node counts, rising.
-
-    Node counts with an efficiency, speed per node over that on the least nodes, below ``floor`` are left out, and so
-    are those beyond the fastest. Points on the majorant between corners count as corners.
-    """
+    """Rising node counts on the least concave majorant of a speed table, of an efficiency of at least ``floor``."""
     allowed = np.flatnonzero(speeds > 0)
     if not allowed.size:
         return allowed
@@ -63,10 +59,7 @@ def speed_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
 
 
 def time_increments(speeds: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """Seconds per step saved by each further node after the least, averaged between corners, shape (nodes,).
-
-    Those up to the first corner save more than any other: a job that does not run would never end.
-    """
+    """Seconds per step saved by each further node, averaged between corners, shape (nodes,); by the first: `_NEVER`."""
     at = corners(speeds, floor)
     saved = np.zeros(len(speeds) - 1)
     if at.size:
@@ -91,17 +84,12 @@ def greedy(
     jobs: ActiveJobs, kind: Callable[..., np.ndarray], floor: float, weight: np.ndarray, nodes: int
 ) -> np.ndarray:
     """Nodes per job by the greedy choice: values of further nodes by ``kind``, times the weight > 0 of each job."""
-    from ..state import hand_out  # compiled: numba takes long to import
-
     values, following = jobs.tables.derived(kind, floor), jobs.tables.derived(next_corner, floor)
     return hand_out(values, following, jobs.row, weight, nodes)
 
 
 def marginal_nodes(speeds: np.ndarray, threshold: float) -> int:
-    """Most nodes whose last one adds at least ``threshold`` of the speed per node on the least nodes.
-
-    Counted on the concave majorant of the curve.
-    """
+    """Most nodes whose last one, on the majorant, adds at least ``threshold`` of the speed per node on the least."""
     at = corners(speeds)
     worth = np.count_nonzero(speed_increments(speeds) >= threshold * (1 - 1e-12) * speeds[at[0]] / at[0])
     return int(at[at <= worth].max(initial=at[0]))
@@ -134,7 +122,6 @@ class ModelBased(Policy):
         require_share(self.threshold, "model-based policy: threshold")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         wanted = jobs.per_curve(_GRANTS[self.grant], float(self.threshold))
         if self.order == "arrival":
             order = np.arange(len(jobs))
@@ -164,7 +151,6 @@ class GreedyGain(Policy):
         require_number(self.power, "greedy gain: power", largest=10)
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
         weight = (alone / jobs.remaining) ** self.power / alone
         return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
@@ -177,7 +163,6 @@ class Optimus(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         return _least_first(jobs, jobs.remaining, nodes)
 
 
@@ -192,7 +177,6 @@ class FitnessMaximization(Policy):
     knows: ClassVar[frozenset[str]] = frozenset({"curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         share = np.clip(nodes // len(jobs), jobs.least, jobs.most)
         return _least_first(jobs, jobs.speed(share), nodes)
 
@@ -205,11 +189,9 @@ def _least_first(jobs: ActiveJobs, weight: np.ndarray, nodes: int) -> np.ndarray
 
 
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
-    """Price of a unit of work of the largest, second largest, ... smallest job, shape (jobs,).
+    """Price of a unit of work of the k-th largest job, (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), shape (jobs,).
 
-    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) jobs of sizes x_1 >= x_2 >= ... at time 0 with speedup k^p have
-    the least total response time sum_k x_k (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), in units of the whole cluster's
-    speed: the factors are what one more unit of work of a job costs all jobs together.
+    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) it is what that unit costs all jobs together.
     """
     k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
     price = k.copy()
@@ -239,7 +221,6 @@ class RankPriced(Policy):
         require_share(self.floor, "rank-priced: floor")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        """See `Policy`."""
         floor = float(self.floor)
         alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
         order = np.argsort(-jobs.remaining / alone, kind="stable")

@@ -24,7 +24,7 @@ from ...base.errors import DataError
 from ...base.files import Row, read_rows
 from ..curves import TableCurve
 from ..jobs import Workload
-from .assembling import LATEST, Arrival, assemble
+from .published import LATEST, arrival, assemble, located
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -99,8 +99,7 @@ class Application:
     def cut(self, batch_size: int, gpus: int, *, accumulate_alone: bool | None = None) -> Batch:
         """Cut a total batch over GPUs, adding up passes where the local batch would not fit into memory.
 
-        ``accumulate_alone``: whether one GPU makes at least two passes; by default when the batch is larger than the
-        initial one (the artifact's Optimus always predicts with two).
+        ``accumulate_alone``: one GPU makes two passes or more; by default for more than the initial batch.
         """
         local = math.ceil(batch_size / gpus - 1e-8)
         passes = math.ceil(local / self.largest_local - 1e-8) - 1
@@ -203,15 +202,12 @@ def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) ->
         spans = np.diff(application.progress, prepend=0.0) / application.gains(batch_size)
         return float(spans.sum()), application.curve(batch_size)
 
-    arrivals: list[Arrival] = []
+    arrivals = []
     for job in read_submissions(path, traces):
-        try:
+        with located(job.row.where, DataError):
             steps, curve = measured(job.application, job.batch_size)
-        except DataError as error:
-            raise DataError(f"{job.row.where}: {error}") from None
-        values = {"name": job.name, "arrival_time": job.time, "steps": steps, "curve": curve, "most_nodes": curve.most}
-        values |= {"requested_nodes": min(job.requested, curve.most), "kind": job.application.name}
-        arrivals.append((job.row, values))
+        about: dict[str, Any] = {"requested": job.requested, "kind": job.application.name}
+        arrivals.append(arrival(job.row, job.name, time=job.time, steps=steps, curve=curve, **about))
     return assemble(arrivals, path)
 
 
@@ -232,11 +228,9 @@ def read_submissions(path: str | os.PathLike[str], traces: str | os.PathLike[str
             raise DataError(f"{row.where}: time must not fall, got {time} after {latest}; sort the rows")
         latest = time
         kind, batch_size = row.text("application"), row.count("batch_size")
-        try:
+        with located(row.where, DataError):
             application = read_application(traces, kind)
             application.at_batch(batch_size)
-        except DataError as error:
-            raise DataError(f"{row.where}: {error}") from None
         jobs[name] = Submission(row, name, application, batch_size, row.count("num_replicas"), time)
     return list(jobs.values())
 

@@ -11,9 +11,9 @@ from ...base.checks import MOST_EXAMPLES
 from ...base.errors import DataError, ModelError, QueueModelError
 from ...base.files import Row, read_rows
 from ...curves.curve import ThroughputCurve
-from ..curves import Curve, PowerLawCurve, TableCurve, as_curve
-from ..jobs import Job, Workload, training_steps
-from ..phases import BatchSizes, statistical_efficiency
+from ..curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
+from ..jobs import ClusterJob, Workload, training_steps
+from .published import located
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
 Predicted: TypeAlias = Callable[[Path, int, dict[str, str]], ThroughputCurve]
@@ -42,13 +42,11 @@ def read_workload(
     DataError
         One line with file, row, column and what is wrong.
     """
-    jobs: list[Job] = []
+    jobs: list[ClusterJob] = []
     rows: dict[str, int] = {}
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
-        try:
+        with located(row.where):
             job = _job(row, Path(path).parent, nodes, predicted)
-        except ModelError as error:
-            raise DataError(f"{row.where}: {error}") from None
         if nodes is not None:
             job.require_room(nodes, where=row.where, error=DataError)
         if job.name in rows:
@@ -63,7 +61,7 @@ def read_workload(
     return Workload(jobs, os.path.basename(str(path)))
 
 
-def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> Job:
+def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> ClusterJob:
     """The job of a row; where it makes no sense, ModelError leaves it to the caller to say which row it is."""
     text = row.text("speeds", most=100_000)
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
@@ -87,7 +85,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
                 f"{row.where}: speeds are given for {curve.least} to {curve.most} nodes, but the job may run on "
                 f"{least} to {most}; give more speeds or narrow least_nodes and most_nodes"
             )
-    return Job(
+    return ClusterJob(
         row.text("name"),
         arrival_time=row.number("arrival_time", unit="seconds from the stream's start"),
         steps=_steps(row) if sizes is None else sizes.steps(row.count("batch_size")),
@@ -120,10 +118,8 @@ def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predi
     if predicted is None or most is None:
         what = "most_nodes" if most is None else "predicted"
         raise DataError(f"{row.where}: speeds from a profile need {what}; give it")
-    try:
+    with located(f"{row.where}: speeds", QueueModelError):
         return as_curve(predicted(folder / words[0], most, settings))
-    except QueueModelError as error:
-        raise DataError(f"{row.where}: speeds: {error}") from None
 
 
 def _speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:

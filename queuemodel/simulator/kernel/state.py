@@ -13,9 +13,9 @@ START_STEP, ASK, START, FINISH = range(4)
 #: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
 #: `variable` numbers what updates apply to, by name.
 Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
-#: What the cluster is like; `chunk` in bytes, times in seconds. How workers wait is a `profile.synchronization.Waiting`:
-#: `awaited` results are applied together, at most `bound` steps separate the first worker from the last; `stride`
-#: results of a run make a bin of its totals.
+#: What the cluster is like; `chunk` in bytes, times in seconds. How workers wait is a row of
+#: `profile.synchronization`: `awaited` results are applied together, at most `bound` steps separate the first worker
+#: from the last; `stride` results of a run make a bin of its totals.
 Rules = namedtuple(
     "Rules",
     "slowdown chunk shuffle gathers drops cuts repeats bounded awaited bound stride "

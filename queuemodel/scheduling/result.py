@@ -1,16 +1,21 @@
-"""What a simulation yields: one record per job, and the figures that follow from them."""
+"""What a simulation yields: one record per job, the figures that follow from them, and their pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, nth_style
+from ..base.errors import ModelError
 from ..base.results import Result, rows_of
-from .cluster import Cluster
+from .nodes import Nodes
 from .policies.base import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The figures of a summary, in the order of tables; times in seconds.
 FIGURES: dict[str, Callable[[Schedule], float]] = {
@@ -36,7 +41,7 @@ class Schedule(Result):
     digits = 6
 
     policy: Policy
-    cluster: Cluster
+    nodes: Nodes
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     arrival: np.ndarray
@@ -86,7 +91,7 @@ class Schedule(Result):
     @property
     def utilization(self) -> float:
         """Share of all node-seconds of the makespan that were held by jobs."""
-        return float(self.attained_service.sum() / (self.makespan * self.cluster.nodes))
+        return float(self.attained_service.sum() / (self.makespan * self.nodes.count))
 
     @property
     def efficiency(self) -> float:
@@ -120,16 +125,76 @@ class Schedule(Result):
 
     def caption(self) -> str:
         """Policy, jobs and nodes."""
-        return f"{self.policy.name}: {len(self.names)} jobs on {self.cluster.nodes} nodes"
+        return f"{self.policy.name}: {len(self.names)} jobs on {self.nodes.count} nodes"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the figures, how they were obtained, and the records of the jobs."""
         return {
             "policy": self.policy.name,
-            "nodes": self.cluster.nodes,
+            "nodes": self.nodes.count,
             "jobs": len(self.names),
             "warmup_jobs": self.warmup,
             "seed": self.seed,
             **self.summary(),
             "records": self.to_rows(),
         }
+
+
+SIZE = (7.6, 4.0)
+
+
+def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Nodes over time as stacked areas; the jobs with most node-seconds in colours of their own, the others in grey.
+
+    Needs ``schedule(..., history=True)``.
+    """
+    if schedule.history is None:
+        raise ModelError("plot_nodes: the schedule has no history; schedule with history=True")
+    ax = ax or new_axes(SIZE)
+    hours = 3600.0
+    times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
+    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1]  # the last one is grey
+    levels = np.zeros((len(big) + 1, len(times)))
+    for j in range(len(schedule.names)):
+        changes = schedule.history[schedule.history[:, 1] == j]
+        if not len(changes):
+            continue
+        at = np.searchsorted(changes[:, 0], times, side="right") - 1
+        held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
+        own = np.flatnonzero(big == j)
+        levels[own[0] if own.size else len(big)] += held
+    order = [k for k in [*np.argsort(schedule.arrival[big], kind="stable"), len(big)] if levels[k].any()]
+    ax.stackplot(
+        times / hours,
+        levels[order],
+        labels=[schedule.names[big[k]] if k < len(big) else "other jobs" for k in order],
+        colors=[COLORS[k] if k < len(big) else OTHERS for k in order],
+        step="post",
+        linewidth=0,
+        **kwargs,
+    )
+    ax.axhline(schedule.nodes.count, color=BOUND, linestyle="--", linewidth=1.2)
+    ax.set(
+        xlabel="time (h)",
+        ylabel="nodes (held)",
+        ylim=(0, schedule.nodes.count * 1.04),
+        xlim=(times[0] / hours, times[-1] / hours),
+        title=schedule.policy.name,
+    )
+    finish_axes(ax, legend="right", reverse=True)
+    return ax
+
+
+def plot_response_times(
+    schedules: Sequence[Schedule], *, labels: Sequence[str] | None = None, ax: Axes | None = None, **kwargs: Any
+) -> Axes:
+    """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
+    ax = ax or new_axes(SIZE)
+    names = labels or [schedule.policy.name for schedule in schedules]
+    for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
+        T = np.sort(schedule.response_time)
+        style = nth_style(number) | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
+        ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
+    ax.set(xlabel="response time (s)", ylabel="jobs done (share)", ylim=(0, 1), xscale="log")
+    finish_axes(ax)
+    return ax

@@ -11,8 +11,8 @@ RNG, N, STEPS = np.random.default_rng(6), 5, 40
 A, Y, REG = RNG.normal(size=(N, 6)), RNG.normal(size=N), 0.3
 OWN = RNG.permutation(N)
 PROBLEM = qd.LeastSquares(A, Y, batch_size=2, regularization=REG, shares=tuple(np.array([k]) for k in OWN))
-PACES = np.array([1.0, 1.3, 2.1, 1.0, 1.0])
-CLOCK = qd.Clock(2.0, paces=(1.0, 1.3, 2.1), transfer=lambda up, down: 0.5 + 0.03 * up + 0.05 * down)
+SLOWNESS = np.array([1.0, 1.3, 2.1, 1.0, 1.0])
+CLOCK = qd.Clock(2.0, slowness=(1.0, 1.3, 2.1), transfer=lambda up, down: 0.5 + 0.03 * up + 0.05 * down)
 
 
 def gradient(i, x):
@@ -157,7 +157,7 @@ TOGETHER = {
 @pytest.mark.parametrize("name", TOGETHER)
 def test_workers_that_meet(name):
     strategy, step = TOGETHER[name]
-    done = qd.descend(PROBLEM, strategy, workers=N, steps=STEPS, learning_rate=rate, seeds=[3], record=STEPS + 1,
+    done = qd.descend(PROBLEM, strategy, workers=N, steps=range(STEPS + 1), learning_rate=rate, seeds=[3],
                       clock=CLOCK)  # fmt: skip
     s, at, arrival, rng = State(), np.zeros(N), 0.0, np.random.default_rng([3, 0])
     rows, anchored = [(0.0, 0.0, 0.0, loss(s.x[0]))], name in ("top", "sign", "quantized")
@@ -166,7 +166,7 @@ def test_workers_that_meet(name):
         if not strategy.exact:
             rng.random((N, 2))  # which examples
         up, down, waits = step(s, k, at.max(), rng.random)
-        at = at + 2.0 * PACES * (0.5 if strategy.exact else 1.0)  # all examples are half a batch
+        at = at + 2.0 * SLOWNESS * (0.5 if strategy.exact else 1.0)  # all examples are half a batch
         takes = 0.5 + 0.03 * up + 0.05 * down
         if waits == "ahead":
             at = np.maximum(at, arrival)
@@ -196,7 +196,7 @@ class Even(qd.Clock):
 def test_workers_of_a_server(name):
     k = 1 if name in ("async", "bounded-staleness") else 3
     strategy = qd.ServerSGD(name, k, staleness_bound=2 if name == "bounded-staleness" else 0)
-    done = qd.descend(PROBLEM, strategy, workers=N, steps=60, learning_rate=rate, seeds=1, record=61, clock=Even())
+    done = qd.descend(PROBLEM, strategy, workers=N, steps=range(61), learning_rate=rate, seeds=1, clock=Even())
     takes, x, version, stale = [1.0, 1.7, 2.3, 3.1, 0.9], np.zeros(6), 0, 0
     copies, read, ends, count = [x] * N, [0] * N, list(takes), [0] * N
     collected, waiting, rows = [], set(), [(0.0, loss(x))]

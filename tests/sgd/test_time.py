@@ -13,9 +13,7 @@ EXPONENTIAL = qd.Clock(1.0, 1.0)
 
 
 def seconds(strategy, *, workers=8, steps=2500, clock=EXPONENTIAL, seeds=2):
-    done = qd.descend(
-        PROBLEM, strategy, workers=workers, steps=steps, learning_rate=1e-3, seeds=seeds, clock=clock, record=2
-    )
+    done = qd.descend(PROBLEM, strategy, workers=workers, steps=[steps], learning_rate=1e-3, seeds=seeds, clock=clock)
     return done.times[:, -1].mean() / steps, done
 
 
@@ -23,7 +21,7 @@ class Even(qd.Clock):
     """Gradients of each worker that all take as long."""
 
     def durations(self, rng, shape, batches=1.0):
-        return np.broadcast_to(np.reshape(self.paces, (-1, 1)), shape)
+        return np.broadcast_to(np.reshape(self.slowness, (-1, 1)), shape)
 
 
 def harmonic(n):
@@ -53,7 +51,7 @@ def test_a_barrier_waits_for_the_slow_and_for_those_with_most_stragglers():
     most = (1 - stats.binom.cdf(np.arange(8), 8, 0.1) ** 4).sum()
     found = seconds(qd.LocalSGD(8), workers=4, steps=8000, clock=clock, seeds=4)[0]
     assert 8 * found == pytest.approx(8 * 0.5 + most * 4.5, rel=0.03)  # six standard errors
-    slow = qd.Clock(0.5, paces=(1.0, 1.5), transfer=lambda up, down: up * 1e-3 + down * 1e-2)
+    slow = qd.Clock(0.5, slowness=(1.0, 1.5), transfer=lambda up, down: up * 1e-3 + down * 1e-2)
     assert seconds(qd.LocalSGD(8), workers=4, clock=slow, steps=80)[0] == pytest.approx(0.75 + 96 * 0.011 / 8)
 
 
@@ -94,7 +92,7 @@ def test_gossip_waits_for_neighbours(workers):
 def test_blocked_workers_read_parameters_when_they_may_go_on():
     """Two workers, the first of which is ever one step ahead: it begins each step with its slower peer's update."""
 
-    one_ahead, clock = qd.ServerSGD("bounded-staleness", staleness_bound=1), Even(paces=(1.0, 10.0))
+    one_ahead, clock = qd.ServerSGD("bounded-staleness", staleness_bound=1), Even(slowness=(1.0, 10.0))
     done = qd.descend(PROBLEM, one_ahead, workers=2, steps=103, learning_rate=0.01, seeds=1, clock=clock)
     assert done.staleness[0] == pytest.approx((0 + 0 + 2 + 50 * (0 + 1)) / 103)
     runs = [seconds(qd.ServerSGD("bounded-staleness", staleness_bound=s), steps=1600, seeds=8) for s in (0, 1, 2, 100)]
@@ -116,7 +114,7 @@ def test_a_barrier_of_any_law_is_an_order_statistic(cv, local_steps):
 
 def test_who_completes_in_turns_is_one_update_late():
     """Two workers in turns: each gradient is taken on parameters one update old; where both wait for both, on none."""
-    settings = {"workers": 2, "steps": 200, "learning_rate": 0.05, "clock": Even(paces=(1.0, 1.0))}
+    settings = {"workers": 2, "steps": 200, "learning_rate": 0.05, "clock": Even(slowness=(1.0, 1.0))}
     done = qd.descend(PROBLEM, qd.ServerSGD(), seeds=2, **settings)
     assert done.staleness.tolist() == [199 / 200] * 2
     assert done.times[0, -1] == 100
@@ -146,7 +144,7 @@ def test_local_steps_on_different_data_end_where_theory_says():
     shrink = [np.linalg.matrix_power(np.eye(8) - rate * one.hessian, local_steps) for one in own]
     away = np.mean([(np.eye(8) - S) @ one.optimum for S, one in zip(shrink, own, strict=True)], axis=0)
     fixed = np.linalg.solve(np.eye(8) - np.mean(shrink, axis=0), away)
-    done = qd.descend(problem, qd.LocalSGD(local_steps), workers=8, steps=640, learning_rate=rate, seeds=64, record=2)
+    done = qd.descend(problem, qd.LocalSGD(local_steps), workers=8, steps=[640], learning_rate=rate, seeds=64)
     noise = np.sqrt(done.model.var(axis=0).sum() / 64)
     assert np.linalg.norm(done.model.mean(axis=0) - fixed) < 3 * noise
     assert np.linalg.norm(done.model.mean(axis=0) - problem.optimum) > 6 * noise

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from queuemodel import ModelError, example_profile
-from queuemodel.scheduling import FIFO, Workload, simulate
+from queuemodel.scheduling import FIFO, Workload, schedule
 from queuemodel.sgd import Compared, Comparison, Descent, compare, job_of, make_problem
 
 RANKS = example_profile("ddp-alexnet-40")
@@ -22,7 +22,7 @@ def test_alone_it_takes_what_the_comparison_says(compared, strategy):
     for comparison in compared:
         (one,) = [row for row in comparison.rows if row.name == strategy]
         job = job_of(compared, strategy, name="a", arrival_time=5.0, requested_nodes=comparison.workers)
-        ended = simulate(Workload([job]), FIFO(), nodes=8)
+        ended = schedule(Workload([job]), FIFO(), nodes=8)
         assert ended.end[0] - 5 == pytest.approx(np.median(one.seconds_to), rel=1e-6)
     assert job.steps == pytest.approx(np.median(next(r for r in compared[0].rows if r.name == strategy).steps_to))
     assert (job.least_nodes, job.most_nodes) == (2, 8)

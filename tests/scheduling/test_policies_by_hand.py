@@ -20,7 +20,7 @@ def drawn(seed, count=9, nodes=14, **rest):
         limits = {"least_nodes": least, "most_nodes": most, "requested_nodes": asked, "kind": "xyz"[k % 3]}
         made = qs.StagedCurve(stretches) if k % 2 and rest.get("staged") else curve
         early = 0.5 if rest.get("staged") else 0.0
-        job = qs.Job(f"{k}", arrival_time=time, steps=float(rng.exponential(30)) + 1, curve=made, **limits,
+        job = qs.ClusterJob(f"{k}", arrival_time=time, steps=float(rng.exponential(30)) + 1, curve=made, **limits,
                      end_probability=early)  # fmt: skip
         time += rng.exponential(rest.get("gap", 4.0))
         jobs.append(job)
@@ -174,16 +174,16 @@ POLICIES = [
 def test_who_gets_which_nodes(policy):
     for seed in range(12):
         for count, nodes in ((1, 9), (4, 14), (9, 14), (5, 40)):
-            jobs = drawn(seed, count, nodes)
-            found = policy.allocate(jobs, nodes, 50.0)
-            assert [found.get(job.name, 0) for job in jobs] == plain(policy, jobs, nodes), (seed, count)
-            assert policy.allocate(jobs[::-1], nodes, 50.0) == found
+            jobs = drawn(seed, count, nodes, gap=0.0)  # all present at once
+            changes = qs.schedule(jobs, policy, nodes=nodes, history=True).history
+            found = {int(job): granted for time, job, granted in changes if time == 0}
+            assert [found.get(job, 0) for job in range(count)] == plain(policy, jobs, nodes), (seed, count)
 
 
 def placed(changes, cluster):
     """Of each change (time, job, nodes) whether the job is on no more machines than it needs."""
     size = cluster.nodes_per_machine
-    free = [min(size, cluster.nodes - at) for at in range(0, cluster.nodes, size)]
+    free = [min(size, cluster.count - at) for at in range(0, cluster.count, size)]
     held, packed = {}, {}
     for time in np.unique(changes[:, 0]):
         now = [(int(j), int(n)) for at, j, n in changes if at == time]
@@ -201,84 +201,7 @@ def placed(changes, cluster):
     return packed
 
 
-@pytest.mark.parametrize("policy", [
-    qs.EqualShare(), qs.LeastAttainedService((20.0, 60.0)), qs.RankPriced(0.6), qs.SRPT(), qs.Backfill(),
-], ids=lambda policy: policy.name)  # fmt: skip
-@pytest.mark.parametrize("seed", range(3))
-def test_records_and_figures_follow_from_the_history(policy, seed):
-    """Starts and restarts, stretches, machines, early ends, limits and a warm-up at once; progress is added up anew."""
-    cluster = qs.Cluster(14, restart_seconds=1.5, start_seconds=0.7, nodes_per_machine=4, spread_speed=0.6)
-    jobs = qs.Workload(drawn(seed, 24, staged=True, gap=6.0))
-    s = qs.simulate(jobs, policy, cluster=cluster, seed=seed, warmup=0.3, history=True)
-    work, packed = jobs.shares(seed) * [job.steps for job in jobs], placed(s.history, cluster)
-    assert s.early.tolist() == (jobs.shares(seed) < 1).tolist()
-    shared = []
-    for j, job in enumerate(jobs):
-        parts = getattr(job.curve, "stretches", [(1.0, job.curve)])
-        ends = np.minimum(np.cumsum([a for a, _ in parts]) / sum(a for a, _ in parts) * job.steps, work[j])
-        rest, curves = np.diff(ends, prepend=0.0).tolist(), [curve for _, curve in parts]
-        usable = range(job.least_nodes, min(job.most_nodes, 14) + 1)
-        best = sum(w / max(curve(n) for n in usable) for w, curve in zip(rest, curves, strict=True))
-        useful = sum(w / curve(job.least_nodes) * job.least_nodes for w, curve in zip(rest, curves, strict=True))
-        met = sum(max(min(s.end[j], e) - max(job.arrival_time, a), 0.0) for a, e in zip(s.arrival, s.end, strict=True))
-        share = min(max(14 / (met / (s.end[j] - job.arrival_time)), usable[0]), usable[-1])
-        shared.append(sum(w / curve(share) for w, curve in zip(rest, curves, strict=True)))
-        held, starts, own = 0.0, 0, s.history[s.history[:, 1] == j]
-        for (time, _, n), (after, *_) in pairwise(own.tolist()):
-            held, starts = held + n * (after - time), starts + (n > 0)
-            left = max(after - time - (0.7 if starts == 1 else 1.5), 0.0)
-            for i, curve in enumerate(curves if n else ()):
-                speed = curve(n) * (1.0 if packed[time, j] else 0.6)
-                passed = min(left, rest[i] / speed)
-                rest[i], left = rest[i] - passed * speed, left - passed
-        assert rest == pytest.approx([0] * len(rest), abs=1e-9)
-        assert left < 1e-9
-        row = {
-            "name": job.name, "kind": job.kind, "arrival_time": job.arrival_time, "first_start": own[0, 0],
-            "end": own[-1, 0], "response_time": own[-1, 0] - job.arrival_time,
-            "mean_nodes": held / (own[-1, 0] - own[0, 0]), "attained_service": held, "restarts": starts - 1,
-            "failures": 0, "early_end": bool(s.early[j]),
-        }  # fmt: skip
-        assert s.to_rows()[j] == {k: v if isinstance(v, str) else pytest.approx(v) for k, v in row.items()}
-        assert (s.best_time[j], s.useful_service[j]) == pytest.approx((best, useful))
-    assert s.shared_time == pytest.approx(shared)
-    assert s.restarts.sum() > 0 or isinstance(policy, qs.Backfill)
-    R, rows = (s.end - s.arrival)[7:], s.to_rows()  # three tenths of 24 are left out
-    slow, makespan = R / s.best_time[7:], s.end.max()
-    assert s.summary() == pytest.approx({
-        "mean_response_time": R.mean(), "median_response_time": np.median(R), "p95_response_time": np.quantile(R, 0.95),
-        "p99_response_time": np.quantile(R, 0.99), "mean_slowdown": slow.mean(),
-        "p95_slowdown": np.quantile(slow, 0.95),
-        "mean_queueing_delay": (s.start - s.arrival)[7:].mean(), "makespan": makespan,
-        "utilization": sum(row["attained_service"] for row in rows) / makespan / 14,
-        "efficiency": s.useful_service.sum() / s.attained_service.sum(), "mean_restarts": s.restarts[7:].mean(),
-        "worst_fairness": max(R / shared[7:]),
-    })  # fmt: skip
-    told = s.to_dict()
-    about = [told.pop(name) for name in ("policy", "nodes", "jobs", "warmup_jobs", "seed", "records")]
-    assert about == [policy.name, 14, 24, 7, seed, rows]
-    assert told == s.summary()
-
-
-@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
-def test_hesrpt_divided_is_its_closed_form(p):
-    """Least mean of jobs present at once with speed nodes ** p (Berg, Vesilo and Harchol-Balter, 2020)."""
-    sizes, k, q = np.random.default_rng(3).lognormal(0, 1.5, 12), np.arange(1, 13), 1 / (1 - p)
-    least = np.sort(sizes)[::-1] @ (k**q - (k - 1) ** q) ** (1 / q) / 7**p / 12
-    jobs = [qs.Job(f"{i}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(p)) for i, x in enumerate(sizes)]
-    for policy in (qs.HeSRPT(p, divisible=True), qs.HeSRPT(divisible=True)):
-        assert qs.simulate(jobs, policy, nodes=7).mean_response_time == pytest.approx(least)
-    for worse in (qs.HeSRPT(p + 0.05, divisible=True), qs.EqualShare(divisible=True)):
-        assert qs.simulate(jobs, worse, nodes=7).mean_response_time > least * (1 + 1e-6)
-
-
-def test_what_is_left_out_of_a_policy_or_a_job():
-    for told in (
-        "FIFO(fixed=None)", "LeastAttainedService(thresholds=(57600.0,))", "EqualShare(divisible=False)",
-        "HeSRPT(exponent=None, divisible=False)", "GreedyGain(floor=0.5, power=1.0)",
-        "ModelBased(order='shortest', grant='efficient', threshold=0.5)", "RankPriced(exponent=0.5, floor=0.0)",
-    ):  # fmt: skip
-        assert repr(getattr(qs, told.partition("(")[0])()) == told
+def test_jobs_have_what_their_kind_has():
     limits = {"least_nodes": 2, "most_nodes": 5, "requested_nodes": 3, "end_probability": 0.25}
     kinds = [
         qs.JobKind("a", curve=float, steps=7.0, variation=0, **limits),

@@ -11,7 +11,7 @@ from queuemodel.curves import fit_convergence
 from queuemodel.models import predict
 from queuemodel.profile import Operation
 from queuemodel.sgd import NAMES, Candidate, Compared, Comparison, compare
-from queuemodel.transport import Link, ParameterServers, Ring
+from queuemodel.transport import Link, Ring
 
 SERVERS, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
 #: Steps told by their phases alone.
@@ -62,7 +62,8 @@ def test_steps_on_servers_take_the_seconds_that_are_predicted():
         assert one.steps_per_second == pytest.approx(expected[0], rel=1e-6)
     assert only(trained, "async-ps").descent.staleness.mean() == pytest.approx(3, rel=0.1)
     found = only(compare(SERVERS, workers=4, strategies=["local-sgd"], target=0.5, **FEW), "local-sgd")
-    alone = qd.descend(PROBLEM, qd.LocalSGD(8), workers=4, steps=300, learning_rate=0.05, seeds=3, record=201)
+    looks = np.linspace(0, 300, 201).round().astype(int).tolist()
+    alone = qd.descend(PROBLEM, qd.LocalSGD(8), workers=4, steps=looks, learning_rate=0.05, seeds=3)
     np.testing.assert_array_equal(found.steps_to, 4 * alone.steps_to(0.5))
 
 
@@ -74,25 +75,6 @@ def test_what_cannot_be_simulated_is_compared_without_the_strategies_that_only_a
     assert not {"k-sync", "bounded-staleness", "backup-worker"} & {one.name for one in found.rows}
     with pytest.raises(qm.ModelError, match="strategy 'k-sync'"):
         compare(profile, workers=4, strategies=["k-sync"], **changes)
-
-
-def test_names_stand_for_strategies():
-    """Of five workers; k is half of them."""
-    sign = "DoubleCompression(compressor=BlockSign(blocks=8), momentum=0.0, local_steps="
-    together = {
-        "sync": "SynchronousSGD(momentum=0.0)", "local-sgd": "LocalSGD(local_steps=8)", "block-sign": f"{sign}1)",
-        "adacomm": "AdaComm(initial_steps=16, interval=60.0)", "block-sign-local": f"{sign}8)",
-        "overlap-local-sgd": repr(qd.OverlapLocalSGD()), "top-k": repr(qd.DoubleCompression()),
-        "adaquant": "AdaQuantFL(local_steps=8, initial_levels=2)",
-    }  # fmt: skip
-    served = {name: repr(qd.ServerSGD(name, 2)) for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")} | {
-        "async-ps": repr(qd.ServerSGD()), "backup-worker": repr(qd.ServerSGD("k-sync", 4)), "ordered-gradient":
-        repr(qd.OrderedGradient()), "bounded-staleness": repr(qd.ServerSGD("bounded-staleness", staleness_bound=2)),
-    }  # fmt: skip
-    ring = {"squarm-ring": repr(qd.SquarmSGD("ring", qd.BlockSign(8), mixing=0.3))}
-    for profile, others in ((SERVERS, served), (RANKS, ring)):
-        found = compare(profile, workers=5, **(FEW | {"steps": 2}))
-        assert {one.name: repr(one.descent.strategy) for one in found.rows} == together | others
 
 
 def test_what_a_worker_computes_follows_the_batch_and_the_accelerator():
@@ -199,15 +181,6 @@ def test_a_law_of_convergence_tells_synchronous_steps_only():
     assert np.median(larger.steps_to) == pytest.approx(1000 / 64 + 50 * 4, rel=0.05)
 
 
-@pytest.mark.parametrize(("profile", "changes"), [
-    (SERVERS, {}), (SERVERS, {"parameter_servers": 3}), (SERVERS, {"shards": np.array([2.0, 1.0])}),
-    (RANKS, {"ranks_per_node": 4, "inside_bandwidth": 1e9}), (RANKS, {"collective": ParameterServers(3)}),
-])  # fmt: skip
-def test_machines_are_those_of_the_prediction(profile, changes):
-    predicted = predict(profile, workers=[6], strategy="sync-ps" if profile is SERVERS else "all-reduce", **changes)
-    assert compare(profile, workers=6, strategies=["sync"], **changes).nodes == predicted.nodes[0]
-
-
 def noisy(profile, scale, *, steps=400):
     """The profile with gradients around a true one of norm 1 whose noise scale, in examples, this is."""
     noise = np.random.default_rng(0).normal(size=(steps, 2, 500)) * (scale / 500 / profile.job.batch_size) ** 0.5
@@ -267,11 +240,9 @@ def test_a_step_sends_and_receives_what_its_strategy_makes_of_the_jobs_parameter
 
 @pytest.mark.parametrize(("profile", "options", "words"), [
     (RANKS, {"strategies": ["async-ps"]}, "parameter server"),
-    (SERVERS, {"strategies": ["squarm-ring"]}, "data-parallel rounds"),
     (SERVERS, {"strategies": ["sync", "sync"]}, "different"),
     (SERVERS, {"problem": PROBLEM, "target": 0.0}, "above the least loss"),
     (SERVERS, {"target": 0.5}, "target is a loss of a problem"),
-    (SERVERS, {"price_per_node_hour": 2.0}, "needs a time to pay for"),
     (SERVERS, {"problem": PROBLEM, "convergence": fit_convergence([(32, [100.0])])}, "not both"),
     (SERVERS, {"problem": PROBLEM, "batch_size": 64}, "batch_size of a problem"),
     (RANKS, {"accumulation": 4}, "accumulation would change"), ("profile.json", {}, "needs a profile"),
