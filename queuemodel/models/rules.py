@@ -16,7 +16,7 @@ import numpy as np
 
 from ..base.checks import require_count
 from ..base.errors import ModelError
-from ..queueing.batch import mva_recursion
+from ..queueing.solve import mva_recursion
 
 #: In the place of a demand of nothing, so that quotients stay finite (seconds).
 NOTHING = 1e-300

@@ -11,10 +11,9 @@ import numpy as np
 
 from ..base.checks import require_choice
 from ..base.errors import QueueModelWarning
-from .chains import by_class, require_populations, solution_of
-from .lowered import Lowered, lower
+from .lowered import Lowered, lower, require_populations
 from .network import Network
-from .solution import Solution
+from .solution import Solution, by_class, solution_of
 
 #: The methods, with the names that their solutions have.
 METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}

@@ -15,11 +15,9 @@ import numpy as np
 
 from ..base.checks import require_count
 from ..base.errors import ModelError
-from .chains import require_populations, solution_of
-from .lowered import lower
+from .lowered import lower, require_populations, routes_of
 from .network import Network
-from .routes import routes_of
-from .solution import Solution
+from .solution import Solution, solution_of
 from .stations import PhaseType
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Routing matrices and the visit ratios and chains that follow from them."""
+"""Closed networks; routing matrices, and the visit ratios and chains that follow from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import read_bytes
 from ..base.results import Result
 from .json_format import DAMAGE, from_document, to_document
-from .stations import JobClass, PerClass, Station, number_of, numbers_in
+from .stations import JobClass, PerClass, Station, number_array, number_of
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -41,12 +41,10 @@ def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str
 
 
 def _matrix(value: Any, where: str, K: int) -> Matrix:
-    P = numbers_in(value)
-    if P is None or P.ndim != 2:
-        raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers")
+    P = number_array(value, where, f"a matrix of probabilities, {K} rows of {K} numbers")
     if P.shape != (K, K):
         raise ModelError(f"{where}: must have {K} rows and columns, one per station, got shape {P.shape}")
-    if not np.isfinite(P).all() or (P < 0).any() or (P > 1 + 1e-9).any():
+    if not ((P >= 0) & (P <= 1 + 1e-9)).all():
         raise ModelError(f"{where}: must be probabilities, 0 to 1")
     return tuple(map(tuple, P.tolist()))
 
@@ -76,21 +74,14 @@ def transitions(routing: Any, stations: Sequence[str], classes: Sequence[str]) -
 def visits_and_chains(
     full: np.ndarray, stations: Sequence[str], classes: Sequence[str], reference: int
 ) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Visit ratios, shape (K, C), and the chains (classes that customers switch between), from `transitions`.
-
-    In each chain the visits to the reference station sum to 1 per cycle.
-    """
+    """Visit ratios (K, C), 1 per chain at the reference, and chains (classes that customers switch between)."""
     C, K = full.shape[:2]
-    chains = _components(np.asarray(full.any(axis=(1, 3))))
+    linked = np.asarray(full.any(axis=(1, 3)))
+    chains = tuple(dict.fromkeys(tuple(_reached(linked | linked.T, start)) for start in range(C)))
     V = np.zeros((K, C))
     for chain in chains:
         V[:, chain] = _chain_visits(full[np.ix_(chain, range(K), chain, range(K))], chain, stations, classes, reference)
     return V, chains
-
-
-def _components(linked: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    both = linked | linked.T
-    return tuple(dict.fromkeys(tuple(_reached(both, start)) for start in range(len(both))))
 
 
 def _reached(linked: np.ndarray, start: int) -> list[int]:
@@ -438,11 +429,3 @@ def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:
     if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
         raise ModelError(f"{what}: must be one number or {count}, one for each {one}, got shape {array.shape}")
     return np.broadcast_to(array, (count,)).tolist()
-
-
-def number_array(value: Any, what: str) -> np.ndarray:
-    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
-    array = numbers_in(value)
-    if array is None:
-        raise ModelError(f"{what}: must be an array of numbers, got {value!r}")
-    return array

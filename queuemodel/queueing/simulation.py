@@ -16,11 +16,9 @@ import numpy as np
 from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
 from ..base.results import Result, finite
-from .chains import require_populations, solution_of
-from .lowered import lower
+from .lowered import Routes, lower, require_populations, routes_of
 from .network import Network
-from .routes import Routes, routes_of
-from .solution import Solution
+from .solution import Solution, solution_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -134,7 +132,7 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .replication import BATCHES, Replication, model_of  # loads numba
+        from .kernels.replication import BATCHES, Replication, model_of  # loads numba
 
         population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
