@@ -49,19 +49,12 @@ class Sensitivity(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station: the elasticity says what is worth speeding up; with classes, one for each of them."""
-        D, names = self.network.service_demand, self.network.names
-        if not self.network.classes:
-            return [
-                {"station": name, "service_demand": float(d), "dX_dD": float(x), "elasticity": float(e)}
-                for name, d, x, e in zip(names, D, self.dX_dD, self.elasticity, strict=True)
-            ]
-        classes = self.network.class_names
-        return [
-            {"station": station, "class": name, "service_demand": float(D[k, d])}
-            | {f"dX[{other}]_dD": float(self.dX_dD[c, k, d]) for c, other in enumerate(classes)}
-            for k, station in enumerate(names)
-            for d, name in enumerate(classes)
-        ]
+        network, D = self.network, self.network.class_service_demand
+        if not network.classes:
+            slopes = {"dX_dD": self.dX_dD[:, None], "elasticity": self.elasticity[:, None]}
+        else:
+            slopes = {f"dX[{name}]_dD": dX for name, dX in zip(network.class_names, self.dX_dD, strict=True)}
+        return network.rows_of(service_demand=D, **slopes)
 
     def caption(self) -> str:
         """Throughputs and populations, and the slope by the think time of a network without classes."""

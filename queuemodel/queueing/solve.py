@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.checks import LARGEST
 from ..base.errors import ModelError
-from ..base.results import Result
+from ..base.results import Result, rows_of
 from .approximate import solved_approximately
 from .exact import MEMORY, solved_exactly
 from .lowered import lower, require_populations
@@ -114,16 +114,9 @@ class BatchSolution(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per network, at its own population."""
-        names = [f"index {axis}" for axis in range(self.population.ndim)]
-        return [
-            dict(zip(names, index, strict=True))
-            | {
-                "population": int(self.population[index]),
-                "throughput": float(self.throughput[index]),
-                "cycle_time": float(self.cycle_time[index]),
-            }
-            for index in np.ndindex(self.population.shape)
-        ]
+        index: dict[str, Any] = {f"index {axis}": at for axis, at in enumerate(np.indices(self.population.shape))}
+        measures = {"population": self.population, "throughput": self.throughput, "cycle_time": self.cycle_time}
+        return rows_of(index | measures)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The first few."""

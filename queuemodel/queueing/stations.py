@@ -222,6 +222,11 @@ class Station:
         shapes = self.distribution
         return shapes.get(job_class) if isinstance(shapes, Mapping) else shapes  # type: ignore[arg-type]
 
+    def shape_of(self, job_class: str | None) -> PhaseType | None:
+        """Its distribution, or one of its two moments; None where service takes no time."""
+        given, mean = self.distribution_of(job_class), self.time_of(job_class)
+        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not given and mean > 0 else given
+
     def scv_of(self, job_class: str | None) -> float:
         """Squared coefficient of variation of a class's service time."""
         return number_of(self.scv, job_class, 1.0)

@@ -277,10 +277,10 @@ def model_of(routes: Routes, population: int) -> Model:
     network = routes.network
     K, C = routes.visits.shape
     shapes = {
-        (k, c): s.distribution_of(label) or PhaseType.from_moments(mean=s.time_of(label), scv=s.scv_of(label))
+        (k, c): shape
         for k, s in enumerate(network.stations)
         for c, label in enumerate(network.labels)
-        if s.distribution_of(label) or (s.scv_of(label) > 1 and s.time_of(label) > 0)
+        if (s.distribution_of(label) or s.scv_of(label) > 1) and (shape := s.shape_of(label))
     }
     phases = max([1, *[len(shape.alpha) for shape in shapes.values()]])
     model = Model(
