@@ -44,7 +44,8 @@ class _Lazy(click.Group):
             ctx.fail(f"no such command {args[0]!r}{nearest(args[0], COMMANDS) or '; see queuemodel --help'}")
         name, command, rest = super().resolve_command(ctx, args)
         if name:
-            command = getattr(importlib.import_module(f".{COMMANDS[name][0]}", __name__), name.replace("-", "_"))
+            module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
+            command = getattr(module, name.replace("-", "_") + "_command")
         return name, command, rest
 
 

@@ -15,8 +15,7 @@ from ..curves.convergence import fit_convergence, read_convergence
 from ..models.predict import load
 from ..profile.profile import Profile
 from ..report import SUFFIXES
-from ..sgd.compare import NAMES
-from ..sgd.compare import compare as compare_strategies
+from ..sgd.compare import NAMES, compare
 from ..sgd.plan import plan_strategies
 from ..sgd.problems import KINDS
 from ..sgd.result import plot_time_to_target
@@ -69,7 +68,7 @@ from .options import (
 @option("--seed", SEED, "Of the first run on --problem.  [default: 0]")
 @format_option
 @option("--report", FILE, "Write a page that one can mail (.html).")
-def compare(
+def compare_command(
     profile: str,
     workers: Sequence[int],
     convergence: str | None,
@@ -104,7 +103,7 @@ def compare(
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
     about = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law, "progress": watched()}
-    results = [compare_strategies(data, workers=n, **about, **asked(options, n)) for n in workers]
+    results = [compare(data, workers=n, **about, **asked(options, n)) for n in workers]
     shown: list[Result] = [*results]
     document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
     if deadline is not None or (len(results) > 1 and price is not None):

@@ -10,14 +10,13 @@ from ..base.checks import require_writable
 from ..base.drawing import save_figure
 from ..base.errors import ModelError
 from ..base.results import Result
-from ..curves.curve import next_measurement as which_next
-from ..curves.plan import plan as plan_workers
-from ..models.fit import fit as fit_job
+from ..curves.curve import next_measurement
+from ..curves.plan import plan
+from ..models.fit import fit
 from ..models.half_synchronous import in_closed_network
 from ..models.instances import plan_instances, read_instances
 from ..models.placements import PlacedStep, fit_placements
-from ..models.predict import load, measured_besides
-from ..models.predict import predict as predict_curve
+from ..models.predict import load, measured_besides, predict
 from ..profile.job import Throughput
 from ..profile.profile import Profile
 from ..profile.throughputs import as_throughputs
@@ -73,7 +72,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @MEASUREMENTS
 @option("--seed", SEED, default=0, show_default=True)
 @format_option
-def fit(output_format: str, **options: Any) -> None:
+def fit_command(output_format: str, **options: Any) -> None:
     """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
 
     PROFILE is what predict takes.
@@ -94,7 +93,7 @@ def fit(output_format: str, **options: Any) -> None:
             raise ModelError(f"{path}: holds steps by placement, which are fitted alone; leave the options out")
         model = fit_placements(data)
     else:
-        model = fit_job(data, throughputs=as_throughputs(besides), **options)
+        model = fit(data, throughputs=as_throughputs(besides), **options)
     show(model, output_format)
 
 
@@ -102,7 +101,7 @@ def fit(output_format: str, **options: Any) -> None:
 @PREDICTION
 @format_option
 @option("--plot", FILE, "Write the curve as a picture (.png, .svg, .pdf).")
-def predict(output_format: str, plot: str | None, **options: Any) -> None:
+def predict_command(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
     PROFILE is a profile's JSON, or a CSV with the columns workers and steps_per_second (of all workers),
@@ -119,7 +118,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
     require_writable(plot, suffixes=PICTURES)
-    curve = predict_curve(**question_of(options))
+    curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
     show(curve, output_format)
@@ -134,7 +133,7 @@ def predict(output_format: str, plot: str | None, **options: Any) -> None:
     "--instances", FILE, "Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput."
 )
 @format_option
-def plan(output_format: str, instances: str | None, **options: Any) -> None:
+def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
     \b
@@ -152,7 +151,7 @@ def plan(output_format: str, instances: str | None, **options: Any) -> None:
     if instances is not None:
         show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
     else:
-        show(plan_workers(predict_curve(**question), **goal, **others), output_format)
+        show(plan(predict(**question), **goal, **others), output_format)
 
 
 @click.command()
@@ -160,7 +159,7 @@ def plan(output_format: str, instances: str | None, **options: Any) -> None:
 @option("--workers", COUNTS, "Where the interval is to be narrow.", default="16", show_default=True)
 @MEASUREMENTS
 @format_option
-def next_measurement(output_format: str, **options: Any) -> None:
+def next_measurement_command(output_format: str, **options: Any) -> None:
     """Say which number of workers to measure next for a minute.
 
     PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. What comes out
@@ -171,7 +170,7 @@ def next_measurement(output_format: str, **options: Any) -> None:
       queuemodel next-measurement profile.json --workers 16
       queuemodel next-measurement profile.json --measured 3=1.63
     """
-    show(which_next(predict_curve(**question_of(options))), output_format)
+    show(next_measurement(predict(**question_of(options))), output_format)
 
 
 @click.command()
@@ -180,7 +179,7 @@ def next_measurement(output_format: str, **options: Any) -> None:
 @option("-o --output", FILE, "The page to write (.html).", required=True)
 @option("--show shown", COUNT, "Number of workers that the page begins with.")
 @format_option
-def report(output: str, shown: int | None, output_format: str, **options: Any) -> None:
+def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report that one can mail: one HTML file that computes what-ifs itself.
 
     It needs no network. Sliders change workers, servers, bandwidth, accelerators, batch size, price and deadline where
@@ -204,7 +203,7 @@ def report(output: str, shown: int | None, output_format: str, **options: Any) -
         closed = in_closed_network(options["strategy"], options["backup_workers"])
         if data.steps and options["method"] == "auto" and closed:
             question["method"] = "mva"
-    curve = predict_curve(**question)
+    curve = predict(**question)
     curve.report(output, profile=profile, workers=shown, **goal)
     if output_format != "table":
         show(curve, output_format)

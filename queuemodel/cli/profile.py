@@ -12,7 +12,7 @@ import click
 
 from ..adapters import pytorch, tensorflow
 from ..adapters.live.runner import Backend, Interrupted, profile_live
-from ..adapters.tensorflow.children.serve import serve
+from ..adapters.tensorflow.children.serve import serve_command
 from ..base.checks import JSON, require_writable
 from ..base.drawing import save_figure
 from ..base.errors import DataError
@@ -36,7 +36,7 @@ from .options import (
     watched,
 )
 
-__all__ = ["demo", "examples", "import_trace", "profile", "serve"]
+__all__ = ["demo_command", "examples_command", "import_trace_command", "profile_command", "serve_command"]
 
 SERVERS, RANKS = "async-ps", "all-reduce"
 
@@ -70,7 +70,7 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
 @click.option("-o", "--output", type=FILE, default="profile.json", show_default=True)
 @format_option
-def profile(
+def profile_command(
     model: str,
     framework: str,
     strategy: str | None,
@@ -158,7 +158,7 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @click.option("--workers", type=COUNT, show_default="those in the traces", help="That trained meanwhile.")
 @click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")
 @format_option
-def import_trace(
+def import_trace_command(
     folders: tuple[str, ...],
     output: str,
     parameter_bytes: float | None,
@@ -247,7 +247,7 @@ SHOWN = (1, 2, 4, 8, 16, 32)
 @click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
 @format_option
-def demo(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
+def demo_command(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
 
     TensorFlow trains a Keras model on a loopback parameter server and worker; PyTorch a module on one rank and then on
@@ -285,7 +285,7 @@ def demo(framework: str, model: str | None, steps: int | None, output: str, outp
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-def examples(folder: Path | None) -> None:
+def examples_command(folder: Path | None) -> None:
     """List the packaged examples, or copy them into FOLDER; files of these names stay.
 
     \b

@@ -63,7 +63,7 @@ def cluster_options(restart_seconds: str) -> Decorator:
 @format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @click.option("--plot", type=FILE, help="Draw nodes over time (one policy) or response times (several).")
-def schedule(
+def schedule_command(
     workload: str,
     nodes: int,
     policies: tuple[str, ...],
@@ -143,7 +143,7 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @click.option("--output", type=FILE, help="Write every run as JSON.")
 @click.option("--plot", type=FILE, help="Draw response time against load.")
 @format_option
-def schedule_study(
+def schedule_study_command(
     policies: tuple[str, ...],
     loads: tuple[float, ...],
     kinds: str,

@@ -13,14 +13,14 @@ from ..base.drawing import save_figure
 from ..base.errors import DataError, ModelError
 from ..models.fit import strategy_of
 from ..models.predict import load
-from ..models.simulate import simulate as simulate_training
+from ..models.simulate import simulate
 from ..models.simulated_rounds import SimulatedRounds
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from ..queueing.bounds import bounds as bounds_on
 from ..queueing.bounds import saturation_population
 from ..queueing.network import Network
-from ..queueing.solve import solve as solve_network
+from ..queueing.solve import solve
 from .options import (
     COUNT,
     COUNTS,
@@ -46,7 +46,7 @@ from .options import (
 @click.argument("network", type=FILE)
 @option("--population", COUNTS, "Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
 @format_option
-def solve(network: str, population: Sequence[int] | None, output_format: str) -> None:
+def solve_command(network: str, population: Sequence[int] | None, output_format: str) -> None:
     """Solve the closed network written down in a JSON file, exactly where that is possible.
 
     \b
@@ -60,12 +60,12 @@ def solve(network: str, population: Sequence[int] | None, output_format: str) ->
     if model.classes:
         if population is not None:
             raise ModelError(f"{network}: its classes have populations of their own; leave --population out")
-        solved = solve_network(model)
+        solved = solve(model)
         show(solved if output_format != "csv" else Table(solved.class_rows()), output_format)
         return
     if population is None:
         raise ModelError(f"{network}: --population is needed, like 8 or 1:100")
-    solution = solve_network(model, population=population[-1])
+    solution = solve(model, population=population[-1])
     bounds = bounds_on(model, np.array(population))
     rows = []
     for n, low, high in zip(population, bounds.lower, bounds.upper, strict=True):
@@ -108,7 +108,7 @@ SHOWN = 3
 @format_option
 @option("--chrome-trace trace", FILE, "Write the timeline, for ui.perfetto.dev (.json).")
 @option("--plot", FILE, "All-reduce: draw one rank's round (.png, .svg, .pdf).")
-def simulate(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
+def simulate_command(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
     """Simulate one cluster: recorded operations event by event, or rounds of data-parallel ranks.
 
     \b
@@ -130,7 +130,7 @@ def simulate(profile: str, output_format: str, trace: str | None, plot: str | No
             )
         if trace:
             given["trace_steps"] = min(SHOWN, options["steps"])
-    run = simulate_training(recorded, progress=watched(), **given)
+    run = simulate(recorded, progress=watched(), **given)
     if trace:
         run.chrome_trace(trace)
     if plot and isinstance(run, SimulatedRounds):

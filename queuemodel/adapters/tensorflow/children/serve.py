@@ -19,7 +19,7 @@ from ...live.machine import split_address
 @click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
 @click.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
 @click.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
-def serve(job: str, task: int, ps: str, worker: str) -> None:
+def serve_command(job: str, task: int, ps: str, worker: str) -> None:
     """Run a TensorFlow server until it is stopped.
 
     \b
