@@ -38,23 +38,6 @@ def test_every_line_fits_every_value_is_there_and_what_fits_stays_as_it_is(rows,
     assert results.text_table(rows, width=max(map(len, wide.splitlines()))) == wide
 
 
-def test_names_then_texts_take_several_lines():
-    rows = [{"goal": "cheapest within 1 h", "mean_response_time": 4.5, "note": "two words"}]
-    assert results.text_table(rows, width=40).splitlines() == [
-        "                         mean",
-        "                     response",
-        "goal                     time  note",
-        "-------------------  --------  ---------",
-        "cheapest within 1 h       4.5  two words",
-    ]
-    assert results.text_table(rows, width=30).splitlines()[3:] == [
-        "--------  --------  ---------",
-        "cheapest       4.5  two words",
-        "within 1",
-        "h",
-    ]
-
-
 @pytest.mark.parametrize(("second", "repeated"), [("fifo", ("0.5", "fifo")), (2.0, ("0.5",))])
 def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, repeated):
     rows = [{"load": 0.5, "policy": second} | {f"figure_{k}": k + 0.25 for k in range(9)}]
