@@ -172,7 +172,7 @@ def _populations(population: int | np.ndarray) -> np.ndarray:
 def saturation_population(network: Network) -> float:
     """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
 
-    (D + Z) / max D_k/m_k, D being what a customer who is alone needs of the queueing stations. With load-dependent
+    (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations. With load-dependent
     rates D_k is over the best rate per customer and m_k the highest of the list.
 
     Raises
@@ -253,7 +253,7 @@ def knee_throughput(
 
     With constant times, N customers whose undisturbed cycle takes R and who need D of the busiest station end a round
     in max(R, N D). With varying ones the round is the mean of that maximum; for a normal cycle time whose coefficient
-    of variation grows with the others that one meets, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
+    of variation grows with the other customers, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
 
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 

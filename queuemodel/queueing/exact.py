@@ -90,8 +90,8 @@ class Lattice:
     def add(self, constants: Pairs, k: int) -> Pairs:
         """Constants with station k.
 
-        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) is >= 0 and ends at n = m,
-        so a short convolution and a geometric recursion do, both without subtractions.
+        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: a short
+        convolution and a geometric recursion do, without subtractions.
         """
         from .kernels import product_form
 

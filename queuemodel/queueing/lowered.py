@@ -152,10 +152,7 @@ def lowered_product_form(network: Network, population: Any, solver: str) -> Lowe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Moves between (class, place), where place K is outside all stations, for thinking.
-
-    Places where a class spends no time, or never comes, are left out of P: rows and columns of zeros.
-    """
+    """Moves between (class, place), place K for thinking; rows and columns of P are 0 where a class spends no time."""
 
     network: Network
     P: np.ndarray  # (C, K+1, C, K+1): probabilities

@@ -150,15 +150,9 @@ class MarkovChain:
                 f"{min(rates):.6g} to {max(rates):.6g} /s), since nobody thinks or shares a processor; give a think "
                 "time, or a station discipline='ps'"
             )
-        return solution_of(
-            lower(network, population),
-            X,
-            Q,
-            busy=busy,
-            solver=f"Markov chain, {len(chain.states):,} states",
-            exact=True,
-            reason="the steady state of every state of the network: exact for any discipline",
-        )
+        why = "the steady state of every state of the network: exact for any discipline"
+        name = f"Markov chain, {len(chain.states):,} states"
+        return solution_of(lower(network, population), X, Q, busy=busy, solver=name, exact=True, reason=why)
 
 
 State = tuple[int, ...]  # for each place the number of the state that it is in
@@ -184,8 +178,7 @@ class _Transitions:
     def _starts(self) -> Iterable[State]:
         """One start where the order of customers is forgotten in time; every start where it may be kept for ever.
 
-        Where everybody comes to a place that serves any of its customers next, all can be gathered there from any
-        state; customers of one kind have no order.
+        It is forgotten where everybody comes to a place that keeps no order, or all customers are of one kind.
         """
         chains = [chain for chain in self.network.chains if sum(self.counts[c] for c in chain)]
         homes = [[(c, k) for c in chain for k in range(len(self.places)) if self.next[c][k]] for chain in chains]
@@ -290,11 +283,7 @@ def _closed_classes(rates: csr_matrix) -> list[np.ndarray]:
 
 
 def _steady_state(rates: csr_matrix) -> np.ndarray:
-    """Probabilities of the states of a closed class, from its rates.
-
-    Iteration is fast where states have many neighbours, elimination where they have few and customers take long to
-    mix: iteration is tried first, and judged by how well its probabilities are in balance.
-    """
+    """Probabilities of a closed class's states, by iteration (many neighbours) or else elimination (slow mixing)."""
     from scipy.sparse import diags_array
 
     n = rates.shape[0]

@@ -384,8 +384,10 @@ def _require_times(network: Network) -> None:
     """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle."""
     visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network._think_times
     for s, to_it in zip(network.stations, visits, strict=True):
-        times = s.service_time if isinstance(s.service_time, PerClass) else labels
-        if without := [name for name, v in zip(labels, to_it, strict=True) if v > 0 and name not in times]:
+        times = s.service_time
+        if not isinstance(times, PerClass):
+            continue
+        if without := [c for c, v in zip(labels, to_it, strict=True) if v > 0 and c not in times]:
             raise ModelError(
                 f"station {s.name!r}: class {without[0]!r} visits it but has no service_time; "
                 "give it one, or leave it out of visit_ratio"
@@ -397,12 +399,12 @@ def _require_times(network: Network) -> None:
     if not any(demands):
         raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
     for chain in network.chains:
-        who = f"class {', '.join([repr(labels[c]) for c in chain])}"
+        who = f"class {', '.join([repr(labels[c]) for c in chain])}" if network.classes else ""
         if network.classes and not any(v[c] for v in visits for c in chain):
             raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
         time = sum([demands[c] + think[c] for c in chain])
         if time < SHORTEST_CYCLE:
-            cycle = f"a cycle of {who}" if network.classes else "a cycle"
+            cycle = f"a cycle of {who}" if who else "a cycle"
             raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
 
 

@@ -224,9 +224,7 @@ class Solution(Result):
         return [*([self.class_rows()] if self.network.classes else []), self.to_rows()]
 
 
-def solution_of(
-    low: Lowered, X: np.ndarray, Q: np.ndarray, *, busy: np.ndarray | None = None, **about: Any
-) -> Solution:
+def solution_of(low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None = None, **about: Any) -> Solution:
     """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about`` is the rest of it."""
     network = low.network
     total = float(X[[chain[0] for chain in network.chains]].sum())

@@ -165,7 +165,7 @@ def advance(rng, model, run, size, most):
             last[k] = now
             if kind[k] == SHARING:
                 push(tag[k], order[k], n[k], clock[k] + work, customer)
-            else:  # one is served at a time, clock is what he has been given since he (re)started
+            else:  # one is served at a time, clock is the service since the (re)start
                 if n[k] > 0:
                     served = n[k] - 1 if kind[k] == LIFO else 0
                     tag[k, served] = max(tag[k, served] - clock[k], 0.0)
@@ -187,7 +187,7 @@ def pace(kind, speed, n):
 
 @compiled()
 def first_out(kind, tag, clock, n):
-    """What the next one to leave has still to be given, when nobody comes."""
+    """The service that the next one to leave still needs, when nobody comes."""
     if kind == SHARING:
         return max(tag[0] - clock, 0.0)
     return tag[n - 1] if kind == LIFO else tag[0]
