@@ -154,8 +154,8 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     >>> solve_batch([[0.5], [0.25]], think_time=1.0, population=2).throughput.round(6)
     array([1.2     , 1.538462])
     """
-    D, Z, N, shape = _checked(demands, think_time, population)
-    M, K, top = int(np.prod(shape)), D.shape[-1], int(N.max())
+    D, Z, N = _checked(demands, think_time, population)
+    M, K, top, shape = N.size, D.shape[-1], int(N.max()), N.shape
     size = 8 * M * ((top if curves else 1) + 3 * K)
     if size > MEMORY:
         raise ModelError(
@@ -164,22 +164,16 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
         )
     from .kernels import product_form
 
-    columns = np.ascontiguousarray(np.broadcast_to(D, (*shape, K)).reshape(M, K).T)
-    counts = np.broadcast_to(N, shape).reshape(M).astype(np.int64)
-    think = np.broadcast_to(Z, shape).reshape(M).astype(float)
+    counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
-    product_form.recursions(columns, think, counts, X, last, R)
+    product_form.recursions(
+        np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
+    )
     if curves and counts.min() < top:
         X[np.arange(1, top + 1)[:, None] > counts] = np.nan
-    return BatchSolution(
-        np.broadcast_to(D, (*shape, K)),
-        np.broadcast_to(Z, shape),
-        np.broadcast_to(N, shape),
-        X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy(),
-        np.moveaxis(R.reshape(K, *shape), 0, -1),
-        last.reshape(shape),
-    )
+    throughputs = X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy()
+    return BatchSolution(D, Z, N, throughputs, np.moveaxis(R.reshape(K, *shape), 0, -1), last.reshape(shape))
 
 
 def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,9 +195,8 @@ def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tupl
     return X, R
 
 
-def _checked(
-    demands: Any, think_time: Any, population: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
+def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """D (..., K), Z and N (...), broadcast."""
     D, Z = number_array(demands, "demands"), number_array(think_time, "think_time")
     N = number_array(population, "population")
     if D.ndim < 1 or not D.size or not N.size:
@@ -227,6 +220,7 @@ def _checked(
             f"batch: demands {D.shape[:-1]} (without stations), think_time {Z.shape} and population {N.shape} "
             "do not broadcast"
         ) from None
-    if (np.broadcast_to(D.sum(axis=-1) + Z, shape) < 1e-15).any() or not (D.sum(axis=-1) > 0).all():
+    D, Z = np.broadcast_to(D, (*shape, D.shape[-1])), np.broadcast_to(Z, shape)
+    if (D.sum(axis=-1) + Z < 1e-15).any() or not (D.sum(axis=-1) > 0).all():
         raise ModelError("batch: all service demands of a network are zero; give at least one station a demand > 0")
-    return D, Z, N.astype(np.int64), shape
+    return D, Z, np.broadcast_to(N, shape).astype(np.int64)
