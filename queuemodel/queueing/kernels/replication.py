@@ -18,7 +18,7 @@ from ..lowered import Routes
 from ..stations import PhaseType
 
 DELAY, FCFS, SHARING, LIFO, ORDERED = range(5)
-CONSTANT, EXPONENTIAL, GAMMA, PHASES = range(4)
+CONSTANT, GAMMA, PHASES = range(3)  # gamma of shape 1 is exponential
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
 #: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
@@ -48,8 +48,6 @@ AT_ONCE = 50_000
 @compiled()
 def draw(rng, kind, mean, shape, first, T):
     """A service time: kind, mean (s), shape parameter; T (n, n + 1) cumulative moves of phase types, last: the end."""
-    if kind == EXPONENTIAL:
-        return mean * rng.standard_exponential()
     if kind == CONSTANT:
         return mean
     if kind == GAMMA:
@@ -285,7 +283,7 @@ def model_of(routes: Routes, population: int) -> Model:
     phases = max([1, *[len(shape.alpha) for shape in shapes.values()]])
     model = Model(
         kind=np.full(K, DELAY), servers=np.ones(K, dtype=np.int64), speed=np.ones((K, population + 1)),
-        dist=np.full((K, C), EXPONENTIAL), mean=routes.service_times.copy(), shape=np.ones((K, C)),
+        dist=np.full((K, C), GAMMA), mean=routes.service_times.copy(), shape=np.ones((K, C)),
         first=np.ones((K, C, phases)), T=np.ones((K, C, phases, phases + 2)),
         go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
     )  # fmt: skip
