@@ -28,7 +28,8 @@ ROOT = Path(__file__).parent.parent
 
 #: Which tests judge which folder, or module, of the package; tests of documents do not count.
 JUDGES = {
-    "queueing": ["tests/queueing", "tests/test_plotting.py"],
+    "network": ["tests/network", "tests/solvers/test_exact.py"],
+    "solvers": ["tests/solvers", "tests/test_plotting.py"],
     "training": ["tests/training", "tests/test_plotting.py", "tests/test_prediction.py"],
     "collectives": ["tests/collectives"],
     "strategies": ["tests/strategies"],
