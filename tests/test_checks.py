@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from queuemodel.base import checks, files
-from queuemodel.base.errors import DataError, FitError, ModelError
-from queuemodel.base.results import Result, finite, rows_of
+from queuemodel import DataError, FitError, ModelError
+from queuemodel.base import checks, files, results
 
 NEXT = np.nextafter
 NUMBERS = ["1", b"1", True, None, 1j, [1], float("nan"), float("inf"), 10**400, -1e-300, -1]
@@ -130,13 +129,13 @@ def test_files_are_read_whole_and_written_whole_or_not_at_all(tmp_path, monkeypa
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "a.gz", "link", "new", "pipe"]
 
 
-class Two(Result):
+class Two(results.Result):
     """Two tables under a long caption."""
 
     digits = 2
 
     def to_rows(self):
-        return rows_of({"load_at": np.array([1, 20]), "time": np.array([[0.1234], [1234567.0]])})
+        return results.rows_of({"load_at": np.array([1, 20]), "time": np.array([[0.1234], [1234567.0]])})
 
     def caption(self):
         return "a <b> of " + "words " * 6
@@ -148,7 +147,7 @@ class Two(Result):
 def test_a_result_is_text_html_json_and_a_frame(tmp_path):
     two = Two()
     assert two.to_rows() == [{"load_at": 1, "time": 0.1234}, {"load_at": 20, "time": 1234567.0}]
-    assert [finite(value) for value in (1.5, float("nan"), -float("inf"), "x", 3)] == [1.5, None, None, "x", 3]
+    assert [results.finite(value) for value in (1.5, float("nan"), -float("inf"), "x", 3)] == [1.5, None, None, "x", 3]
     assert two.to_json(tmp_path / "a.json") + "\n" == (tmp_path / "a.json").read_text()
     assert two.to_dict() == {"rows": two.to_rows()}
     assert two.to_frame()["time"].tolist() == [0.1234, 1234567.0]

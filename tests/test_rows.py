@@ -1,25 +1,29 @@
 """Tables as text: read as they were written, whatever the line ends; what is wrong is one line with its place."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.base.errors import DataError
-from queuemodel.base.files import parse_bandwidth, parse_duration, parse_latency, parse_size, read_rows, readable_rate
+from queuemodel import DataError
+from queuemodel.base import files
 
 
 def rows(text, *, required=("name", "speed"), **options):
-    content = text.encode() if isinstance(text, str) else text
-    return list(read_rows("t.csv", content=content, required=required, **options))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return list(files.read_rows(path, required=required, **options))
 
 
 def refusal(text, ask=lambda row: None, **options):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"t\.csv: line [0-9]+: |t\.csv: (is not UTF-8|no rows)") as caught:
         [ask(row) for row in rows(text, **options)]
     message = str(caught.value)
-    assert message.startswith("t.csv: ")
     assert "\n" not in message
-    assert len(message) < 600
+    assert len(message) < 700
     return message
 
 
@@ -46,23 +50,26 @@ def test_what_spreadsheets_save():
 def test_units_are_those_of_networks_and_clocks():
     powers = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
     for prefix, scale in powers.items():
-        assert parse_size(f" 3 {prefix}B ") == pytest.approx(3 * scale)
+        assert files.parse_size(f" 3 {prefix}B ") == pytest.approx(3 * scale)
         for unit, size in {"bit": 1 / 8, "bits": 1 / 8, "b": 1 / 8, "B": 1}.items():
             for second in ("/s", " / s", "ps"):
-                assert parse_bandwidth(f"+7.5{prefix}{unit}{second}") == pytest.approx(7.5 * scale * size)
+                assert files.parse_bandwidth(f"+7.5{prefix}{unit}{second}") == pytest.approx(7.5 * scale * size)
     seconds = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
     for unit, second in seconds.items():
-        assert parse_duration(f"1.5e1{unit}") == parse_latency(f"15 {unit}") == pytest.approx(15 * second)
-    assert (parse_size(2), parse_bandwidth(0.25), parse_duration(3)) == (2.0, 0.25, 3.0)
-    assert (parse_duration(1e-15), parse_size(1e18), parse_size("1e18B")) == (1e-15, 1e18, 1e18)
-    wrong = [(parse_duration, 9e-16, "0s", "-1s", "nan", "1 m", "1e999s", "1.1.1s"), (parse_size, 1.1e18, "2 KB/s"),
-             (parse_bandwidth, "8Mbit", "1 Gb"), (parse_latency, float("inf"), "50")]  # fmt: skip
+        assert files.parse_duration(f"1.5e1{unit}") == files.parse_latency(f"15 {unit}") == pytest.approx(15 * second)
+    assert (files.parse_size(2), files.parse_bandwidth(0.25), files.parse_duration(3)) == (2.0, 0.25, 3.0)
+    assert (files.parse_duration(1e-15), files.parse_size(1e18), files.parse_size("1e18B")) == (1e-15, 1e18, 1e18)
+    wrong = [
+        (files.parse_duration, 9e-16, "0s", "-1s", "nan", "1 m", "1e999s", "1.1.1s"),
+        (files.parse_size, 1.1e18, "2 KB/s"), (files.parse_bandwidth, "8Mbit", "1 Gb"),
+        (files.parse_latency, float("inf"), "50"),
+    ]  # fmt: skip
     for parse, *bad in wrong:
         for text in bad:
             with pytest.raises(DataError, match=repr(text)[:4]):
                 parse(text)
     said = {1.25e8: "1 Gbit/s", 1.24e8: "992 Mbit/s", 125e3: "1 Mbit/s", 1e3: "8 kbit/s", 124.0: "992 bit/s"}
-    assert {rate: readable_rate(rate) for rate in said} == said
+    assert {rate: files.readable_rate(rate) for rate in said} == said
 
 
 @given(st.floats(0, 1e9), st.integers(1, 1_000_000))
@@ -125,9 +132,9 @@ def test_what_is_no_number(kind, bad):
         (lambda row: row.number("speed"), "1" * 5000, "speed must be at most 200 characters, got 5000"),
         (lambda row: row.count("speed", 3, least=2), "1", "speed must be a whole number of at least 2, got 1"),
         (lambda row: row.number("speed", 3.0), "-1", "speed must be finite and >= 0"),
-        (lambda row: row.quantity("speed", parse_duration, largest=60), "61s", "speed must be at most 60"),
+        (lambda row: row.quantity("speed", files.parse_duration, largest=60), "61s", "speed must be at most 60"),
         (lambda row: row.quantity("speed", float), "0", "speed must be finite and > 0"),
-        (lambda row: row.quantity("speed", parse_duration), "61", "line 2: speed: duration '61' has no unit"),
+        (lambda row: row.quantity("speed", files.parse_duration), "61", "line 2: speed: duration '61' has no unit"),
         (lambda row: row.share("speed", 0.5), "1.01", "speed must be between 0 and 1"),
         (lambda row: row.count("speed"), "1.5", "speed must be a whole number of at least 1, got '1.5'"),
         (lambda row: row.count("speed"), "0", "speed must be a whole number of at least 1, got 0"),

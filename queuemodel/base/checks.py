@@ -1,8 +1,4 @@
-"""Checks at the boundary: what people and files hand in, each refused in one line that says where, what, got and do.
-
-Everything that takes a number, a count, a seed, a share, a name or an output from outside asks here, once, and then
-trusts it.
-"""
+"""Checks at the boundary: what people and files hand in, each refused in one line that says where, what, got and do."""
 
 from __future__ import annotations
 
@@ -50,15 +46,7 @@ def require_number(
     largest: float = LARGEST,
     error: type[QueueModelError] = ModelError,
 ) -> float:
-    """Give ``value`` back as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it.
-
-    Examples
-    --------
-    >>> require_number("1", "server: service_time", unit="seconds")
-    Traceback (most recent call last):
-    ...
-    queuemodel.base.errors.ModelError: server: service_time must be finite and >= 0 seconds, got '1'
-    """
+    """Give ``value`` back as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it."""
     if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
         return value
     number = _float(value)
@@ -83,10 +71,7 @@ def _float(value: Any) -> float:
 def require_count(
     value: Any, what: str, *, least: int = 1, most: int = 1_000_000, error: type[QueueModelError] = ModelError
 ) -> int:
-    """Give ``value`` back as an int between ``least`` and ``most``, or raise an ``error`` that names it.
-
-    Whole floats such as 2.0 are refused too: where a number of things is meant, they are a sign of a mistake.
-    """
+    """Give ``value`` back as an int of ``least`` to ``most``, or raise an ``error`` that names it; 2.0 is none."""
     if type(value) is int and least <= value <= most:  # the usual case, kept fast
         return value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -122,21 +107,16 @@ def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[Que
 
 
 def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
-    """The end of a refusal that suggests what was meant, or nothing; ``called``: other words for what is known.
+    """The end of a refusal that suggests what was meant, or nothing; ``called``: synonyms of what is known.
 
     What begins with the value comes first, then what has all of its words, then what is spelt almost like it.
-
-    Examples
-    --------
-    >>> nearest("async", ["sync", "async-ps"])
-    "; did you mean 'async-ps'?"
     """
     words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
     spelt = {"".join(parts): meant for parts, meant in words.items()}
     typed = "".join(_words(value))
     begun = [one for one in spelt if len(typed) > 1 and one.startswith(typed)]
-    among = ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
-    alike = difflib.get_close_matches(typed, begun or among or spelt, 1, 0.0 if begun or among else 0.6)
+    found = begun or ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
+    alike = difflib.get_close_matches(typed, found or spelt, 1, 0.0 if found else 0.6)
     return f"; did you mean {spelt[alike[0]]!r}?" if alike else ""
 
 
@@ -164,9 +144,8 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
     if path is None:
         return
     require_file_name(path)
-    target = Path(path)
+    target, named = Path(path), tuple(filter(None, suffixes))
     folder = target.parent
-    named = tuple(filter(None, suffixes))
     if named and not target.name.lower().endswith(named) and (target.suffix or "" not in suffixes):
         raise DataError(f"{path}: the file name must end in one of {', '.join(named)}")
     if target.is_dir():
@@ -211,16 +190,9 @@ def one_line(text: object) -> str:
 
 
 def extra(module: str, name: str, *, what: str) -> Any:
-    """A module of a package that is installed with the extra ``name`` (setup.cfg); ``what`` needs it.
-
-    Examples
-    --------
-    >>> extra("no_such_module", "all", what="this example")
-    Traceback (most recent call last):
-    queuemodel.base.errors.MissingDependencyError: this example needs no_such_module: pip install 'queuemodel[all]'
-    """
+    """A module of a package that is installed with the extra ``name`` (setup.cfg); ``what`` needs it."""
     try:
         return import_module(module)
     except ImportError:
-        package = {"google": "protobuf"}.get(module.partition(".")[0], module.partition(".")[0])
+        package = module.partition(".")[0].replace("google", "protobuf")
         raise MissingDependencyError(f"{what} needs {package}: pip install 'queuemodel[{name}]'") from None

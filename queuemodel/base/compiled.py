@@ -1,7 +1,6 @@
-"""The one way to compile a loop: while the package is installed, or with numba when it is first called.
+"""Compiled loops: compiled while the package is installed, or by numba when first called, with a cache if possible.
 
-What numba compiles is cached where a cache can be written, and right wherever it cannot. Modules with compiled loops
-are imported only inside functions: numba takes half a second to load.
+Modules with compiled loops are imported only inside functions: numba takes half a second to load.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ AHEAD = "ahead"
 def compiled(**options: Any) -> Callable[[Loop], Loop]:
     """Decorate a function to be compiled when it is first called; ``options`` are those of `numba.njit`.
 
-    The machine code is kept beside the sources or in numba's own folder; where neither can be written, or the disk is
-    full, each process compiles it anew. It is outdated as soon as any source file of the function's folder changes:
-    constants and callees live in its neighbours.
+    The cache is outdated as soon as any source file of the folder changes: constants and callees live in neighbours.
     """
     from numba import njit
 
@@ -46,10 +43,7 @@ def compiled(**options: Any) -> Callable[[Loop], Loop]:
 
 
 def ready(module: str, name: str) -> Callable[..., Any]:
-    """A loop as it was compiled while the package was installed (`queuemodel.simulator.ahead`).
-
-    Without that, or when a source file of its folder has changed since, the one of ``module``, which numba compiles.
-    """
+    """A loop as compiled while the package was installed, or that of ``module`` where its folder has changed since."""
     folder, _, _ = module.rpartition(".")
     sources = Path(__file__).parents[2].joinpath(*folder.split("."))
     try:
@@ -62,10 +56,7 @@ def ready(module: str, name: str) -> Callable[..., Any]:
 
 
 def compile_ahead(source: ModuleType, name: str, signature: Any, path: Path) -> None:
-    """Compile a module's loop into an extension module (numba's `pycc`), which needs no numba when it is used.
-
-    Whoever installs the package then waits for numba, and nobody who uses it.
-    """
+    """Compile a module's loop into an extension module (numba's `pycc`), which needs no numba when it is used."""
     from numba.core.compiler import Flags
     from numba.core.errors import NumbaPendingDeprecationWarning
 

@@ -1,8 +1,7 @@
 """The one look of every figure, and what becomes of it: axes, colours by meaning, labels at the lines, files.
 
-Each figure stands in ``figures.py`` beside the result that it draws: measured values are black markers with intervals,
-models solid lines with their band, bounds grey dashes; the profiled range is shaded, so that everything right of it
-reads as extrapolation. Nothing is shown and no global setting is changed; matplotlib is imported inside functions.
+Measured values are black markers with intervals, models solid lines with their band, bounds grey dashes; the profiled
+range is shaded: right of it is extrapolation. Nothing is shown and no global setting is changed.
 """
 
 from __future__ import annotations
@@ -65,13 +64,7 @@ def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
 
 
 def svg_image(draw: Callable[[], Axes]) -> str:
-    """An HTML image of what ``draw`` draws on a new figure: what Jupyter shows below a result's table.
-
-    Examples
-    --------
-    >>> svg_image(new_axes)[:36]
-    '<img alt="plot" src="data:image/svg+'
-    """
+    """An HTML image of what ``draw`` draws on a new figure: what Jupyter shows below a result's table."""
     data = base64.b64encode(_render(draw(), ".svg")).decode()
     return f'<img alt="plot" src="data:image/svg+xml;base64,{data}"/>'
 
@@ -133,29 +126,15 @@ def mark_knee(ax: Axes, knee: float, text: str) -> None:
 
 
 def label_ends(ax: Axes, lines: Iterable[Line2D]) -> None:
-    """Write each line's label at its right end, pushed apart where they would overlap; call it last.
-
-    Several lines are told apart faster there than in a legend.
-    """
+    """Write each line's label at its right end, pushed apart where they would overlap; call it last."""
     drawn = sorted(lines, key=lambda line: float(np.asarray(line.get_ydata())[-1]))
-    box = ax.get_window_extent().height * 72 / _figure(ax).dpi  # points
-    gap = 12.0 / box
-    ends = [float(ax.transAxes.inverted().transform(line.get_transform().transform(_end(line)))[1]) for line in drawn]
+    gap = 12.0 / (ax.get_window_extent().height * 72 / _figure(ax).dpi)  # 12 points
+    to_axes = ax.transAxes.inverted().transform
+    ends = [float(to_axes(line.get_transform().transform(np.asarray(line.get_xydata())[-1]))[1]) for line in drawn]
     for line, height in zip(drawn, _apart(ends, gap), strict=True):
-        ax.annotate(
-            str(line.get_label()),
-            (1.0, height),
-            xycoords="axes fraction",
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=line.get_color(),
-            fontsize="small",
-        )
-
-
-def _end(line: Line2D) -> tuple[float, float]:
-    return float(np.asarray(line.get_xdata())[-1]), float(np.asarray(line.get_ydata())[-1])
+        where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (4, 0), "textcoords": "offset points"}
+        look: dict[str, Any] = {"va": "center", "color": line.get_color(), "fontsize": "small"}
+        ax.annotate(str(line.get_label()), (1.0, height), **where, **look)
 
 
 def _apart(heights: Sequence[float], gap: float) -> list[float]:

@@ -1,8 +1,4 @@
-"""The package's exceptions and warnings: one small tree.
-
-Every message says where, what was expected, what was got and what to do, in one line; the command line prints it as it
-is.
-"""
+"""The package's exceptions and warnings; every message is one line: where, what was expected, got, and what to do."""
 
 
 class QueueModelError(Exception):

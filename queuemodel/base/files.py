@@ -64,10 +64,7 @@ def write_json(path: str | os.PathLike[str] | None, text: str) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace the file at ``path`` by ``content``, or leave what was there untouched and raise `DataError`.
-
-    What is no regular file, such as /dev/stdout or a pipe, is written to instead of being replaced.
-    """
+    """Replace the file at ``path`` (write to /dev/stdout or a pipe), or leave it untouched and raise `DataError`."""
     data = content.encode() if isinstance(content, str) else content
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
@@ -80,7 +77,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.umask(mask := os.umask(0))  # how it is read
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
         os.replace(temporary, target)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be written: {_reason(error)}") from None
@@ -92,12 +90,6 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 #: Bytes, bytes per second and seconds beyond this are mistakes.
@@ -175,8 +167,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 class Row:
     """One row of a table, and where it stands; each question for a value checks it.
 
-    A cell left empty, or a column that is not there, counts as not given: then the answer is ``default``, and without
-    one the row is refused.
+    What is not given (an empty cell, no such column) is the ``default``; without one the row is refused.
     """
 
     file: str
@@ -204,22 +195,16 @@ class Row:
             raise DataError(f"{self.where}: {column} must be at most {most} characters, got {len(text)}")
         return text
 
-    def number(
-        self,
-        column: str,
-        default: float | None = None,
-        *,
-        positive: bool = False,
-        largest: float = LARGEST,
-        unit: str = "",
-    ) -> float:
-        """A finite number >= 0 (``positive``: > 0)."""
+    def _read(self, column: str) -> float | str:
+        """The number, or the text that is none."""
+        text = self.text(column)
+        return float(text) if _NUMBER.fullmatch(text) else text
+
+    def number(self, column: str, default: float | None = None, **limits: Any) -> float:
+        """A finite number, within the limits of `require_number`."""
         if default is not None and not self.given(column):
             return default
-        text = self.text(column)
-        value = float(text) if _NUMBER.fullmatch(text) else text
-        what = f"{self.where}: {column}"
-        return require_number(value, what, positive=positive, largest=largest, unit=unit, error=DataError)
+        return require_number(self._read(column), f"{self.where}: {column}", error=DataError, **limits)
 
     def quantity(self, column: str, parse: Callable[[str], float], *, largest: float = LARGEST) -> float | None:
         """A number with its unit, as ``parse`` of `queuemodel.base.files` reads it; None where it is not given."""
@@ -236,9 +221,8 @@ class Row:
         """A whole number, also when written ``4.0``, as tables with gaps are."""
         if default is not None and not self.given(column):
             return default
-        text = self.text(column)
-        value = float(text) if _NUMBER.fullmatch(text) else text
-        whole = int(value) if isinstance(value, float) and value.is_integer() else text
+        value = self._read(column)
+        whole = int(value) if isinstance(value, float) and value.is_integer() else self.text(column)
         return require_count(whole, f"{self.where}: {column}", least=least, most=most, error=DataError)
 
     def share(self, column: str, default: float | None = None) -> float:
@@ -249,7 +233,6 @@ class Row:
 def read_rows(
     path: str | os.PathLike[str],
     *,
-    content: bytes | None = None,
     required: Sequence[str],
     optional: Sequence[str] = (),
     what: str = "rows",
@@ -260,25 +243,22 @@ def read_rows(
 ) -> Iterator[Row]:
     """Read a table, row by row; refuse in one line a file that is no such table, or ends in the midst of a row.
 
-    ``content`` is that of the file where it is at hand, ``what`` what the rows are; ``meanings`` say what columns hold.
-    ``header`` names all columns of a file without a header. ``others`` passes over further columns of files of others'
-    making, but not what is spelt almost like an optional column that is absent.
+    ``what`` the rows are, ``meanings`` of columns; ``header``: the columns of a file without one; ``others``: skip
+    further columns, unless spelt almost like an optional column that is absent.
     """
     file = str(path)
-    content = read_bytes(path) if content is None else content
     try:
-        text = content.decode("utf-8-sig")
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: is not UTF-8 text, see byte {error.start}; save it as CSV in UTF-8") from None
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
-    columns = None if header is None else list(header)
-    empty = True
+    columns, empty = list(header or ()), True
     try:
         for fields in lines:
             where = f"{file}: line {lines.line_num}"
             if not any(field.strip() for field in fields):  # spreadsheets write empty rows as commas
                 continue
-            if columns is None:
+            if not columns:
                 columns = [field.strip() for field in fields]
                 _require_columns(where, columns, required, optional, others, meanings or {})
                 continue
@@ -297,12 +277,7 @@ def read_rows(
 
 
 def _require_columns(
-    where: str,
-    columns: Sequence[str],
-    required: Sequence[str],
-    optional: Sequence[str],
-    others: bool,
-    meanings: Mapping[str, str],
+    where: str, columns: list[str], required: Sequence[str], optional: Sequence[str], others: bool, meanings: Any
 ) -> None:
     for name, delimiter in (("semicolons", ";"), ("tabs", "\t")):  # as spreadsheets save them in some languages
         if len(columns) == 1 and delimiter in columns[0]:
@@ -313,20 +288,19 @@ def _require_columns(
     known, said = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
     if len(columns) > MOST_COLUMNS:
         raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")
-    for column in columns:
-        if columns.count(column) > 1:
-            raise DataError(f"{where}: column {column[:60]!r} stands twice; leave one")
+    if twice := [column for column in columns if columns.count(column) > 1]:
+        raise DataError(f"{where}: column {twice[0][:60]!r} stands twice; leave one")
     absent = [column for column in known if column not in columns]
     unknown = [column for column in columns if column not in known]
     for column in unknown:
-        alike = difflib.get_close_matches(column.lower(), absent, 1, 0.75)
-        if alike:
-            meant = f"did you mean {alike[0]!r}{said.get(alike[0], '')}?"
+        for meant in difflib.get_close_matches(column.lower(), absent, 1, 0.75):
+            meant = f"did you mean {meant!r}{said.get(meant, '')}?"
             raise DataError(f"{where}: unknown column {column[:60]!r}; {meant}")
     for column in required:
         if column in absent:
-            what = f"column {column!r}{said.get(column, '')}"
-            raise DataError(f"{where}: {what} is missing; the columns are {_listed(columns)}")
+            raise DataError(
+                f"{where}: column {column!r}{said.get(column, '')} is missing; the columns are {_listed(columns)}"
+            )
     if unknown and not others:
         raise DataError(f"{where}: unknown column {unknown[0][:60]!r}; the known ones are {_listed(known)}")
 

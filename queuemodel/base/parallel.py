@@ -1,4 +1,4 @@
-"""The one way to run many independent tasks: joblib, on whatever engine it is told to use, or Ray."""
+"""Many independent tasks at once, by joblib on any of its engines, or by Ray."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Each task's number and result, as they end; all at the end from engines that cannot do otherwise.
 
-    Tasks can be pickled; ``n_jobs`` (-1: all cores) and ``backend`` are joblib's, that of the surrounding
-    ``joblib.parallel_config`` unless given, or ``"ray"``. Dask and Ray use all cores that they have, and run the tasks
-    of a worker that dies again. ``what`` is run: it begins the message of a backend that cannot be used (ModelError),
-    or of a process of this machine that is killed (QueueModelError).
+    ``n_jobs`` (-1: all cores) and ``backend`` are joblib's (unless given, of the surrounding ``parallel_config``), or
+    ``"ray"``; ``what`` is run begins the messages.
     """
     joblib = None if backend == "ray" else extra("joblib", "parallel", what=what)
     try:
@@ -52,9 +50,9 @@ def _numbered(number: int, task: Task) -> tuple[int, Any]:
 
 
 class _Ray:
-    """The cluster connected to, else that of ``RAY_ADDRESS``, else one that is started here, as `joblib.Parallel`.
+    """As `joblib.Parallel`, whose own engine for Ray is a pool of actors that ends with the first of them.
 
-    Ray's own engine of joblib is a pool of actors, which ends with the first of them and has its results at the end.
+    On the cluster connected to, else that of ``RAY_ADDRESS``, else one that is started here.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows as text: aligned columns under their names, as wide as they are or as a terminal is."""
+"""Results: rows, as text as wide as a terminal, as HTML, JSON and DataFrames."""
 
 from __future__ import annotations
 
@@ -29,24 +29,21 @@ Rows = Sequence[dict[str, Any]]
 
 
 def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
-    """Rows in a format of the tabulate library, as wide as they are; what is not known (None, NaN) is a dash.
-
-    Numbers have so many significant digits; from a million on they are written with an exponent.
-    """
+    """Rows in a format of the tabulate library, with so many significant digits; None and NaN are dashes."""
     import tabulate as library  # a quarter of the package's import time, and only needed to print
 
     def shown(value: Any) -> Any:
         return None if value != value else float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
-    readable = [{_readable(name): shown(value) for name, value in row.items()} for row in rows]
+    readable = [{name.replace("_", " "): shown(value) for name, value in row.items()} for row in rows]
     return library.tabulate(readable, headers="keys", floatfmt=".6g", missingval="-", tablefmt=form)
 
 
 def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
-    """Aligned columns under their names.
+    """Aligned columns under their names, no line longer than ``width`` characters.
 
-    With a ``width`` in characters no line is longer: names take several lines, then long texts do, and columns that
-    still do not fit stand in further tables, which repeat the first column, or the first two where the second is text.
+    Names take several lines, then long texts do; columns that still do not fit stand in further tables, which repeat
+    the first column (two, where the second is text).
     """
     plain = tabulate(rows, digits=digits)
     if width is None or _widest(plain) <= width:
@@ -55,10 +52,10 @@ def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
     texts = [name for name in whole if any(isinstance(row.get(name), str) for row in rows)]
     columns = dict(whole)
     while _together(columns) > width:
-        long = max((name for name in texts if _width(columns[name]) > _least(columns[name])),
-                   key=lambda name: _width(columns[name]), default=None)  # fmt: skip
-        if long is None:
+        wrappable = [name for name in texts if _width(columns[name]) > _least(columns[name])]
+        if not wrappable:
             break
+        long = max(wrappable, key=lambda name: _width(columns[name]))
         narrower = _width(columns[long]) - 1
         columns[long] = [textwrap.fill(cell, narrower, break_on_hyphens=False) for cell in whole[long]]
     first, *others = columns
@@ -76,7 +73,7 @@ def _column(name: str, values: list[Any], digits: int) -> list[str]:
     cells = [
         cell.rstrip() for cell in tabulate([{"": value} for value in values], digits=digits, form="tsv").split("\n")
     ]
-    words = _readable(name).replace("[", " [").split()
+    words = name.replace("_", " ").replace("[", " [").split()
     return [textwrap.fill(" ".join(words), max(map(len, [*cells[1:], *words]))), *cells[1:]]
 
 
@@ -115,10 +112,6 @@ def _widest(text: str) -> int:
     return max(map(len, text.splitlines()), default=0)
 
 
-def _readable(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """Columns of one length, by name, as rows of plain numbers."""
     lists = [np.ravel(column).tolist() for column in columns.values()]
@@ -131,11 +124,10 @@ def finite(value: Any) -> Any:
 
 
 class Result:
-    """What every result of the package can do, from the rows and the caption that it has of its own.
+    """What every result of the package can do, from its own `to_rows` and `caption`.
 
-    A subclass gives `to_rows` and `caption`; `shown_rows` where print shows less than there is, `tables` where it shows
-    several tables, `to_dict` where JSON holds more than the rows, and `draw` where a picture belongs below the table in
-    Jupyter. Dataclasses say ``repr=False``, or theirs would replace this one.
+    Where they differ, a subclass gives `shown_rows` or `tables` (printed), `to_dict` (JSON), `plot` (Jupyter).
+    Dataclasses say ``repr=False``, or theirs would replace this one.
     """
 
     __slots__ = ()
@@ -191,9 +183,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]
-        draw = getattr(self, "plot", None)
         picture = ""
-        if draw is not None:
+        if draw := getattr(self, "plot", None):
             from .drawing import svg_image
 
             with suppress(MissingDependencyError):  # without matplotlib the tables say it

@@ -88,14 +88,14 @@ def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[
     counted = _number(int, require_count, "count", most=LARGEST)
 
     def parse_each(text: str) -> Callable[[int], list[float]]:
-        told: list[float] = []
+        values: list[float] = []
         try:
             for part in text.split(","):
                 one, times, count = part.partition("*")
-                told += [parse(one)] * (counted(count) if times else 1)
+                values += [parse(one)] * (counted(count) if times else 1)
         except QueueModelError as error:
             raise DataError(f"{text!r}: {error}") from None
-        return lambda workers: (told + told[-1:] * workers)[:workers]
+        return lambda workers: (values + values[-1:] * workers)[:workers]
 
     return parse_each
 
@@ -157,8 +157,8 @@ def one_of(
 ) -> Decorator:
     """An option that takes one of several names, which stand in its usage, or in its help where they are many."""
     many = len("|".join(names)) > LONGEST_USAGE
-    told = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
-    return option(flag, OneOf(names, called), told, metavar="NAME" if many else None, **settings)
+    words = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
+    return option(flag, OneOf(names, called), words, metavar="NAME" if many else None, **settings)
 
 
 def together(*options: Decorator) -> Decorator:
@@ -204,28 +204,20 @@ def options(*groups: str) -> Decorator:
 
 
 STRATEGY, FORM, RANKS_PER_NODE = options("job"), options("form"), asking("ranks_per_node")
-TOLD, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds")
+THROUGHPUTS, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds")
 SIMULATION, NETWORK = options("simulation"), options("network")
 
-#: How to predict.
 METHOD = one_of(
-    "--method",
-    ["auto", "mva", "trace"],
+    "--method", ["auto", "mva", "trace"],
     "Mean-value analysis, simulation of recorded operations, or what the profile allows.",
-    {"simulation": "trace", "analysis": "mva", "exact": "mva"},
-    default="auto",
-    show_default=True,
-)
+    {"simulation": "trace", "analysis": "mva", "exact": "mva"}, default="auto", show_default=True,
+)  # fmt: skip
 #: What was measured besides the profile.
 MEASUREMENTS = together(
-    option(
-        "--throughputs",
-        FILE,
-        "Measured besides: a CSV, or a profile of several workers; may be repeated.",
-        multiple=True,
-    ),
+    option("--throughputs", FILE, "Measured besides: a CSV, or a profile of several workers; may be repeated.",
+           multiple=True),
     option("--measured", RUNS, "Measured besides, on the profile's servers: 4=1.74; may be repeated.", multiple=True),
-)
+)  # fmt: skip
 
 INTERVALS = together(
     option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True),
@@ -234,20 +226,9 @@ INTERVALS = together(
 
 #: What to predict from, and for which machines.
 PREDICTION = together(
-    PROFILE,
-    option("--workers", COUNTS, "8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
-    STRATEGY,
-    TOLD,
-    METHOD,
-    FORM,
-    MEASUREMENTS,
-    MACHINES,
-    options("placements"),
-    ROUNDS,
-    SIMULATION,
-    NETWORK,
-    INTERVALS,
-)
+    PROFILE, option("--workers", COUNTS, "8, 1:32 or 1,2,4,8.", default="1:32", show_default=True), STRATEGY,
+    THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION, NETWORK, INTERVALS,
+)  # fmt: skip
 
 #: What a number of workers is chosen for.
 GOALS = together(
@@ -260,7 +241,7 @@ GOALS = together(
 
 
 def asked(options: dict[str, Any], workers: int) -> dict[str, Any]:
-    """The options that were given, with what is told of each worker as a list for so many."""
+    """The options that were given, with values of each worker as lists for so many."""
     given = {name: value for name, value in options.items() if value is not None}
     return given | {name: given[name](workers) for name in ("worker_speeds", "worker_bandwidth") if name in given}
 
@@ -271,10 +252,7 @@ COLUMNS = 80
 
 @dataclass(frozen=True, repr=False)
 class Table(Result):
-    """Rows that a command puts together itself; what its JSON holds and its table shows, where that is not they.
-
-    ``says`` stands above the table.
-    """
+    """Rows that a command puts together itself; what its JSON holds and its table shows instead, and its caption."""
 
     rows: Rows
     document: dict[str, Any] | None = None

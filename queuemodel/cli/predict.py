@@ -19,27 +19,7 @@ from ..profile.job import Throughput
 from ..profile.profile import Profile
 from ..profile.throughputs import as_throughputs
 from ..report import SUFFIXES
-from .options import (
-    COUNT,
-    COUNTS,
-    FILE,
-    FORM,
-    GOALS,
-    MEASUREMENTS,
-    PICTURES,
-    POSITIVE,
-    PREDICTION,
-    PROFILE,
-    RANKS_PER_NODE,
-    SEED,
-    STRATEGY,
-    TOLD,
-    asked,
-    format_option,
-    option,
-    show,
-    watched,
-)
+from . import options as ask
 
 
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile]]:
@@ -51,7 +31,8 @@ def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile
 def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
-    return {"data": data, "throughputs": besides, "progress": watched(), **asked(options, max(options["workers"]))}
+    given = ask.asked(options, max(options["workers"]))
+    return {"data": data, "throughputs": besides, "progress": ask.watched(), **given}
 
 
 def require_batch_size(question: dict[str, Any]) -> None:
@@ -62,14 +43,14 @@ def require_batch_size(question: dict[str, Any]) -> None:
 
 
 @click.command()
-@PROFILE
-@STRATEGY
-@TOLD
-@RANKS_PER_NODE
-@FORM
-@MEASUREMENTS
-@option("--seed", SEED, default=0, show_default=True)
-@format_option
+@ask.PROFILE
+@ask.STRATEGY
+@ask.THROUGHPUTS
+@ask.RANKS_PER_NODE
+@ask.FORM
+@ask.MEASUREMENTS
+@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.format_option
 def fit_command(output_format: str, **options: Any) -> None:
     """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
 
@@ -92,13 +73,13 @@ def fit_command(output_format: str, **options: Any) -> None:
         model = fit_placements(data)
     else:
         model = fit(data, throughputs=as_throughputs(besides), **options)
-    show(model, output_format)
+    ask.show(model, output_format)
 
 
 @click.command()
-@PREDICTION
-@format_option
-@option("--plot", FILE, "Write the curve as a picture (.png, .svg, .pdf).")
+@ask.PREDICTION
+@ask.format_option
+@ask.option("--plot", ask.FILE, "Write the curve as a picture (.png, .svg, .pdf).")
 def predict_command(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
@@ -115,22 +96,21 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
-    require_writable(plot, suffixes=PICTURES)
+    require_writable(plot, suffixes=ask.PICTURES)
     curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
-    show(curve, output_format)
+    ask.show(curve, output_format)
 
 
 @click.command()
-@PREDICTION
-@GOALS
-@option("--min-marginal-speedup", POSITIVE, "The most workers of which each still adds this speedup.")
-@option("--throughput", POSITIVE, "Examples per second: the fewest workers that reach it.")
-@option(
-    "--instances", FILE, "Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput."
-)
-@format_option
+@ask.PREDICTION
+@ask.GOALS
+@ask.option("--min-marginal-speedup", ask.POSITIVE, "The most workers of which each still adds this speedup.")
+@ask.option("--throughput", ask.POSITIVE, "Examples per second: the fewest workers that reach it.")
+@ask.option("--instances", ask.FILE,
+            "Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.")  # fmt: skip
+@ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
@@ -147,16 +127,16 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     if goal["epochs"] is not None or goal["throughput"] is not None:
         require_batch_size(question)
     if instances is not None:
-        show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
+        ask.show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
     else:
-        show(plan(predict(**question), **goal, **others), output_format)
+        ask.show(plan(predict(**question), **goal, **others), output_format)
 
 
 @click.command()
-@PROFILE
-@option("--workers", COUNTS, "Where the interval is to be narrow.", default="16", show_default=True)
-@MEASUREMENTS
-@format_option
+@ask.PROFILE
+@ask.option("--workers", ask.COUNTS, "Where the interval is to be narrow.", default="16", show_default=True)
+@ask.MEASUREMENTS
+@ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
     """Say which number of workers to measure next for a minute.
 
@@ -168,15 +148,15 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
       queuemodel next-measurement profile.json --workers 16
       queuemodel next-measurement profile.json --measured 3=1.63
     """
-    show(next_measurement(predict(**question_of(options))), output_format)
+    ask.show(next_measurement(predict(**question_of(options))), output_format)
 
 
 @click.command()
-@PREDICTION
-@GOALS
-@option("-o --output", FILE, "The page to write (.html).", required=True)
-@option("--show shown", COUNT, "Number of workers that the page begins with.")
-@format_option
+@ask.PREDICTION
+@ask.GOALS
+@ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
+@ask.option("--show shown", ask.COUNT, "Number of workers that the page begins with.")
+@ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report that one can mail: one HTML file that computes what-ifs itself.
 
@@ -204,6 +184,6 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     curve = predict(**question)
     curve.report(output, profile=profile, workers=shown, **goal)
     if output_format != "table":
-        show(curve, output_format)
+        ask.show(curve, output_format)
     said = "; ".join(filter(None, [curve.assumption, f"{output}: open it in a browser"]))
     click.echo(said, err=output_format != "table")

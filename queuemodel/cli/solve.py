@@ -18,31 +18,13 @@ from ..queueing.bounds import bounds as bounds_on
 from ..queueing.bounds import saturation_population
 from ..queueing.network import Network
 from ..queueing.solve import solve
-from .options import (
-    COUNT,
-    COUNTS,
-    FILE,
-    INTERVALS,
-    MACHINES,
-    NETWORK,
-    PICTURES,
-    PROFILE,
-    ROUNDS,
-    SIMULATION,
-    STRATEGY,
-    Table,
-    asked,
-    format_option,
-    option,
-    show,
-    watched,
-)
+from . import options as ask
 
 
 @click.command()
-@click.argument("network", type=FILE)
-@option("--population", COUNTS, "Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
-@format_option
+@click.argument("network", type=ask.FILE)
+@ask.option("--population", ask.COUNTS, "Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
+@ask.format_option
 def solve_command(network: str, population: Sequence[int] | None, output_format: str) -> None:
     """Solve the closed network written down in a JSON file, exactly where that is possible.
 
@@ -58,7 +40,7 @@ def solve_command(network: str, population: Sequence[int] | None, output_format:
         if population is not None:
             raise ModelError(f"{network}: its classes have populations of their own; leave --population out")
         solved = solve(model)
-        show(solved if output_format != "csv" else Table(solved.class_rows()), output_format)
+        ask.show(solved if output_format != "csv" else ask.Table(solved.class_rows()), output_format)
         return
     if population is None:
         raise ModelError(f"{network}: --population is needed, like 8 or 1:100")
@@ -67,13 +49,8 @@ def solve_command(network: str, population: Sequence[int] | None, output_format:
     rows = []
     for n, low, high in zip(population, bounds.lower, bounds.upper, strict=True):
         at = solution.at(n)
-        row = {
-            "population": n,
-            "throughput": at.throughput,
-            "bound_lower": float(low),
-            "bound_upper": float(high),
-            "cycle_time": at.cycle_time,
-        }
+        row = {"population": n, "throughput": at.throughput, "bound_lower": float(low), "bound_upper": float(high)}
+        row["cycle_time"] = at.cycle_time
         measures = ("utilization", "queue_length", "residence_time")
         rows.append(row | {f"{name}[{one['station']}]": one[name] for one in at.to_rows() for name in measures})
     saturation = saturation_population(model)
@@ -85,7 +62,7 @@ def solve_command(network: str, population: Sequence[int] | None, output_format:
         "saturation_population": saturation if saturation < float("inf") else None,
         **{name: [row[name] for row in rows] for name in rows[0]},
     }
-    show(Table(rows, document), output_format)
+    ask.show(ask.Table(rows, document), output_format)
 
 
 #: Steps of each worker, or rounds, that a timeline shows.
@@ -93,18 +70,18 @@ SHOWN = 3
 
 
 @click.command()
-@PROFILE
-@option("--workers", COUNT, "Workers, or ranks.", required=True)
-@STRATEGY
-@option("--steps", COUNT, "Of each worker on average, or rounds.", default=200, show_default=True)
-@MACHINES
-@ROUNDS
-@SIMULATION
-@NETWORK
-@INTERVALS
-@format_option
-@option("--chrome-trace trace", FILE, "Write the timeline, for ui.perfetto.dev (.json).")
-@option("--plot", FILE, "All-reduce: draw one rank's round (.png, .svg, .pdf).")
+@ask.PROFILE
+@ask.option("--workers", ask.COUNT, "Workers, or ranks.", required=True)
+@ask.STRATEGY
+@ask.option("--steps", ask.COUNT, "Of each worker on average, or rounds.", default=200, show_default=True)
+@ask.MACHINES
+@ask.ROUNDS
+@ask.SIMULATION
+@ask.NETWORK
+@ask.INTERVALS
+@ask.format_option
+@ask.option("--chrome-trace trace", ask.FILE, "Write the timeline, for ui.perfetto.dev (.json).")
+@ask.option("--plot", ask.FILE, "All-reduce: draw one rank's round (.png, .svg, .pdf).")
 def simulate_command(profile: str, output_format: str, trace: str | None, plot: str | None, **options: Any) -> None:
     """Simulate one cluster: recorded operations event by event, or rounds of data-parallel ranks.
 
@@ -114,9 +91,9 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
       queuemodel simulate profile.json --workers 8 --strategy sync-ps
       queuemodel simulate ddp.json --workers 8 --scheme horovod --plot round.png
     """
-    require_writable(plot, suffixes=PICTURES)
+    require_writable(plot, suffixes=ask.PICTURES)
     require_writable(trace, suffixes=JSON)
-    given = asked(options, options["workers"])
+    given = ask.asked(options, options["workers"])
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
@@ -127,9 +104,9 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
             )
         if trace:
             given["trace_steps"] = min(SHOWN, options["steps"])
-    run = simulate(recorded, progress=watched(), **given)
+    run = simulate(recorded, progress=ask.watched(), **given)
     if trace:
         run.chrome_trace(trace)
     if plot and isinstance(run, SimulatedRounds):
         save_figure(run.plot(), plot)
-    show(run, output_format)
+    ask.show(run, output_format)

@@ -17,7 +17,7 @@ import numpy as np
 from ..base.checks import require_count
 from ..base.errors import ModelError
 from ..base.files import constants
-from ..queueing.batch import mva_recursion
+from ..queueing.solve import mva_recursion
 from ..transport.sharing import NOTHING, FewFlows
 
 

@@ -6,7 +6,6 @@ exact and approximate mean-value analysis, the Markov chain, simulation, closed 
 """
 
 from .approximate import ApproximateMVA
-from .batch import BatchSolution, mva_recursion, solve_batch
 from .bounds import (
     Bounds,
     barrier_time,
@@ -20,12 +19,11 @@ from .exact import ExactMVA, marginal_distribution
 from .jmva import read_jmva, write_jmva
 from .markov import MarkovChain
 from .network import Network
-from .sensitivity import Sensitivity, sensitivity
+from .sensitivity import Sensitivity, SymbolicSolution, sensitivity, solve_symbolic
 from .simulation import Simulation, SimulationResult
 from .solution import Solution
-from .solve import Solver, solve
+from .solve import BatchSolution, Solver, mva_recursion, solve, solve_batch
 from .stations import LARGEST_POPULATION, JobClass, PhaseType, Station
-from .symbolic import SymbolicSolution, solve_symbolic
 
 __all__ = [
     "LARGEST_POPULATION",

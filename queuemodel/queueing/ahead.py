@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from ..base.compiled import compile_ahead
-from .kernels import recursion
+from .kernels import product_form
 
 if __name__ == "__main__":
     signature = "Tuple((f8[::1], f8[:, ::1]))(f8[::1], f8, i8)"
-    compile_ahead(recursion, "recursion", signature, Path(sys.argv[1]).resolve())
+    compile_ahead(product_form, "recursion", signature, Path(sys.argv[1]).resolve())

@@ -11,17 +11,16 @@ import numpy as np
 
 from ..base.checks import require_choice
 from ..base.errors import QueueModelWarning
-from .chains import by_class, require_populations, solution_of
-from .lowered import Lowered, lower
+from .lowered import Lowered, lower, require_populations
 from .network import Network
-from .solution import Solution
+from .solution import Solution, by_class, solution_of
 
 #: The methods, with the names that their solutions have.
 METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
 MOST_ITERATIONS = 20_000
 #: Rounding that is not worth a word.
 ROUNDING = 1e-9
-HELD = "; held to the asymptotic bounds"
+BOUNDED = "; held to the asymptotic bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,15 @@ class ApproximateMVA:
     """Approximate mean-value analysis, with corrections for networks without product form.
 
     First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
-    Vernon, 2000), several servers (Suri, Sahu and Vernon, 2007), whichever the
-    method. Approximate; measured errors: docs/explanation/solver-measurements. Throughputs are held to the asymptotic
-    bounds.
+    Vernon, 2000) and several servers (Suri, Sahu and Vernon, 2007), whichever the method. Throughputs are held to the
+    asymptotic bounds. Measured errors: docs/explanation/solver-measurements.
 
     Parameters
     ----------
     method : {"recursion", "bard-schweitzer", "linearizer"}
         ``recursion`` goes over all populations up to the one asked for, and keeps them; with classes it is
         ``linearizer``. The others' time does not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer,
-        1979): a customer meets (N-1)/N of its own class's queue. ``linearizer`` (Chandy and Neuse, 1982): the shares of
+        1979): a customer finds (N-1)/N of its own class's queue. ``linearizer`` (Chandy and Neuse, 1982): the shares of
         queues are corrected from the populations with one customer fewer, several times closer and as many times slower
         as there are classes, times three.
     """
@@ -62,10 +60,10 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
         method, name = "linearizer", f"{name} (Linearizer)"
     with np.errstate(divide="ignore", invalid="ignore"):
         X, R = _schweitzer(model) if method == "bard-schweitzer" else _linearizer(model)
-    X, R, held = (one[0] for one in _held(low, low.N[None], X[None], R[None]))
+    X, R, bounded = (one[0] for one in _bounded(low, low.N[None], X[None], R[None]))
     Q = X * R
     busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
-    why = (reason or f"{name} was asked for: approximate at any population") + (HELD if held else "")
+    why = (reason or f"{name} was asked for: approximate at any population") + (BOUNDED if bounded else "")
     return solution_of(
         low, *by_class(low, X, Q), busy=None if busy is None else busy[0], solver=name, exact=False, reason=why
     )
@@ -82,15 +80,11 @@ def _by_recursion(model: _Model, reason: str) -> Solution:
         x = n / (Z + r.sum())
         X[n - 1], R[n - 1, :, 0] = x, r
         Q[:, 0, 0], U[:, 0, 0] = x * r, x * low.D[:, 0]
-    X, R, held = _held(low, np.arange(1, population + 1)[:, None], X, R)
+    X, R, bounded = _bounded(low, np.arange(1, population + 1)[:, None], X, R)
     busy = model.busy(X, X * R[:, :, 0])
-    why = [reason] if reason else []
-    if held.any():
-        why.append(f"{HELD[2:]} at {held.sum():,} of {population:,} populations")
-    return Solution(
-        low.network, population, X[:, 0], R[:, :, 0], solver=METHODS["recursion"], exact=False, reason="; ".join(why),
-        busy=busy,
-    )  # fmt: skip
+    held = f"{BOUNDED[2:]} at {bounded.sum():,} of {population:,} populations" if bounded.any() else ""
+    why, name = "; ".join(filter(None, [reason, held])), METHODS["recursion"]
+    return Solution(low.network, population, X[:, 0], R[:, :, 0], solver=name, exact=False, reason=why, busy=busy)
 
 
 class _Model:
@@ -107,17 +101,14 @@ class _Model:
         self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
-        """R (K, C), given the queues A (K, R, C) of class r that class c meets, and utilizations U likewise.
+        """R (K, C), given the queues A (K, R, C) of class r that class c finds, and utilizations U likewise.
 
-        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): who waits
-        is served before, who is in service needs his residual life: S (1 + scv) / 2 at an idle station, S at a busy
-        one, where customers mostly come just after another has left (the straight line between is ours, measured to
-        err a quarter as much as the residual life alone). Several servers: waiting is
-        1/m of that, and rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007) unless that is left to the
-        caller.
+        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): all who
+        wait, and a residual life from S (1 + scv) / 2 at an idle station to S at a busy one (linear in between: ours).
+        Several servers: 1/m of that, rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007).
         """
-        met = A.sum(axis=1)
-        R = self.D * (1.0 + met)
+        found = A.sum(axis=1)
+        R = self.D * (1.0 + found)
         if self.fcfs.any():
             S, D = self.S[:, :, None], self.D
             full = np.minimum(U.sum(axis=1, keepdims=True), 1.0)
@@ -129,7 +120,7 @@ class _Model:
             rho = np.minimum(U[k].sum(axis=0) / m, 1.0) if rarer else 1.0
             R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** _suri_exponent(m)
         for k, curve in self.curves.items():
-            n = 1.0 + met[k]
+            n = 1.0 + found[k]
             R[k] = self.D[k] * n / np.interp(n, np.arange(1, len(curve) + 1), curve)
         R[self.low.delay] = self.D[self.low.delay]
         return R
@@ -153,8 +144,7 @@ class _Model:
     def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
         """About how often somebody is at each load-dependent station, for throughputs (n, C) and queues (n, K).
 
-        Work done, X D, is that share times the mean speed with the customers that are there then: about one, and more
-        whose number is spread exponentially.
+        X D is that share times the mean speed then, with one customer and more, exponentially distributed.
         """
         if not self.curves:
             return None
@@ -191,9 +181,9 @@ def _visits(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _fixed_point(
-    model: _Model, N: np.ndarray, meets: Callable[[np.ndarray], np.ndarray], tolerance: float
+    model: _Model, N: np.ndarray, found: Callable[[np.ndarray], np.ndarray], tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), R and Q (K, C) where each class c meets A = meets(Q), utilizations being scaled alike."""
+    """X (C,), R and Q (K, C) where each class c finds A = found(Q), utilizations being scaled alike."""
     K, C = model.D.shape
     active = np.where(N > 0, 1.0, 0.0)
     visited = model.D > 0
@@ -201,7 +191,7 @@ def _fixed_point(
     U = np.zeros((K, C))
     weight, best, since = 1.0, np.inf, 0
     for _ in range(MOST_ITERATIONS):
-        A = meets(Q)
+        A = found(Q)
         R = model.residence(A, U[:, :, None] * _over(A, Q[:, :, None]))
         X = active * N / np.maximum(model.low.Z + R.sum(axis=0), 1e-300)
         new = X * R
@@ -235,8 +225,7 @@ def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _schweitzer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
     N = model.N.astype(float)
     scale = _over(_less_one(N), N[:, None])
-    X, R, _ = _fixed_point(model, N, lambda Q: Q[:, :, None] * scale, 1e-12)
-    return X, R
+    return _fixed_point(model, N, lambda Q: Q[:, :, None] * scale, 1e-12)[:2]
 
 
 def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
@@ -256,15 +245,13 @@ def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
             if n.any():
                 change[:, :, c] = np.where(n > 0, _over(core(n)[2], n), share) - share
         correction = change
-    X, R, _ = core(N)
-    return X, R
+    return core(N)[:2]
 
 
-def _held(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Throughputs X (n, C) and residence times R (n, K, C) at populations N (n, C) within the bounds, and where not.
+def _bounded(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (n, C) and R (n, K, C) at populations N (n, C) within the asymptotic bounds, and where they were not.
 
-    No station is busier than it can be: what the cycle lacks is waited at the busiest. And what all together must get
-    done at least, sum of X_c (Z_c + N D_c) >= N, is done: customers wait so much less, everywhere in proportion.
+    No utilization exceeds 1 (the rest is waited at the busiest station), and sum of X_c (Z_c + N D_c) >= N.
     """
     load, least, before, rows, R = low.load, low.least, X, np.arange(len(X)), R.copy()
     for _ in load:

@@ -16,7 +16,7 @@ from ..base.results import Result, rows_of
 from .lowered import lower
 from .network import Network
 from .solution import Solution
-from .stations import LARGEST_POPULATION
+from .stations import LARGEST_POPULATION, number_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,10 +71,9 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     With D the queueing stations' total demand, D_avg and D_max their mean and largest, Z the delays and think time:
 
     asymptotic (Muntz and Wong, 1974; Denning and Buzen, 1978)
-        N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k): no queueing at all, and all of it. They hold for any
-        service distribution and discipline that keeps a server busy while somebody waits. A
-        load-dependent station's D is over the best rate
-        per customer above and over the lowest rate below, its m the highest rate, up to the largest population.
+        N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k), for any service distribution and any discipline that
+        keeps a server busy while somebody waits. A load-dependent station's D is over the best rate per customer above
+        and over the lowest rate below, its m the highest rate, up to the largest population.
     balanced-job (Zahorjan et al., 1982), like the following for product form with single servers; tighter
         N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
         X(N) <= min(1/D_max, N / (D + Z + (N-1) D_avg / (1 + Z/D))).
@@ -121,10 +120,8 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
     demand = low.D[low.queues, 0]
-    if len(demand):
-        low_X, high_X = KINDS[kind](N, demand, Z)
-        return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
-    return Bounds(N, np.asarray(N / Z), np.asarray(N / Z), Z, kind)
+    low_X, high_X = KINDS[kind](N, demand, Z) if len(demand) else (N / Z, N / Z)
+    return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
 
 
 def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
@@ -166,11 +163,8 @@ KINDS: dict[str, Any] = {
 
 
 def _populations(population: int | np.ndarray) -> np.ndarray:
-    try:
-        N = np.array(population, dtype=float)
-    except (TypeError, ValueError):
-        N = np.array([])
-    if N.size == 0 or not np.all(np.isfinite(N)) or N.min() < 1 or np.any(np.floor(N) != N):
+    N = number_array(population, "bounds: population", "whole numbers of at least 1")
+    if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
     return N
 
@@ -178,7 +172,7 @@ def _populations(population: int | np.ndarray) -> np.ndarray:
 def saturation_population(network: Network) -> float:
     """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
 
-    (D + Z) / max D_k/m_k, D being what a customer who is alone needs of the queueing stations. With load-dependent
+    (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations. With load-dependent
     rates D_k is over the best rate per customer and m_k the highest of the list.
 
     Raises
@@ -234,31 +228,20 @@ def barrier_time(network: Network, *, population: int) -> float:
         if d > 0:
             rates.append([0.0, *(station.speeds(N) / d).tolist()])
     stages = len(rates)
-    states = math.comb(N + stages, stages)
-    if states > MOST_STATES:
+    if (count := math.comb(N + stages, stages)) > MOST_STATES:
         raise ModelError(
-            f"barrier: {states:,} states for {N} customers at {stages} stages, more than {MOST_STATES:,}; "
+            f"barrier: {count:,} states for {N} customers at {stages} stages, more than {MOST_STATES:,}; "
             "take fewer customers or stations"
         )
-    return _mean_absorption(np.array(rates), N)
-
-
-def _mean_absorption(rates: np.ndarray, N: int) -> float:
-    """T(state) = (1 + sum of rate_k T(after k)) / sum of rates, from the end of the round backwards.
-
-    A state is how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere.
-    """
-    stages = len(rates)
+    # how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere
     states = itertools.combinations_with_replacement(range(N, -1, -1), stages)
     times = {next(states): 0.0}
-    for done in states:  # what may follow a state comes before it here
+    for done in states:  # T = (1 + sum of rate_k T(after k)) / sum of rates; what may follow comes before it here
         total, gain = 0.0, 1.0
-        for k in range(stages):
-            here = (N if k == 0 else done[k - 1]) - done[k]
+        for k, here in enumerate(map(int.__sub__, (N, *done), done)):
             if here > 0:
-                rate = float(rates[k, here])
-                total += rate
-                gain += rate * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
+                total += rates[k][here]
+                gain += rates[k][here] * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
         times[done] = gain / total
     return times[(0,) * stages]
 
@@ -270,7 +253,7 @@ def knee_throughput(
 
     With constant times, N customers whose undisturbed cycle takes R and who need D of the busiest station end a round
     in max(R, N D). With varying ones the round is the mean of that maximum; for a normal cycle time whose coefficient
-    of variation grows with the others that one meets, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
+    of variation grows with the other customers, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
 
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 
@@ -298,10 +281,7 @@ def knee_width(cv: np.ndarray | float) -> np.ndarray:
 
 
 def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
-    """Draw a network's throughput against its population, with asymptotic and balanced-job bounds.
-
-    Solvers that keep only the measures at the population asked for are drawn as one point between the bounds.
-    """
+    """Draw throughput against population between its bounds; one point where the solver keeps no curve."""
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)

@@ -1,82 +1,113 @@
-"""Normalizing constants of product-form networks with any rates: no overflow, underflow or cancellation."""
+"""Exact answers of product-form networks: what is alike is merged, then the cheapest recursion is taken."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..base.compiled import ready
 from ..base.errors import ModelError
-from .chains import MEMORY, Merged, expand, lowered_product_form, merge
-from .lowered import Lowered
+from .lowered import Lowered, lowered_product_form, speeds_of
 from .network import Network
-from .solution import Solution
+from .solution import Solution, by_class, solution_of
+
+#: Memory that a single request may take, in bytes.
+MEMORY = 4 * 2**30
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Chains with their delays folded into think times, idle ones left out and identical ones made one."""
+
+    D: np.ndarray  # (C, K): demands at the stations that queue
+    Z: np.ndarray
+    N: np.ndarray
+    stations: list[int]  # which those are
+    speeds: list[np.ndarray | None]  # theirs, by `speeds_of`
+    member: list[list[int]]  # the chains that each merged one stands for
+
+
+def merge(low: Lowered) -> Merged:
+    """Fold delays, leave out chains without customers, and make identical chains one (which changes nothing)."""
+    queues, Z = low.queues.tolist(), low.think
+    alike: dict[tuple[float, ...], list[int]] = {}
+    for c in np.flatnonzero(low.N > 0).tolist():
+        alike.setdefault((float(Z[c]), *low.D[queues, c].tolist()), []).append(c)
+    member = sorted(alike.values(), key=lambda group: -int(low.N[group].sum()))  # the largest first
+    first = [group[0] for group in member]
+    N = np.array([low.N[group].sum() for group in member], dtype=np.int64)
+    speeds = [speeds_of(low.network.stations[k], int(N.sum())) for k in queues]
+    return Merged(np.ascontiguousarray(low.D[np.ix_(queues, first)].T), Z[first], N, queues, speeds, member)
+
+
+def expand(
+    low: Lowered, merged: Merged, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, **about: Any
+) -> Solution:
+    """Measures of merged chains (X (C,), Q (C, K), busy (K,)) given back to each class and each station."""
+    K, C = low.D.shape
+    all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), None
+    for m, group in enumerate(merged.member):
+        part = low.N[group] / merged.N[m]
+        all_X[group] = X[m] * part
+        all_Q[np.ix_(merged.stations, group)] = Q[m][:, None] * part
+    all_Q[low.delay] = low.D[low.delay] * all_X
+    if busy is not None:
+        all_busy = np.full(K, np.nan)
+        all_busy[merged.stations] = busy
+    return solution_of(low, *by_class(low, all_X, all_Q), busy=all_busy, exact=True, **about)
+
+
 class Lattice:
-    """Constants G(n) of stations and think times at all populations n <= N of C classes (Reiser and Kobayashi, 1975).
+    """Constants G(n) at all populations n <= N of C classes (Reiser and Kobayashi, 1975), as pairs of flat arrays."""
 
-    Arrays are flat, the last class running fastest; of constants, pairs as `kernels.convolution` has them. D (C, K) are
-    demands at stations that queue, Z and N (C,), speeds as `lowered.speeds_of` gives them.
-    """
-
-    def __init__(self, D: np.ndarray, Z: np.ndarray, N: np.ndarray, speeds: Sequence[np.ndarray | None]) -> None:
-        from .kernels import convolution
-
-        self.D, self.Z, self.N, self.speeds = D, Z, N, speeds
-        shape = tuple(int(n) + 1 for n in N)
+    def __init__(self, merged: Merged) -> None:
+        self.D, self.N, self.speeds = merged.D, merged.N, merged.speeds
+        shape = tuple(int(n) + 1 for n in self.N)
         self.size = math.prod(shape)
         self.strides = np.array([math.prod(shape[c + 1 :]) for c in range(len(shape))], dtype=np.int64)
         self.points = np.indices(shape).reshape(len(shape), -1).T
-        visited = np.flatnonzero((D > 0).any(axis=0)).tolist()
-        self.dependent = [k for k in visited if speeds[k] is not None]
-        self.base = self._empty()
-        convolution.thinking(Z, N, self.strides, *self.base)
-        for k in visited:
-            if speeds[k] is None:
-                self.base = self.add(self.base, k)
+        visited = np.flatnonzero((self.D > 0).any(axis=0)).tolist()
+        self.dependent = [k for k in visited if self.speeds[k] is not None]
+        thinking = self.factor(merged.Z, np.arange(1.0, self.N.sum() + 1))  # a delay
+        self.base = reduce(self.add, [k for k in visited if self.speeds[k] is None], thinking)
         self.total = reduce(self.add, self.dependent, self.base)
-
-    def _empty(self) -> Pairs:
-        return np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
 
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
         """What each population contributes at a station alone."""
-        from .kernels import convolution
+        from .kernels import product_form
 
-        f = self._empty()
-        convolution.factor(D, mu, self.N, self.strides, *f)
+        f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
+        product_form.factor(D, mu, self.N, self.strides, *f)
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
         """Constants with station k.
 
-        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) is >= 0 and ends at n = m,
-        so a short convolution and a geometric recursion do, both without subtractions.
+        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: a short
+        convolution and a geometric recursion do, without subtractions.
         """
-        from .kernels import convolution
+        from .kernels import product_form
 
         m, e = constants[0].copy(), constants[1].copy()
         mu, D = self.speeds[k], self.D[:, k]
         if mu is None:
-            convolution.geometric(D, self.N, self.strides, m, e)
+            product_form.geometric(D, self.N, self.strides, m, e)
             return m, e
         f, exponents = self.factor(D, mu)
         there = self.points.sum(axis=1)
-        bounded = is_bounded(mu)
-        if bounded:
+        if is_bounded(mu):
             f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
         at = np.flatnonzero(f > 0)
-        convolution.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
-        if bounded:
-            convolution.geometric(D / mu[-1], self.N, self.strides, m, e)
+        product_form.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
+        if is_bounded(mu):
+            product_form.geometric(D / mu[-1], self.N, self.strides, m, e)
         return m, e
 
     @cached_property
@@ -95,7 +126,7 @@ class Lattice:
 
 def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (C,), Q (C, K) and the probabilities (K,) that somebody is there (NaN at stations of constant rate)."""
-    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    work = Lattice(merged)
     (m, e), before = work.total, work.size - 1 - work.strides
     X = _number(m[before] / m[-1], e[before] - e[-1])
     Q, busy = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
@@ -110,30 +141,32 @@ def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, Q, busy
 
 
-def constants_of_one_class(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (N,), R (N, K) and the probabilities (N, K) that somebody is there, of one class at all populations.
+def _by_constants(low: Lowered, merged: Merged) -> Solution:
+    """One class at all populations, with several servers or rates, by normalizing constants (Buzen, 1973).
 
-    Every term of every sum is positive, and constants carry exponents of their own (1e-9 at N = 10,000 against 50-digit
-    arithmetic, tests/solvers). NaN at stations of constant rate.
+    1e-9 at N = 10,000 against 50-digit arithmetic: no term of any sum is negative.
     """
-    from .kernels import convolution
+    from .kernels import product_form
 
-    N, D = int(merged.N[0]), merged.D[0].tolist()
-    work = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    N, K = int(merged.N[0]), len(low.D)
+    work = Lattice(merged)
     m, e = work.total
     X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
     if all(mu is None or (is_bounded(mu) and np.all(np.diff(mu) >= 0)) for mu in merged.speeds):
         X = np.maximum.accumulate(X)  # it grows with n; rounding must not make it look otherwise
-    R, busy = np.zeros((len(D), N)), np.full((N, len(D)), np.nan)
-    for k, mu in enumerate(merged.speeds):
-        empty, speeds, bounded = np.ones(N + 1), np.ones(1), True
+    R, busy = np.zeros((K, N)), np.full((N, K), np.nan)
+    R[low.delay] = low.D[low.delay]
+    for i, k in enumerate(merged.stations):
+        mu, empty, speeds, bounded = merged.speeds[i], np.ones(N + 1), np.ones(1), True
         if mu is not None:
-            rest, exponents = work.without[k]
+            rest, exponents = work.without[i]
             empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
             speeds = mu if bounded else extended(mu, N)
             busy[:, k] = 1.0 - empty[1:]
-        convolution.residence(D[k], speeds, bounded, X, empty, R[k])
-    return X, np.ascontiguousarray(R.T), busy
+        product_form.residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
+    why = "single class with product form: exact for load-dependent and multi-server stations"
+    R = np.ascontiguousarray(R.T)
+    return Solution(low.network, N, X, R, solver="convolution", exact=True, reason=why, busy=busy)
 
 
 def lattice_cost(merged: Merged) -> tuple[float, float]:
@@ -194,7 +227,7 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
         return (np.arange(N + 1) == 0).astype(float)
     others = replace(low, D=np.where(np.arange(len(low.D))[:, None] == k, 0.0, low.D))
     merged, mu = merge(others), network.stations[k].speeds(N)
-    rest = Lattice(merged.D, merged.Z, merged.N, merged.speeds)
+    rest = Lattice(merged)
     f, m = rest.factor(low.D[k], mu), rest.total
     weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
     weight = _number(weight, exponents - exponents[weight > 0].max())
@@ -233,20 +266,13 @@ def solved_exactly(low: Lowered) -> Solution:
     if not low.network.classes and not low.why_not_plain():
         return _plain(low)
     merged = merge(low)
-    name = _cheapest(merged)
+    name, C = _cheapest(merged), len(merged.N)
     if not low.network.classes:
         return _by_constants(low, merged)
-    busy = None
-    if name == "exact MVA":
-        X, Q = _over_lattice(merged)
-    elif name == "exact recursion by customer":
-        X, Q, busy = _by_customer(merged)
-    else:
-        X, Q, busy = solve_lattice(merged)
-    C = len(merged.N)
+    solver = {"exact MVA": _over_lattice, "exact recursion by customer": _by_customer}.get(name, solve_lattice)
     alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
     reason = f"{len(low.N)} classes with product form{alike}: {name} is the cheapest exact recursion"
-    return expand(low, merged, X, Q, busy, solver=name, reason=reason)
+    return expand(low, merged, *solver(merged), solver=name, reason=reason)
 
 
 def _cheapest(merged: Merged) -> str:
@@ -278,11 +304,11 @@ def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoRe
 
 @cache
 def _recursion() -> Callable[[np.ndarray, float, int], tuple[np.ndarray, np.ndarray]]:
-    return ready("queuemodel.queueing.kernels.recursion", "recursion")
+    return ready("queuemodel.queueing.kernels.product_form", "recursion")
 
 
 def _plain(low: Lowered) -> Solution:
-    """Single servers of constant speed and one kind of customer: nothing to merge, the usual what-if, kept fast."""
+    """Single servers of constant speed and one kind of customer: the usual what-if, kept fast."""
     N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
     size = 8 * N * (len(D) + 1)
     if size > MEMORY:
@@ -296,29 +322,20 @@ def _plain(low: Lowered) -> Solution:
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
 
-def _by_constants(low: Lowered, merged: Merged) -> Solution:
-    """One kind of customer at all populations, with several servers or rates."""
-    (X, R, busy), shape = constants_of_one_class(merged), (int(low.N[0]), len(low.D))
-    times, there = np.zeros(shape), np.full(shape, np.nan)
-    times[:, merged.stations], times[:, low.delay], there[:, merged.stations] = R, low.D[low.delay, 0], busy
-    why = "single class with product form: exact for load-dependent and multi-server stations"
-    return Solution(low.network, shape[0], X, times, solver="convolution", exact=True, reason=why, busy=there)
-
-
-def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray]:
+def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
     """X (C,) and Q (C, K) of single-server queues, by the recursion over all populations."""
-    from .kernels import multiclass
+    from .kernels import product_form
 
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
-    multiclass.lattice(merged.D, merged.Z, merged.N, X, R)
-    return X, X[:, None] * R
+    product_form.lattice(merged.D, merged.Z, merged.N, X, R)
+    return X, X[:, None] * R, None
 
 
 def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and how often somebody is there (K,): customers are placed one by one on stations of any rates.
+    """X (C,), Q (C, K) and how often somebody is there (K,), by the transpose of RECAL (Conway and Georganas, 1986).
 
-    The transpose of Conway and Georganas's RECAL (1986). P holds the weights of all numbers of customers at stations,
-    with those placed so far, B what those to come and the stations' rates make of each; both only up to a factor.
+    Customers are placed one by one: P holds the weights of all numbers of customers at stations, of those placed so
+    far, B what those to come and the stations' rates (any) make of each; both only up to a factor.
     """
     (C, K), total = merged.D.shape, int(merged.N.sum())
     n = np.arange(1.0, total + 1)

@@ -70,13 +70,10 @@ def _class(element: ElementTree.Element) -> JobClass:
     if element.tag != "closedclass":
         raise DataError(f"<{element.tag}> is not known among the classes; expected closedclass")
     _require_attributes(element, ("name", "population", "priority", "thinktime"))
-    n = _number(element.get("population"), "population of a closedclass")
+    n: Any = _number(element.get("population"), "population of a closedclass")
     think = element.get("thinktime")
-    return JobClass(
-        element.get("name", ""),
-        population=int(n) if n == int(n) else n,  # type: ignore[arg-type]
-        think_time=None if think is None else _number(think, "thinktime of a closedclass"),
-    )
+    Z = None if think is None else _number(think, "thinktime of a closedclass")
+    return JobClass(element.get("name", ""), population=int(n) if n == int(n) else n, think_time=Z)
 
 
 def _station(element: ElementTree.Element, names: list[str], total: int) -> Station:
@@ -198,14 +195,14 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
     if why := lower(network).why_not_product_form():
         raise ModelError(f"jmva: {why}, which such a file cannot say")
     counts: list[Any] = network.populations.tolist() if network.classes else [population]
-    names = network.class_names or ["customers"]
+    names, add = network.class_names or ["customers"], ElementTree.SubElement
     model = ElementTree.Element("model", {"jaba": "false", "solutionMethod": "analytical"})
     if network.name:
-        ElementTree.SubElement(model, "description").text = network.name
-    parameters = ElementTree.SubElement(model, "parameters")
-    classes = ElementTree.SubElement(parameters, "classes", number=str(len(names)))
+        add(model, "description").text = network.name
+    parameters = add(model, "parameters")
+    classes = add(parameters, "classes", number=str(len(names)))
     for name, n in zip(names, counts, strict=True):
-        ElementTree.SubElement(classes, "closedclass", name=name, population=str(n))
+        add(classes, "closedclass", name=name, population=str(n))
     rows: list[tuple[str, str, str, list[str], list[float]]] = []
     for s, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
         times = [s.time_of(c) for c in network.labels]
@@ -220,20 +217,19 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
         reference = "think time"
         while reference in network.names:
             reference += "'"
-        rows.append(
-            ("delaystation", reference, "1", [repr(z) for z in network.think_times.tolist()], [1.0] * len(names))
-        )
-    stations = ElementTree.SubElement(parameters, "stations", number=str(len(rows)))
+        think = [repr(z) for z in network.think_times.tolist()]
+        rows.append(("delaystation", reference, "1", think, [1.0] * len(names)))
+    stations = add(parameters, "stations", number=str(len(rows)))
     for kind, station, servers, texts, visits in rows:
-        element = ElementTree.SubElement(stations, kind, name=station, servers=servers)
+        element = add(stations, kind, name=station, servers=servers)
         inner = "servicetimes" if kind == "ldstation" else "servicetime"  # JMT's tables have the name of their group
         for group, one, values in (("servicetimes", inner, texts), ("visits", "visit", [repr(v) for v in visits])):
-            parent = ElementTree.SubElement(element, group)
+            parent = add(element, group)
             for name, text in zip(names, values, strict=True):
-                ElementTree.SubElement(parent, one, customerclass=name).text = text
-    references = ElementTree.SubElement(parameters, "ReferenceStation", number=str(len(names)))
+                add(parent, one, customerclass=name).text = text
+    references = add(parameters, "ReferenceStation", number=str(len(names)))
     for name in names:
-        ElementTree.SubElement(references, "Class", name=name, refStation=reference)
+        add(references, "Class", name=name, refStation=reference)
     ElementTree.indent(model)
     head = '<?xml version="1.0" encoding="UTF-8" standalone="no"?>\n'
     write_atomically(path, head + ElementTree.tostring(model, encoding="unicode") + "\n")

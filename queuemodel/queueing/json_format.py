@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -22,13 +21,13 @@ MOST_MEMBERS = 10_000
 Member = TypeVar("Member", Station, JobClass)
 
 
-class _RouteDocument(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
+class _RouteDocument(msgspec.Struct, rename={"start": "from", "end": "to"}):
     matrix: list[list[float]]
     start: str | None = None
     end: str | None = None
 
 
-class _NetworkDocument(msgspec.Struct, forbid_unknown_fields=True):
+class _NetworkDocument(msgspec.Struct):
     format: str
     version: int
     stations: list[dict[str, Any]]
@@ -62,10 +61,11 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 def from_document(text: str | bytes) -> dict[str, Any]:
     """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
     msgspec.json.decode(text, type=_Header)
-    try:
-        document = msgspec.json.decode(text, type=_NetworkDocument)
-    except msgspec.ValidationError as error:
-        raise DataError(_explained(str(error))) from None
+    given = msgspec.json.decode(text)
+    _require_known(given, _NetworkDocument.__struct_encode_fields__, "")
+    document = msgspec.convert(given, _NetworkDocument)
+    for i, route in enumerate(given.get("routing") or []):
+        _require_known(route, _RouteDocument.__struct_encode_fields__, f"routing[{i}]: ")
     require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
         raise DataError(f"stations and classes must be at most {MOST_MEMBERS:,}")
@@ -79,26 +79,17 @@ def from_document(text: str | bytes) -> dict[str, Any]:
     }
 
 
-def _explained(message: str) -> str:
-    """What the decoder says; of a key that is not known, which ones are, and which was meant."""
-    unknown = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.(.*)`)?", message, re.DOTALL)
-    if unknown is None:
-        return message
-    key, member = unknown.groups()
-    return _unknown(key, member, (_RouteDocument if member else _NetworkDocument).__struct_encode_fields__)
-
-
-def _unknown(key: str, member: str | None, known: Sequence[str]) -> str:
-    meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
-    return f"{member + ': ' if member else ''}a key must be one of {', '.join(known)}, got {key!r}{meant}"
+def _require_known(keys: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Refuse a key that is not known, and say which ones are, and which was meant."""
+    for key in keys:
+        if key not in known:
+            meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
+            raise DataError(f"{where}a key must be one of {', '.join(known)}, got {key!r}{meant}")
 
 
 def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
     """A station or class from its object; what its values may be is checked by itself."""
-    known = [field.name for field in fields(kind)]
-    for key in values:
-        if key not in known:
-            raise DataError(_unknown(key, where, known))
+    _require_known(values, [field.name for field in fields(kind)], f"{where}: ")
     if "name" not in values:
         raise DataError(f"{where}: name is missing")
     if values.get("servers") == "inf":
@@ -124,7 +115,7 @@ def _shapes(given: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
 def _routing(routes: list[_RouteDocument] | None) -> Any:
     if routes is None:
         return None
-    if len(routes) == 1 and routes[0].start is None and routes[0].end is None:
+    if [(r.start, r.end) for r in routes] == [(None, None)]:
         return routes[0].matrix
     routing = {}
     for r in routes:
@@ -153,11 +144,9 @@ def to_document(network: Any) -> dict[str, Any]:
             for c in network.classes
         ]
     if isinstance(routing, Mapping):
-        more["routing"] = [
-            {"from": start, "to": end, "matrix": [list(row) for row in P]} for (start, end), P in routing.items()
-        ]
+        more["routing"] = [{"from": start, "to": end, "matrix": _lists(P)} for (start, end), P in routing.items()]
     elif routing is not None:
-        more["routing"] = [{"matrix": [list(row) for row in routing]}]
+        more["routing"] = [{"matrix": _lists(routing)}]
     if network.reference is not None:
         more["reference"] = network.reference
     return {
@@ -174,12 +163,10 @@ def _station_document(s: Station) -> dict[str, Any]:
     shapes = s.distribution
     if shapes is None:
         document["service_time"] = s.service_time
+    elif isinstance(shapes, Mapping):
+        document["distribution"] = {c: _shape_document(d) for c, d in shapes.items()}
     else:
-        document["distribution"] = (
-            {c: _shape_document(d) for c, d in shapes.items()}
-            if isinstance(shapes, Mapping)
-            else _shape_document(shapes)
-        )
+        document["distribution"] = _shape_document(shapes)
     document |= {"visit_ratio": s.visit_ratio, "servers": "inf" if s.is_delay else s.servers}
     if s.discipline != "ps":
         document["discipline"] = s.discipline
@@ -191,4 +178,8 @@ def _station_document(s: Station) -> dict[str, Any]:
 
 
 def _shape_document(shape: PhaseType) -> dict[str, Any]:
-    return {"alpha": list(shape.alpha), "T": [list(row) for row in shape.T]}
+    return {"alpha": list(shape.alpha), "T": _lists(shape.T)}
+
+
+def _lists(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [list(row) for row in matrix]

@@ -1,14 +1,17 @@
-"""What a network means to those who solve, bound or write it: chains, demands, delays as think time, speeds."""
+"""What a network means to those who solve, bound or write it: chains, demands, delays as think time, speeds, routes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..base.checks import require_count
+from ..base.errors import ModelError
 from .network import Network
-from .stations import Station
+from .stations import LARGEST_POPULATION, Station
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +94,12 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     N = np.array(counts or [population] * len(network.chains))
     if network.routing is None:  # nobody switches: each class is the whole of its chain
         return Lowered(network, N, counts, D, Z, delay)
-    at_reference, chain_N, chain_D, chain_Z = network.class_visit_ratios[network.reference_index], [], [], []
-    for members in map(list, network.chains):
-        chain_N.append(N[members].sum() if counts else population)
-        chain_D.append(D[:, members].sum(axis=1))
-        chain_Z.append(float(at_reference[members] @ Z[members]) if len(members) > 1 else float(Z[members[0]]))
-    return Lowered(network, np.array(chain_N), counts, np.array(chain_D).T, np.array(chain_Z), delay)
+    at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
+    if counts:
+        N = np.array([sum(counts[c] for c in chain) for chain in chains])
+    D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
+    Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
+    return Lowered(network, N, counts, D, Z, delay)
 
 
 def speeds_of(station: Station, population: int) -> np.ndarray | None:
@@ -107,3 +110,105 @@ def speeds_of(station: Station, population: int) -> np.ndarray | None:
     changes = np.flatnonzero(mu != mu[-1])
     mu = mu[: changes[-1] + 2] if len(changes) else mu[:1]
     return None if len(mu) == 1 and mu[0] == 1.0 else mu
+
+
+def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
+    """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
+    if not network.classes:
+        if not isinstance(population, int | str) and isinstance(population, Sequence | Mapping):
+            raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
+        if population is None:
+            raise ModelError("population is needed for a network without classes: solve(network, population=...)")
+        return require_count(population, "population", most=LARGEST_POPULATION)
+    names = network.class_names
+    if population is None:
+        population = [c.population for c in network.classes]
+    elif isinstance(population, Mapping):
+        if unknown := [c for c in population if c not in names]:
+            raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
+        if missing := [c for c in names if c not in population]:
+            raise ModelError(f"population must name every class, {missing[0]!r} is missing")
+        population = [population[c] for c in names]
+    several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
+    given, most = list(population) if several else [population], LARGEST_POPULATION
+    if len(given) != len(names):
+        raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+    counts = [
+        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, given, strict=True)
+    ]
+    require_count(sum(counts), "population of all classes together", most=most)
+    return tuple(counts)
+
+
+def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
+    """The numbers of a network, or the error of an exact solver that is asked for what it cannot do."""
+    low = lower(network, require_populations(network, population))
+    if why := low.why_not_product_form():
+        raise ModelError(
+            f"{solver}: {why}, so there is no product form; use ApproximateMVA, MarkovChain (if small) or Simulation"
+        )
+    return low
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """Moves between (class, place), place K for thinking; rows and columns of P are 0 where a class spends no time."""
+
+    network: Network
+    P: np.ndarray  # (C, K+1, C, K+1): probabilities
+    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think
+    service_times: np.ndarray  # (K+1, C)
+
+    @property
+    def stay(self) -> np.ndarray:
+        """Where each class spends time, shape (K+1, C)."""
+        return np.asarray(self.P.sum(axis=(2, 3)).T > 0)
+
+    def cycles(self, departures: np.ndarray) -> np.ndarray:
+        """Cycles of each class's chain from departures (..., C)."""
+        visits = (self.visits * self.stay).sum(axis=0)
+        cycles = np.zeros(departures.shape)
+        for chain in map(list, self.network.chains):
+            cycles[..., chain] = departures[..., chain].sum(axis=-1, keepdims=True) / visits[chain].sum()
+        return cycles
+
+
+def routes_of(network: Network) -> Routes:
+    """The network's routing, or one that its visit ratios imply.
+
+    A class that visits stations once each goes through them in order, then thinks; one with other visit ratios picks
+    every next station at random in proportion to them (with product form all routings of the same ratios are alike).
+    """
+    V, at = network.class_visit_ratios, network.reference_index
+    K, C = V.shape
+    P = np.zeros((C, K + 1, C, K + 1))
+    times = np.vstack([network.class_service_times, network.think_times])
+    visits = np.vstack([V, np.ones(C) if network.routing is None else V[at]])
+    if network.routing is None:
+        for c in range(C):
+            P[c, :, c, :] = _implied(V[:, c])
+    else:
+        P[:, :K, :, :K] = network.transitions
+        for c in range(C):  # customers think on their way to the reference station
+            P[:, :, c, K] += P[:, :, c, at]
+            P[:, :, c, at] = 0.0
+            P[c, K, c, at] = 1.0
+    flat = P.reshape(C * (K + 1), C * (K + 1))
+    for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # nobody stays: who would come goes on at once
+        stay = flat[s, s]
+        if stay < 1:
+            flat += np.outer(flat[:, s], flat[s] / (1 - stay))
+        flat[:, s] = flat[s] = 0.0
+    return Routes(network, P, visits, times)
+
+
+def _implied(V: np.ndarray) -> np.ndarray:
+    """Probabilities between K stations and thinking, from visit ratios (K,)."""
+    K = len(V)
+    P = np.zeros((K + 1, K + 1))
+    stops = [*np.flatnonzero(V > 0).tolist(), K]
+    if all(V[k] == 1.0 for k in stops[:-1]):
+        P[stops, [*stops[1:], stops[0]]] = 1.0
+    else:
+        P[np.ix_(stops, stops)] = np.append(V, 1.0)[stops] / (V.sum() + 1.0)
+    return P

@@ -1,147 +1,102 @@
-"""What a station of each kind has to remember, and how it changes.
-
-Each kind has an ``empty`` state, ``arrive`` (probabilities and states after a customer of a class comes), ``moves``
-(rates, states, and the class that leaves, or -1 for nobody) and ``customers`` (how many of a class are here).
-"""
+"""The network's Markov chain: what a station of each kind has to remember, how it changes, and the steady state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..base.checks import require_count
 from ..base.errors import ModelError
-from .chains import require_populations, solution_of
-from .lowered import lower
+from .lowered import lower, require_populations, routes_of
 from .network import Network
-from .routes import routes_of
-from .solution import Solution
+from .solution import Solution, solution_of
 from .stations import PhaseType
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
 
-StationState = tuple[Any, ...]
-Moves = list[tuple[float, StationState, int]]
+#: Customers at a station in order, each its class and the phase that its service is in.
+Customers = tuple[tuple[int, int], ...]
 WAITING = -1
 
 
-def state_of(network: Network, k: int, active: list[int], total: int) -> Counted | Ordered:
-    """The kind of state that station ``k`` needs when classes ``active`` have customers, ``total`` in all."""
+class _States:
+    """The states of a station, numbered as they are met, so that what follows from each is worked out once.
+
+    The first ``servers`` customers are served (in any order: sorted), the others wait without a phase; with ``lifo``
+    the last ones are, and the others keep their phase. At delays and under processor sharing all are served.
+    """
+
+    def __init__(self, shapes: list[PhaseType | None], speeds: Sequence[float], servers: int, lifo: bool) -> None:
+        self.speeds, self.servers, self.lifo = speeds, servers, lifo
+        known = [shape or PhaseType.exponential(1.0) for shape in shapes]
+        self.starts = [[(a, i) for i, a in enumerate(shape.alpha) if a > 0] for shape in known]
+        self.phases, self.exits = [shape.T for shape in known], [shape.exit_rates.tolist() for shape in known]
+        self.states: list[Customers] = [()]
+        self.number: dict[Customers, int] = {(): 0}
+        self.moves, self.arrivals = cache(self._moves), cache(self._arrivals)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the order of customers matters."""
+        return self.lifo or self.servers < len(self.speeds) - 1
+
+    def _numbered(self, customers: list[tuple[int, int]]) -> int:
+        served = 0 if self.lifo else self.servers
+        state = (*sorted(customers[:served]), *customers[served:])
+        i = self.number.setdefault(state, len(self.states))
+        if i == len(self.states):
+            self.states.append(state)
+        return i
+
+    def _arrivals(self, number: int, c: int) -> list[tuple[float, int]]:
+        """Probability and state after a customer of class ``c`` came."""
+        state = self.states[number]
+        if not self.lifo and len(state) >= self.servers:
+            return [(1.0, self._numbered([*state, (c, WAITING)]))]
+        return [(p, self._numbered([*state, (c, i)])) for p, i in self.starts[c]]
+
+    def _moves(self, number: int) -> list[tuple[float, int, int]]:
+        """Rate, next state, and the class that leaves (-1: nobody)."""
+        state, moves = self.states[number], []
+        n, m = len(state), min(len(state), self.servers)
+        for at in range(n - m, n) if self.lifo else range(m):
+            if not self.lifo and at > 0 and state[at] == state[at - 1]:
+                continue  # sorted: counted with the one before
+            c, i = state[at]
+            rate = self.speeds[n] / m * (1 if self.lifo else state[:m].count(state[at]))
+            rest = [*state[:at], *state[at + 1 :]]
+            if self.exits[c][i] > 0:
+                moves += [(rate * self.exits[c][i] * p, after, c) for p, after in self._started(rest)]
+            for j, r in enumerate(self.phases[c][i]):
+                if j != i and r > 0:
+                    moves.append((rate * r, self._numbered([*state[:at], (c, j), *state[at + 1 :]]), -1))
+        return moves
+
+    def _started(self, rest: list[tuple[int, int]]) -> list[tuple[float, int]]:
+        """Probabilities and states when the first of those who wait starts."""
+        m = self.servers
+        if self.lifo or len(rest) < m:
+            return [(1.0, self._numbered(rest))]
+        c, _ = rest[m - 1]
+        return [(p, self._numbered([*rest[: m - 1], (c, i), *rest[m:]])) for p, i in self.starts[c]]
+
+
+def _states_of(network: Network, k: int, active: list[int], total: int) -> _States:
+    """The states of station ``k`` when classes ``active`` have customers, ``total`` in all."""
     station = network.stations[k]
     speeds = [0.0, *station.speeds(total).tolist()]
-    shapes: list[PhaseType | None] = []
-    for label in network.labels:
-        shape, mean = station.distribution_of(label), station.time_of(label)
-        if shape is None and mean > 0:
-            shape = PhaseType.from_moments(mean=mean, scv=station.scv_of(label))
-        shapes.append(shape)
+    shapes = [station.shape_of(label) for label in network.labels]
     visiting = [shape for c in active if network.class_visit_ratios[k, c] > 0 and (shape := shapes[c])]
     alike = len(visiting) == 1 and len(visiting[0].alpha) == 1  # their order cannot matter
     if station.is_delay or station.discipline == "ps" or alike:
-        return Counted(shapes, speeds)
+        return _States(shapes, speeds, total, False)
     servers = station.servers if station.rates is None else 1
-    return Ordered(shapes, speeds, int(min(servers, total)), station.discipline == "lifo-pr")
-
-
-class Counted:
-    """Processor sharing, delays, customers who are all alike: how many are in each phase of each class."""
-
-    def __init__(self, shapes: list[PhaseType | None], speeds: Any) -> None:
-        self.speeds = speeds
-        self.slots = [(c, i) for c, s in enumerate(shapes) if s is not None for i in range(len(s.alpha))]
-        self.at = {slot: n for n, slot in enumerate(self.slots)}
-        self.shapes = shapes
-        self.exits = [[] if s is None else s.exit_rates.tolist() for s in shapes]
-        self.empty: StationState = (0,) * len(self.slots)
-
-    def arrive(self, state: StationState, c: int) -> list[tuple[float, StationState]]:
-        return [(p, _changed(state, self.at[c, i], 1)) for p, i in _starts(self.shapes[c])]
-
-    def moves(self, state: StationState) -> Moves:
-        moves: Moves = []
-        n = sum(state)
-        for slot, count in enumerate(state):
-            if count == 0:
-                continue
-            c, i = self.slots[slot]
-            rate = count * self.speeds[n] / n
-            less = _changed(state, slot, -1)
-            if self.exits[c][i] > 0:
-                moves.append((rate * self.exits[c][i], less, c))
-            moves += [(rate * r, _changed(less, self.at[c, j], 1), -1) for r, j in _steps(self.shapes[c], i)]
-        return moves
-
-    def customers(self, state: StationState, c: int) -> int:
-        return sum(count for (d, _), count in zip(self.slots, state, strict=True) if d == c)
-
-
-class Ordered:
-    """First come first served, or last come first served preempting: customers in order, each (class, phase).
-
-    Under FCFS the first ``servers`` are served (their order among each other does not matter and is sorted away), the
-    others wait without a phase; under LIFO the last ones are, and the others keep their phase.
-    """
-
-    def __init__(self, shapes: list[PhaseType | None], speeds: list[float], servers: int, lifo: bool) -> None:
-        self.shapes, self.speeds, self.servers, self.lifo = shapes, speeds, servers, lifo
-        self.exits = [[] if s is None else s.exit_rates.tolist() for s in shapes]
-        self.empty: StationState = ()
-
-    def _tidy(self, state: list[Any]) -> StationState:
-        if self.lifo or self.servers == 1:
-            return tuple(state)
-        return (*sorted(state[: self.servers]), *state[self.servers :])
-
-    def arrive(self, state: StationState, c: int) -> list[tuple[float, StationState]]:
-        if not self.lifo and len(state) >= self.servers:
-            return [(1.0, (*state, (c, WAITING)))]
-        return [(p, self._tidy([*state, (c, i)])) for p, i in _starts(self.shapes[c])]
-
-    def moves(self, state: StationState) -> Moves:
-        moves: Moves = []
-        n = len(state)
-        m = min(n, self.servers)
-        for at in range(n - m, n) if self.lifo else range(m):
-            c, i = state[at]
-            speed = self.speeds[n] / m
-            if self.exits[c][i] > 0:
-                rate = speed * self.exits[c][i]
-                moves += [(rate * p, after, c) for p, after in self._without(state, at)]
-            for r, j in _steps(self.shapes[c], i):
-                moves.append((speed * r, self._tidy([*state[:at], (c, j), *state[at + 1 :]]), -1))
-        return moves
-
-    def _without(self, state: StationState, at: int) -> list[tuple[float, StationState]]:
-        rest = [*state[:at], *state[at + 1 :]]
-        m = self.servers
-        if self.lifo or len(rest) < m:
-            return [(1.0, self._tidy(rest))]
-        c, _ = rest[m - 1]  # the first who waits starts
-        return [(p, self._tidy([*rest[: m - 1], (c, i), *rest[m:]])) for p, i in _starts(self.shapes[c])]
-
-    def customers(self, state: StationState, c: int) -> int:
-        return sum(d == c for d, _ in state)
-
-
-def _starts(shape: PhaseType | None) -> list[tuple[float, int]]:
-    """Probable first phases."""
-    assert shape is not None  # routes lead nobody where he has no service
-    return [(a, i) for i, a in enumerate(shape.alpha) if a > 0]
-
-
-def _steps(shape: PhaseType | None, phase: int) -> list[tuple[float, int]]:
-    """Rates to the other phases."""
-    assert shape is not None
-    return [(rate, j) for j, rate in enumerate(shape.T[phase]) if j != phase and rate > 0]
-
-
-def _changed(state: StationState, at: int, by: int) -> StationState:
-    return (*state[:at], state[at] + by, *state[at + 1 :])
+    return _States(shapes, speeds, int(min(servers, total)), station.discipline == "lifo-pr")
 
 
 #: Measures of two starts that differ by more are not rounding.
@@ -195,40 +150,12 @@ class MarkovChain:
                 f"{min(rates):.6g} to {max(rates):.6g} /s), since nobody thinks or shares a processor; give a think "
                 "time, or a station discipline='ps'"
             )
-        return solution_of(
-            lower(network, population),
-            X,
-            Q,
-            busy=busy,
-            solver=f"Markov chain, {len(chain.states):,} states",
-            exact=True,
-            reason="the steady state of every state of the network: exact for any discipline",
-        )
+        why = "the steady state of every state of the network: exact for any discipline"
+        name = f"Markov chain, {len(chain.states):,} states"
+        return solution_of(lower(network, population), X, Q, busy=busy, solver=name, exact=True, reason=why)
 
 
 State = tuple[int, ...]  # for each place the number of the state that it is in
-
-
-class _Numbered:
-    """A station's states, numbered as they are met, so that what follows from each is worked out once."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind, self.states, self.number = kind, [kind.empty], {kind.empty: 0}
-        self.moves, self.arrivals = cache(self._moves), cache(self._arrivals)
-
-    def _numbered(self, state: Any) -> int:
-        i = self.number.setdefault(state, len(self.states))
-        if i == len(self.states):
-            self.states.append(state)
-        return i
-
-    def _moves(self, i: int) -> list[tuple[float, int, int]]:
-        """Rate, next state, and the class that leaves (-1: nobody)."""
-        return [(float(rate), self._numbered(state), c) for rate, state, c in self.kind.moves(self.states[i])]
-
-    def _arrivals(self, i: int, c: int) -> list[tuple[float, int]]:
-        """Probability and state after a customer of class ``c`` came."""
-        return [(float(p), self._numbered(state)) for p, state in self.kind.arrive(self.states[i], c)]
 
 
 class _Transitions:
@@ -239,9 +166,9 @@ class _Transitions:
         self.routes = routes_of(network)
         total = sum(counts)
         active = [c for chain in network.chains if sum(counts[c] for c in chain) for c in chain]
-        self.places = [_Numbered(state_of(network, k, active, total)) for k in range(len(network.stations))]
+        self.places = [_states_of(network, k, active, total) for k in range(len(network.stations))]
         think = [PhaseType.exponential(z) if z > 0 else None for z in self.routes.service_times[-1]]
-        self.places.append(_Numbered(Counted(think, range(total + 1))))
+        self.places.append(_States(think, range(total + 1), total, False))
         self.next = [
             [[(float(row[d, j]), int(d), int(j)) for d, j in np.argwhere(row)] for row in self.routes.P[c]]
             for c in range(len(counts))
@@ -251,12 +178,11 @@ class _Transitions:
     def _starts(self) -> Iterable[State]:
         """One start where the order of customers is forgotten in time; every start where it may be kept for ever.
 
-        Where everybody comes to a place that serves any of its customers next, all can be gathered there from any
-        state; customers of one kind have no order.
+        It is forgotten where everybody comes to a place that keeps no order, or all customers are of one kind.
         """
         chains = [chain for chain in self.network.chains if sum(self.counts[c] for c in chain)]
         homes = [[(c, k) for c in chain for k in range(len(self.places)) if self.next[c][k]] for chain in chains]
-        counted = [[(c, k) for c, k in home if isinstance(self.places[k].kind, Counted)] for home in homes]
+        counted = [[(c, k) for c, k in home if not self.places[k].keeps_order] for home in homes]
         crowd = [sum(self.counts[c] for c in chain) for chain in chains]
         empty = (0,) * len(self.places)
         forgotten = all(counted) or sum(map(len, chains)) == 1
@@ -327,7 +253,7 @@ class _Transitions:
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):
             weight = np.bincount(self.states[:, k], pi, len(place.states))
-            Q.append(weight @ [[place.kind.customers(state, c) for c in range(C)] for state in place.states])
+            Q.append(weight @ [[sum(d == c for d, _ in state) for c in range(C)] for state in place.states])
             for i in np.flatnonzero(weight):
                 for rate, _, c in place.moves(int(i)):
                     if c >= 0:
@@ -357,11 +283,7 @@ def _closed_classes(rates: csr_matrix) -> list[np.ndarray]:
 
 
 def _steady_state(rates: csr_matrix) -> np.ndarray:
-    """Probabilities of the states of a closed class, from its rates.
-
-    Iteration is fast where states have many neighbours, elimination where they have few and customers take long to
-    mix: iteration is tried first, and judged by how well its probabilities are in balance.
-    """
+    """Probabilities of a closed class's states, by iteration (many neighbours) or else elimination (slow mixing)."""
     from scipy.sparse import diags_array
 
     n = rates.shape[0]

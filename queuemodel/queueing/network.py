@@ -1,4 +1,4 @@
-"""Routing matrices and the visit ratios and chains that follow from them."""
+"""Closed networks; routing matrices, and the visit ratios and chains that follow from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from ..base.errors import DataError, ModelError
 from ..base.files import read_bytes
 from ..base.results import Result
 from .json_format import DAMAGE, from_document, to_document
-from .stations import JobClass, PerClass, Station, number_of, numbers_in
-
-Matrix = tuple[tuple[float, ...], ...]
+from .stations import JobClass, PerClass, Station, number_array, number_of
 
 
-def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str]) -> Any:
-    """Check the form of a routing; give it back with immutable matrices."""
+def _routing(routing: Any, K: int, classes: Sequence[str]) -> Any:
+    """Check the form of a routing among K stations; give it back with immutable matrices."""
     if routing is None:
         return None
     if not isinstance(routing, Mapping):
-        return _matrix(routing, "routing", len(stations))
+        return _matrix(routing, "routing", K)
     if not classes:
         raise ModelError("routing: a mapping names classes, but the network has none; give one matrix")
     if not routing:
@@ -36,61 +34,17 @@ def require_routing(routing: Any, stations: Sequence[str], classes: Sequence[str
             raise ModelError(f"routing: keys must be classes or pairs of classes of the network, got {key!r}")
         if pair in checked:
             raise ModelError(f"routing: class pair {pair!r} is given twice")
-        checked[pair] = _matrix(value, f"routing[{key!r}]", len(stations))
+        checked[pair] = _matrix(value, f"routing[{key!r}]", K)
     return checked
 
 
-def _matrix(value: Any, where: str, K: int) -> Matrix:
-    P = numbers_in(value)
-    if P is None or P.ndim != 2:
-        raise ModelError(f"{where}: must be a matrix of probabilities, {K} rows of {K} numbers")
+def _matrix(value: Any, where: str, K: int) -> tuple[tuple[float, ...], ...]:
+    P = number_array(value, where, f"a matrix of probabilities, {K} rows of {K} numbers")
     if P.shape != (K, K):
         raise ModelError(f"{where}: must have {K} rows and columns, one per station, got shape {P.shape}")
-    if not np.isfinite(P).all() or (P < 0).any() or (P > 1 + 1e-9).any():
+    if not ((P >= 0) & (P <= 1 + 1e-9)).all():
         raise ModelError(f"{where}: must be probabilities, 0 to 1")
     return tuple(map(tuple, P.tolist()))
-
-
-def transitions(routing: Any, stations: Sequence[str], classes: Sequence[str]) -> np.ndarray:
-    """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), from a checked routing."""
-    K, C = len(stations), max(1, len(classes))
-    full = np.zeros((C, K, C, K))
-    for c, start in enumerate(classes or [""]):
-        for d, end in enumerate(classes or [""]):
-            if isinstance(routing, Mapping):
-                full[c, :, d, :] = routing.get((start, end), 0.0)
-            elif c == d:
-                full[c, :, d, :] = routing
-        if classes and not full[c].any():
-            raise ModelError(f"routing: class {start!r} has no matrix")
-        for name, total in zip(stations, full[c].sum(axis=(1, 2)), strict=True):
-            if abs(total - 1) > 1e-9 and total != 0:
-                who = f" of class {start!r}" if classes else ""
-                raise ModelError(
-                    f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), "
-                    f"got {total:.10g}"
-                )
-    return full
-
-
-def visits_and_chains(
-    full: np.ndarray, stations: Sequence[str], classes: Sequence[str], reference: int
-) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Visit ratios, shape (K, C), and the chains (classes that customers switch between), from `transitions`.
-
-    In each chain the visits to the reference station sum to 1 per cycle.
-    """
-    C, K = full.shape[:2]
-    chains = _components(np.asarray(full.any(axis=(1, 3))))
-    V = np.zeros((K, C))
-    for chain in chains:
-        V[:, chain] = _chain_visits(full[np.ix_(chain, range(K), chain, range(K))], chain, stations, classes, reference)
-    return V, chains
-
-
-def _components(linked: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    both = linked | linked.T
-    return tuple(dict.fromkeys(tuple(_reached(both, start)) for start in range(len(both))))
 
 
 def _reached(linked: np.ndarray, start: int) -> list[int]:
@@ -102,28 +56,41 @@ def _reached(linked: np.ndarray, start: int) -> list[int]:
     return np.flatnonzero(reached).tolist()
 
 
-def _chain_visits(
-    P: np.ndarray, chain: Sequence[int], stations: Sequence[str], classes: Sequence[str], reference: int
-) -> np.ndarray:
+def _visits_and_chains(network: Network) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
+    """Visit ratios (K, C), 1 per chain at the reference, and chains (classes that customers switch between)."""
+    for station in network.stations:
+        if any(number_of(station.visit_ratio, c, 0.0) != 1.0 for c in network.labels):
+            raise ModelError(f"station {station.name!r}: visit_ratio follows from the routing; leave one of them out")
+    full = network.transitions
+    C, K = full.shape[:2]
+    linked, V = np.asarray(full.any(axis=(1, 3))), np.zeros((K, C))
+    chains = tuple(dict.fromkeys(tuple(_reached(linked | linked.T, start)) for start in range(C)))
+    for chain in chains:
+        V[:, chain] = _chain_visits(network, full[np.ix_(chain, range(K), chain, range(K))], chain)
+    return V, chains
+
+
+def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np.ndarray:
     """Solve v = v P on the states (class, station) of one chain that can be reached from the reference station."""
     C, K = P.shape[:2]
-    flat = P.reshape(C * K, C * K)
-    start = [c * K + reference for c in range(C)]
-    named = f"routing of class {classes[chain[0]]!r}" if classes else "routing"
+    flat, names = P.reshape(C * K, C * K), network.names
+    start = [c * K + network.reference_index for c in range(C)]
+    routing = f"routing of class {network.class_names[chain[0]]!r}" if network.classes else "routing"
     at = [s for s in start if flat[s].any() or flat[:, s].any()]
     if not at:
-        raise ModelError(f"{named}: nobody visits the reference station {stations[reference]!r}; name another one")
+        raise ModelError(f"{routing}: nobody visits the reference station {names[start[0]]!r}; name another one")
     states = _reached(flat > 0, at[0])
     part = flat[np.ix_(states, states)]
     for s, total in zip(states, part.sum(axis=1), strict=True):
         if abs(total - 1) > 1e-9:
-            raise ModelError(f"{named}: customers come to station {stations[s % K]!r} and never leave (its row is 0)")
-    A = np.vstack([part.T - np.eye(len(states)), [[1.0 if s in start else 0.0 for s in states]]])
-    b = np.zeros(len(states) + 1)
-    b[-1] = 1.0
+            raise ModelError(f"{routing}: customers come to station {names[s % K]!r} and never leave (its row is 0)")
+    A = np.vstack([part.T - np.eye(len(states)), np.isin(states, start)])
+    b = np.append(np.zeros(len(states)), 1.0)
     v, _, rank, _ = np.linalg.lstsq(A, b, rcond=None)
     if rank < len(states) or np.abs(A @ v - b).max() > 1e-8 or v.min() < -1e-9:
-        raise ModelError(f"{named}: has no unique visit ratios; every station visited must lead back to the reference")
+        raise ModelError(
+            f"{routing}: has no unique visit ratios; every station visited must lead back to the reference"
+        )
     V = np.zeros(C * K)
     V[states] = np.where(v < 1e-13, 0.0, v)
     return V.reshape(C, K).T
@@ -192,24 +159,20 @@ class Network(Result):
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
-        names, classes, labels = self.names, self.class_names, self.labels
-        if self.reference is not None and self.reference not in names:
+        classes, labels = self.class_names, self.labels
+        if self.reference is not None and self.reference not in self.names:
             raise ModelError(f"network: reference must be one of its stations, got {self.reference!r}")
         _require_known_classes(self.stations, classes)
-        put(self, "routing", require_routing(self.routing, names, classes))
-        visits = [[number_of(s.visit_ratio, c, 0.0) for c in labels] for s in self.stations]
-        V = np.array(visits)
+        put(self, "routing", _routing(self.routing, len(self.stations), classes))
         chains: tuple[tuple[int, ...], ...] = tuple([(c,) for c in range(len(labels))])
-        if self.routing is not None:
-            for name, row in zip(names, V, strict=True):
-                if (row != 1.0).any():
-                    raise ModelError(f"station {name!r}: visit_ratio follows from the routing; leave one of them out")
-            V, chains = visits_and_chains(self.transitions, names, classes, self.reference_index)
-            visits = V.tolist()
+        if self.routing is None:
+            V = np.array([[number_of(s.visit_ratio, c, 0.0) for c in labels] for s in self.stations])
+        else:
+            V, chains = _visits_and_chains(self)
         V.setflags(write=False)
         put(self, "class_visit_ratios", V)
         put(self, "chains", chains)
-        _require_times(self.stations, classes, visits, self._think_times, chains)
+        _require_times(self)
 
     @classmethod
     def from_demands(
@@ -232,23 +195,22 @@ class Network(Result):
         D = number_array(demands, "demands")
         if D.ndim not in (1, 2):
             raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
-        counts = _for_each(servers, len(D), "servers", "station")
         made: dict[str, Any] = {"think_time": think_time, "name": name}
         times: list[Any] = D.tolist()
         visits: list[Any] = [1.0] * len(D)
         if D.ndim == 2:
-            C = D.shape[1]
+            C, N = D.shape[1], list(population) if np.ndim(population) else [population]
+            if len(N) != C or None in N:
+                raise ModelError(
+                    f"population: must be {C} whole numbers, the populations of {C} classes, got {population!r}"
+                )
             think = _for_each(think_time, C, "think_time", "class")
-            if population is None:
-                raise ModelError(f"population: the populations of {C} classes are needed, got none")
-            N = list(population) if np.ndim(population) else [population]
-            if len(N) != C:
-                raise ModelError(f"population: must be {C} whole numbers, one for each class, got {population!r}")
             classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
             names = [c.name for c in classes]
             made = {"classes": classes, "name": name}
             visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
             times = [dict(zip(names, row, strict=True)) for row in times]
+        counts = _for_each(servers, len(D), "servers", "station")
         made["stations"] = [
             Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
             for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
@@ -278,7 +240,24 @@ class Network(Result):
     @property
     def transitions(self) -> np.ndarray:
         """Probabilities of going from (class, station) to (class, station), shape (C, K, C, K), of a routing."""
-        return transitions(self.routing, self.names, self.class_names)
+        K, C = len(self.stations), max(1, len(self.classes))
+        full = np.zeros((C, K, C, K))
+        for c, start in enumerate(self.labels):
+            for d, end in enumerate(self.labels):
+                if isinstance(self.routing, Mapping):
+                    full[c, :, d, :] = self.routing.get((start, end), 0.0)
+                elif c == d:
+                    full[c, :, d, :] = self.routing
+            if self.classes and not full[c].any():
+                raise ModelError(f"routing: class {start!r} has no matrix")
+            for name, total in zip(self.names, full[c].sum(axis=(1, 2)), strict=True):
+                if abs(total - 1) > 1e-9 and total != 0:
+                    who = f" of class {start!r}" if self.classes else ""
+                    raise ModelError(
+                        f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), "
+                        f"got {total:.10g}"
+                    )
+        return full
 
     @property
     def class_service_times(self) -> np.ndarray:
@@ -401,35 +380,31 @@ def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) 
                 raise ModelError(f"station {s.name!r}: {what} names class {unknown[0]!r}, but the classes are: {have}")
 
 
-def _require_times(
-    stations: Sequence[Station],
-    classes: Sequence[str],
-    visits: list[list[float]],
-    think: Sequence[float],
-    chains: Sequence[Sequence[int]],
-) -> None:
-    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle; visits are (K, C)."""
-    for s, to_it in zip(stations, visits, strict=True):
-        if isinstance(s.service_time, PerClass):
-            for name, v in zip(classes, to_it, strict=True):
-                if v > 0 and name not in s.service_time:
-                    raise ModelError(
-                        f"station {s.name!r}: class {name!r} visits it but has no service_time; "
-                        "give it one, or leave it out of visit_ratio"
-                    )
+def _require_times(network: Network) -> None:
+    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle."""
+    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network._think_times
+    for s, to_it in zip(network.stations, visits, strict=True):
+        times = s.service_time
+        if not isinstance(times, PerClass):
+            continue
+        if without := [c for c, v in zip(labels, to_it, strict=True) if v > 0 and c not in times]:
+            raise ModelError(
+                f"station {s.name!r}: class {without[0]!r} visits it but has no service_time; "
+                "give it one, or leave it out of visit_ratio"
+            )
     demands = [
-        sum([v[c] * number_of(s.service_time, label, 0.0) for s, v in zip(stations, visits, strict=True)])
-        for c, label in enumerate(classes or [None])
+        sum([v[c] * number_of(s.service_time, label, 0.0) for s, v in zip(network.stations, visits, strict=True)])
+        for c, label in enumerate(labels)
     ]
     if not any(demands):
         raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
-    for chain in chains:
-        who = f"class {', '.join(repr(classes[c]) for c in chain)}" if classes else ""
-        if classes and not any(v[c] for v in visits for c in chain):
+    for chain in network.chains:
+        who = f"class {', '.join([repr(labels[c]) for c in chain])}" if network.classes else ""
+        if network.classes and not any(v[c] for v in visits for c in chain):
             raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
         time = sum([demands[c] + think[c] for c in chain])
         if time < SHORTEST_CYCLE:
-            cycle = f"a cycle of {who}" if classes else "a cycle"
+            cycle = f"a cycle of {who}" if who else "a cycle"
             raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
 
 
@@ -438,11 +413,3 @@ def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:
     if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
         raise ModelError(f"{what}: must be one number or {count}, one for each {one}, got shape {array.shape}")
     return np.broadcast_to(array, (count,)).tolist()
-
-
-def number_array(value: Any, what: str) -> np.ndarray:
-    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
-    array = numbers_in(value)
-    if array is None:
-        raise ModelError(f"{what}: must be an array of numbers, got {value!r}")
-    return array

@@ -1,8 +1,4 @@
-"""Simulation of a network, customer by customer: an estimate with an interval, for any size and service.
-
-Replications (`replication`) are made longer until their batches say that each has forgotten its start, or it is said
-that they have not.
-"""
+"""Simulation of a network, customer by customer: an estimate with an interval, for any size and service."""
 
 from __future__ import annotations
 
@@ -16,11 +12,9 @@ import numpy as np
 from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
 from ..base.results import Result, finite
-from .chains import require_populations, solution_of
-from .lowered import lower
+from .lowered import Routes, lower, require_populations, routes_of
 from .network import Network
-from .routes import Routes, routes_of
-from .solution import Solution
+from .solution import Solution, solution_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -134,7 +128,7 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .replication import BATCHES, Replication, model_of  # loads numba
+        from .kernels.replication import BATCHES, Replication, model_of  # loads numba
 
         population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
@@ -162,24 +156,16 @@ class Simulation:
                 QueueModelWarning,
                 stacklevel=3,
             )
-        solution = solution_of(
-            lower(network, population),
-            X.mean(axis=0),
-            Q.mean(axis=0),
-            busy=busy.mean(axis=0),
-            solver=f"simulation, {self.replications} replications of {runs[0].departures:,} departures",
-            exact=False,
-            reason=f"an estimate from a run too short: {why}" if why else INTERVAL,
-        )
+        about: dict[str, Any] = {
+            "solver": f"simulation, {self.replications} replications of {runs[0].departures:,} departures",
+            "reason": f"an estimate from a run too short: {why}" if why else INTERVAL,
+        }
+        means = (measure.mean(axis=0) for measure in (X, Q, busy))
+        solution = solution_of(lower(network, population), *means, exact=False, **about)
         every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
-        return SimulationResult(
-            solution,
-            self.confidence,
-            tuple(np.array(self._interval(every, why)).tolist()),
-            self._interval(Q.sum(axis=2), why),
-            self.replications * runs[0].departures,
-            why,
-        )
+        low, high = self._interval(every, why).tolist()
+        lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
+        return SimulationResult(solution, self.confidence, (low, high), lengths, events, why)
 
     def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
         """Lower and upper end for the mean over replications (the first axis)."""
@@ -227,10 +213,9 @@ VISITS = 100
 
 
 def _correlated(series: np.ndarray) -> np.ndarray:
-    """Which measures of ``series``, shape (R, B, M), still depend on the start: shape (M,).
+    """Which measures of ``series``, shape (R, B, M), still depend on the start, which replications do not share: (M,).
 
-    Deviations are from the mean of all replications, which began at different places: where the runs are too short to
-    forget that, each stays on its own side, and its groups of batches correlate (von Neumann, 1941, has the ratio).
+    Deviations from their common mean then keep their sign, so that groups of batches correlate (von Neumann, 1941).
     """
     R, B, M = series.shape
     groups = series.reshape(R, GROUPS, B // GROUPS, M).mean(axis=2)

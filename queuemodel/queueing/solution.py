@@ -10,7 +10,7 @@ import numpy as np
 from ..base.checks import extra
 from ..base.errors import ModelError
 from ..base.results import Result
-from .lowered import lower
+from .lowered import Lowered, lower
 from .network import Network
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class Solution(Result):
     def class_rows(self) -> list[dict[str, Any]]:
         """One row per class: population, throughput and cycle time."""
         names = self.network.class_names or ["all"]
-        each = self.class_populations or (self.population,)
-        counts = [sum(each[i] for i in chain) for c in range(len(each)) for chain in self.network.chains if c in chain]
+        each, chains = self.class_populations or (self.population,), self.network.chains
+        counts = [sum(each[i] for i in chain) for c in range(len(each)) for chain in chains if c in chain]
         return [
             {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
             for name, n, x in zip(names, counts, self.class_throughput, strict=True)
@@ -222,3 +222,22 @@ class Solution(Result):
     def tables(self) -> list[list[dict[str, Any]]]:
         """Classes where there are several, then stations."""
         return [*([self.class_rows()] if self.network.classes else []), self.to_rows()]
+
+
+def solution_of(low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None = None, **about: Any) -> Solution:
+    """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about`` is the rest of it."""
+    network = low.network
+    total = float(X[[chain[0] for chain in network.chains]].sum())
+    if network.classes:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            about["class_residence_times"] = np.where(X > 0, Q / X, 0.0)
+        about |= {"class_populations": low.populations, "class_throughputs": X}
+    R = (Q.sum(axis=1) / total)[None, :]
+    return Solution(network, int(low.N.sum()), np.array([total]), R, busy=None if busy is None else busy[None], **about)
+
+
+def by_class(low: Lowered, X: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """X and Q (K, C) of classes from those of chains: who switches classes is in all of them in each cycle."""
+    share, chains = low.share, low.network.chains
+    chain_of = [i for c in range(share.shape[1]) for i, chain in enumerate(chains) if c in chain]
+    return X[chain_of], Q[:, chain_of] * share

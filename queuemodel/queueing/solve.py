@@ -1,16 +1,21 @@
-"""The one verb: a network, a population and a solver give a solution."""
+"""The verbs: a network, a population and a solver give a solution; thousands of networks are solved at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
+from ..base.checks import LARGEST
 from ..base.errors import ModelError
+from ..base.results import Result, rows_of
 from .approximate import solved_approximately
-from .chains import require_populations
-from .exact import solved_exactly
-from .lowered import lower
+from .exact import MEMORY, solved_exactly
+from .lowered import lower, require_populations
 from .network import Network
 from .solution import Solution
+from .stations import LARGEST_POPULATION, number_array
 
 
 class Solver(Protocol):
@@ -60,7 +65,162 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
     low = lower(network, N)
-    why = low.why_not_product_form()
-    if why is None:
-        return solved_exactly(low)
-    return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
+    if why := low.why_not_product_form():
+        return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
+    return solved_exactly(low)
+
+
+#: Rows that print shows.
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BatchSolution(Result):
+    """Measures of many networks; ``...`` is the shape that demands, think times and populations broadcast to.
+
+    Attributes
+    ----------
+    population : ndarray of int, shape (...)
+    throughputs : ndarray, shape (largest population, ...)
+        Cycles per second at populations 1, 2, ...; NaN beyond a network's own population. One row, at each network's
+        own population, when the curves were not asked for.
+    residence_time : ndarray, shape (..., K)
+        Seconds per cycle at each station, at each network's own population.
+    throughput : ndarray, shape (...)
+        Cycles per second at each network's own population.
+    """
+
+    demands: np.ndarray
+    think_time: np.ndarray
+    population: np.ndarray
+    throughputs: np.ndarray
+    residence_time: np.ndarray
+    throughput: np.ndarray
+
+    @property
+    def queue_length(self) -> np.ndarray:
+        """Mean customers at each station, shape (..., K)."""
+        return self.throughput[..., None] * self.residence_time
+
+    @property
+    def utilization(self) -> np.ndarray:
+        """Busy share of each station, shape (..., K)."""
+        return self.throughput[..., None] * self.demands
+
+    @property
+    def cycle_time(self) -> np.ndarray:
+        """Seconds per cycle, shape (...)."""
+        return np.asarray(self.residence_time.sum(axis=-1) + self.think_time)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per network, at its own population."""
+        index: dict[str, Any] = {f"index {axis}": at for axis, at in enumerate(np.indices(self.population.shape))}
+        measures = {"population": self.population, "throughput": self.throughput, "cycle_time": self.cycle_time}
+        return rows_of(index | measures)
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The first few."""
+        return self.to_rows()[:SHOWN]
+
+    def caption(self) -> str:
+        """How many networks of how many stations."""
+        count = self.population.size
+        first = f", the first {SHOWN}" if count > SHOWN else ""
+        return f"{count:,} networks of up to {self.demands.shape[-1]} queues{first}"
+
+
+def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves: bool = True) -> BatchSolution:
+    """Exact mean-value analysis of many single-class networks of single-server queues (Reiser and Lavenberg, 1980).
+
+    Parameters
+    ----------
+    demands : array, shape (..., K)
+        Seconds per cycle at each of K queueing stations; a demand of 0 is a station that is not there.
+    think_time : array, shape (...)
+        Seconds per cycle elsewhere, delay stations included.
+    population : array of int, shape (...)
+        Customers; demands (without their last axis), think times and populations broadcast.
+    curves : bool, default True
+        Keep throughputs at all populations up to the largest.
+
+    Raises
+    ------
+    ModelError
+        When a value is negative or not finite, shapes do not broadcast, a population is not whole and at least 1, or
+        the curves would not fit into 4 GiB.
+
+    Examples
+    --------
+    >>> solve_batch([[0.5], [0.25]], think_time=1.0, population=2).throughput.round(6)
+    array([1.2     , 1.538462])
+    """
+    D, Z, N = _checked(demands, think_time, population)
+    M, K, top, shape = N.size, D.shape[-1], int(N.max()), N.shape
+    size = 8 * M * ((top if curves else 1) + 3 * K)
+    if size > MEMORY:
+        raise ModelError(
+            f"batch: {M:,} networks up to population {top:,} take {size:,} bytes, more than {MEMORY:,}; "
+            "ask with curves=False, or for fewer at a time"
+        )
+    from .kernels import product_form
+
+    counts = N.reshape(M)
+    X = np.empty((top if curves else 0, M))
+    last, R = np.empty(M), np.empty((K, M))
+    product_form.recursions(
+        np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
+    )
+    if curves and counts.min() < top:
+        X[np.arange(1, top + 1)[:, None] > counts] = np.nan
+    throughputs = X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy()
+    return BatchSolution(D, Z, N, throughputs, np.moveaxis(R.reshape(K, *shape), 0, -1), last.reshape(shape))
+
+
+def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """X (n, ...) and R (n, ..., K) at increasing populations (n,), for demands D (..., K) and think times Z (...).
+
+    Reiser and Lavenberg (1980); rounding is kept from breaking the laws that X grows and stays below 1 / max D.
+    """
+    most = 1.0 / np.maximum(D.max(axis=-1, initial=0.0), 1e-300)
+    X = np.empty((len(populations), *D.shape[:-1]))
+    R = np.empty((len(populations), *D.shape))
+    Q, x = np.zeros(D.shape), np.zeros(D.shape[:-1])
+    row = 0
+    for n in range(1, int(populations[-1]) + 1):
+        r = D * (1.0 + Q)  # arrival theorem
+        x = np.maximum(x, np.minimum(n / (Z + r.sum(axis=-1)), most))
+        Q = x[..., None] * r  # Little's law
+        if n == populations[row]:
+            X[row], R[row], row = x, r, row + 1
+    return X, R
+
+
+def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """D (..., K), Z and N (...), broadcast."""
+    D, Z = number_array(demands, "demands"), number_array(think_time, "think_time")
+    N = number_array(population, "population")
+    if D.ndim < 1 or not D.size or not N.size:
+        raise ModelError(
+            "batch: demands must have shape (..., K) with at least one station, and populations are needed, "
+            f"got shapes {D.shape} and {N.shape}"
+        )
+    whole = (N >= 1) & (N <= LARGEST_POPULATION) & (np.floor(N) == N)
+    for what, values, good, must in (
+        ("demands", D, (D >= 0) & (D <= LARGEST), "0 to 1e9 seconds"),
+        ("think_time", Z, (Z >= 0) & (Z <= LARGEST), "0 to 1e9 seconds"),
+        ("population", N, whole, f"whole numbers, 1 to {LARGEST_POPULATION:,}"),
+    ):
+        if not good.all():
+            at = np.argwhere(~good)[0].tolist()
+            raise ModelError(f"batch: {what}{at or ''} must be {must}, got {values[tuple(at)]!r}")
+    try:
+        shape = np.broadcast_shapes(D.shape[:-1], Z.shape, N.shape)
+    except ValueError:
+        raise ModelError(
+            f"batch: demands {D.shape[:-1]} (without stations), think_time {Z.shape} and population {N.shape} "
+            "do not broadcast"
+        ) from None
+    D, Z = np.broadcast_to(D, (*shape, D.shape[-1])), np.broadcast_to(Z, shape)
+    if (D.sum(axis=-1) + Z < 1e-15).any() or not (D.sum(axis=-1) > 0).all():
+        raise ModelError("batch: all service demands of a network are zero; give at least one station a demand > 0")
+    return D, Z, np.broadcast_to(N, shape).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Phase-type service: the time a small Markov chain takes to end."""
+"""Stations, kinds of customers, and service times of phase type: the time a small Markov chain takes to end."""
 
 from __future__ import annotations
 
@@ -43,20 +43,19 @@ class PhaseType:
     T: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        a, T = _array(self.alpha, "alpha", 1), _array(self.T, "T", 2)
-        n = len(a)
-        if not 1 <= n <= MOST_PHASES or T.shape != (n, n):
+        a, T = number_array(self.alpha, "phase-type: alpha"), number_array(self.T, "phase-type: T")
+        n = a.size
+        if a.ndim != 1 or not 1 <= n <= MOST_PHASES or T.shape != (n, n):
             raise ModelError(
                 f"phase-type: alpha needs 1 to {MOST_PHASES} phases and T that many rows and columns, "
                 f"got shapes {a.shape} and {T.shape}"
             )
-        if (a < 0).any() or abs(a.sum() - 1) > 1e-9:
+        if (a < 0).any() or not abs(a.sum() - 1) <= 1e-9:
             raise ModelError(f"phase-type: alpha must be probabilities that sum to 1, got sum {a.sum():.10g}")
-        off = T - np.diag(T.diagonal())
-        scale = np.abs(T.diagonal())
-        if (scale == 0).any() or (T.diagonal() > 0).any() or (off < 0).any() or (T.sum(axis=1) > 1e-9 * scale).any():
+        out = -T.diagonal()
+        if not ((out > 0).all() and (T + np.diag(out) >= 0).all() and (T.sum(axis=1) <= 1e-9 * out).all()):
             raise ModelError("phase-type: T needs a negative diagonal, rates >= 0 elsewhere and rows that sum to <= 0")
-        if (scale > 1e15).any() or (scale < 1e-9).any():
+        if (out > 1e15).any() or (out < 1e-9).any():
             raise ModelError("phase-type: rates in T must be 1e-9 to 1e15 per second")
         object.__setattr__(self, "alpha", tuple(float(x) for x in a / a.sum()))
         object.__setattr__(self, "T", tuple(tuple(float(x) for x in row) for row in T))
@@ -111,22 +110,15 @@ class PhaseType:
         return cls((1 - p, p, *[0.0] * (k - 2)), tuple(map(tuple, T)))  # skipping the first phase with probability p
 
 
-def _array(value: Any, what: str, dimensions: int) -> np.ndarray:
-    array = numbers_in(value)
-    if array is None or array.ndim != dimensions:
-        raise ModelError(f"phase-type: {what} must be an array of numbers with {dimensions} dimension(s)")
-    if not np.isfinite(array).all():
-        raise ModelError(f"phase-type: {what} must be finite")
-    return array
-
-
-def numbers_in(value: Any) -> np.ndarray | None:
-    """A float array of numbers that are laid out like one (NaN and infinity are left for others); else None."""
+def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np.ndarray:
+    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
     try:
         array = np.array(value)
-        return array.astype(float) if array.dtype.kind in "iuf" else None
+        if array.dtype.kind in "iuf":
+            return array.astype(float)
     except (TypeError, ValueError, OverflowError):
-        return None
+        pass
+    raise ModelError(f"{what}: must be {kind}, got {value!r}")
 
 
 #: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
@@ -135,7 +127,7 @@ LONGEST_SERVICE = 7 * 24 * 3600.0
 #: And service more variable than this for a mistake too.
 LARGEST_SCV = 1e6
 
-#: Processor sharing; first come first served; last come first served, preempting and resuming.
+#: Processor sharing; first come, first served; last come, first served with preemption.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
 
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
@@ -227,10 +219,13 @@ class Station:
 
     def distribution_of(self, job_class: str | None) -> PhaseType | None:
         """The phase-type distribution given for a class, or None."""
-        given = self.distribution
-        if isinstance(given, Mapping):
-            return None if job_class is None else given.get(job_class)
-        return given
+        shapes = self.distribution
+        return shapes.get(job_class) if isinstance(shapes, Mapping) else shapes  # type: ignore[arg-type]
+
+    def shape_of(self, job_class: str | None) -> PhaseType | None:
+        """Its distribution, or one of its two moments; None where service takes no time."""
+        given, mean = self.distribution_of(job_class), self.time_of(job_class)
+        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not given and mean > 0 else given
 
     def scv_of(self, job_class: str | None) -> float:
         """Squared coefficient of variation of a class's service time."""
@@ -264,9 +259,8 @@ class Station:
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
 
-        Processor sharing, delays and one server that is preempted have it whatever the service; where the order says
-        who waits, service must be exponential and the same for all. Several preempted servers are of that kind: who
-        comes takes a server from one of several.
+        Where the order says who waits (first come first served, several preempted servers), service must be
+        exponential and the same for all; elsewhere it may be any.
         """
         ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
         if self.is_delay or not ordered:
@@ -283,18 +277,18 @@ class Station:
         return None
 
 
-def _take_distribution(station: Station, where: str) -> None:
-    given, put = station.distribution, object.__setattr__
-    for value in given.values() if isinstance(given, Mapping) else [given]:
+def _take_distribution(station: Any, where: str) -> None:
+    """Check the distribution, and take the mean and scv from it."""
+    shapes, put = station.distribution, object.__setattr__
+    several = isinstance(shapes, Mapping)
+    for value in shapes.values() if several else [shapes]:
         if not isinstance(value, PhaseType):
             raise ModelError(f"{where}: distribution must be a PhaseType or a mapping to them, got {value!r}")
     if station.service_time is not None or station.scv != 1.0:
         raise ModelError(f"{where}: distribution says service_time and scv already; give only one of them")
-    if isinstance(given, Mapping):
-        put(station, "distribution", PerClass(given))
+    put(station, "distribution", PerClass(shapes) if several else shapes)
     for name, of in (("service_time", "mean"), ("scv", "scv")):
-        said = {c: getattr(d, of) for c, d in given.items()} if isinstance(given, Mapping) else getattr(given, of)
-        put(station, name, said)
+        put(station, name, {c: getattr(d, of) for c, d in shapes.items()} if several else getattr(shapes, of))
 
 
 def _rate_values(rates: Any, where: str) -> tuple[float, ...]:

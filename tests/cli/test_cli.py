@@ -16,7 +16,7 @@ from queuemodel.curves import fit_convergence
 from queuemodel.models import plan_instances, read_instances, simulate
 from queuemodel.scheduling import Nodes, Stream, measured_kinds, policy_named, sweep
 from queuemodel.sgd import compare, plan_strategies
-from queuemodel.simulator import simulate_operations as simulate_operations
+from queuemodel.simulator import simulate_operations
 
 pytestmark = pytest.mark.usefixtures("examples")
 STEP = qm.Step(step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6,
@@ -47,14 +47,6 @@ def profile(examples):
 
 
 @pytest.fixture
-def operations(examples):
-    """A step's operations, in a profile."""
-    operations = [qm.Operation("fetch", "w", 0.0, 0.2, 2 * 10**6), qm.Operation("compute", "all", 0.2, 0.65, after=[0]),
-                  qm.Operation("push", "g", 0.65, 0.75, 10**6, after=[1])]  # fmt: skip
-    return saved(examples / "operations.json", [msgspec.structs.replace(STEP, operations=operations)] * 2)
-
-
-@pytest.fixture
 def throughputs(examples):
     (examples / "throughputs.csv").write_text("workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n")
     return "throughputs.csv"
@@ -76,22 +68,6 @@ def test_predict_says_the_same_as_json_csv_and_table(run, told, profile):
     assert [[float(x) for x in line.split(",")[:4]] for line in lines] == [pytest.approx(row) for row in some.tolist()]
     printed = [line.split()[:4] for line in run(*asked)[1].splitlines()[-4:]]
     np.testing.assert_allclose(np.array(printed, dtype=float), some, 5e-3)
-
-
-def test_strategies_on_servers_meet_in_their_limits(told, operations):
-    """Where all count, or nobody is ahead, they are synchronous training, and where nobody waits asynchronous."""
-
-    def rate(strategy):
-        asked = f"predict {operations} --workers 3 --method trace --buffer 0 --strategy {strategy}"
-        return told(asked)["steps_per_second"][0]
-
-    sync, free = rate("sync-ps"), rate("async-ps")
-    assert free > 1.3 * sync
-    alike = ["k-sync --k 3", "k-async --k 3", "sync-ps --backup-workers 0", "bounded-staleness --staleness-bound 0"]
-    for strategy in alike:
-        assert rate(strategy) == pytest.approx(sync), strategy
-    for strategy in ("k-async --k 1", "k-batch-async --k 2", "bounded-staleness --staleness-bound 1000"):
-        assert rate(strategy) == pytest.approx(free, rel=0.02), strategy
 
 
 def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
@@ -136,21 +112,6 @@ def test_solve_with_and_without_classes(run, told, examples):
     assert run("solve", "classes.json", "--format", "csv")[1].count("\n") >= 3
     assert "slow" in run("solve", "classes.json")[1]
     refused(run("solve", "classes.json", "--population", 5), "populations of their own")
-
-
-def test_contention_is_an_option(told):
-    def at(*options):
-        curve = told("predict alexnet-60.json --workers 8", *options)
-        return curve["steps_per_second"][0], curve["lower"][0], curve["note"]
-
-    bbr, cubic, unknown = (at("--congestion-control", name) for name in ("bbr", "cubic", "unknown"))
-    assert at() == bbr  # as the profile says
-    assert at("--buffer", "40ms")[0] < 0.97 * bbr[0]
-    assert unknown[0] == cubic[0] > 1.03 * bbr[0]
-    assert unknown[1] < 0.97 * cubic[1]
-    assert "--congestion-control" in unknown[2]
-    assert at("--method", "mva") == at("--method", "mva", "--congestion-control", "bbr")
-    assert at("--method", "mva", "--congestion-control", "cubic")[0] > 1.02 * at("--method", "mva")[0]
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")

@@ -72,7 +72,6 @@ def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():
     assert result.events > 8 * 2000
     low, high = qm.Simulation(seed=1, departures=2000, confidence=0.99).run(network, 12).throughput_interval
     assert low <= truth.throughput <= high < 1.2 * truth.throughput
-    assert (high - low) / np.diff(result.throughput_interval)[0] == pytest.approx(3.4995 / 2.3646, rel=1e-3)
     below, above = result.queue_length_interval
     assert np.all((below < result.solution.queue_length) & (result.solution.queue_length < above))
     row = result.to_rows()[1]

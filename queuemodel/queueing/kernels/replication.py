@@ -1,19 +1,24 @@
-"""The event loop of the network simulation.
+"""One replication of a simulation: a network as arrays, the compiled event loop, and a run that can be made longer.
 
-Customers at delays and first-come-first-served stations know when they will leave as soon as they come, so
-they wait in one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent
-rates) tell their next departure, and the earliest of all is next. What the loop works on is `Model`, what it changes is
-`Run` (both made by `solvers.replication`), so that it can stop after any departure and go on later.
+Customers at delays and first-come-first-served stations know when they will leave as soon as they come, so they wait in
+one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent rates) tell
+their next departure, and the earliest of all is next. The loop works on `Model` and changes `Run`, so that it can stop
+after any departure and go on later.
 """
+
+from __future__ import annotations
 
 from collections import namedtuple
 
 import numpy as np
 
 from ...base.compiled import compiled
+from ...base.errors import ModelError
+from ..lowered import Routes
+from ..stations import PhaseType
 
 DELAY, FCFS, SHARING, LIFO, ORDERED = range(5)
-CONSTANT, EXPONENTIAL, GAMMA, PHASES = range(4)
+CONSTANT, GAMMA, PHASES = range(3)  # gamma of shape 1 is exponential
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
 #: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
@@ -32,12 +37,17 @@ BEGUN, HEAP, BATCH, DONE = range(4)
 #: `Run.clocks`: the time, and when the batch began.
 NOW, BATCH_BEGAN = range(2)
 
+#: Batches that a run is kept in: when it is made longer they are joined in pairs.
+BATCHES = 200
+#: Left out at the beginning of every run.
+WARM_UP = 0.2
+#: Departures between two looks at whether somebody wants to stop.
+AT_ONCE = 50_000
+
 
 @compiled()
 def draw(rng, kind, mean, shape, first, T):
     """A service time: kind, mean (s), shape parameter; T (n, n + 1) cumulative moves of phase types, last: the end."""
-    if kind == EXPONENTIAL:
-        return mean * rng.standard_exponential()
     if kind == CONSTANT:
         return mean
     if kind == GAMMA:
@@ -153,7 +163,7 @@ def advance(rng, model, run, size, most):
             last[k] = now
             if kind[k] == SHARING:
                 push(tag[k], order[k], n[k], clock[k] + work, customer)
-            else:  # one is served at a time, clock is what he has been given since he (re)started
+            else:  # one is served at a time, clock is the service since the (re)start
                 if n[k] > 0:
                     served = n[k] - 1 if kind[k] == LIFO else 0
                     tag[k, served] = max(tag[k, served] - clock[k], 0.0)
@@ -175,7 +185,7 @@ def pace(kind, speed, n):
 
 @compiled()
 def first_out(kind, tag, clock, n):
-    """What the next one to leave has still to be given, when nobody comes."""
+    """The service that the next one to leave still needs, when nobody comes."""
     if kind == SHARING:
         return max(tag[0] - clock, 0.0)
     return tag[n - 1] if kind == LIFO else tag[0]
@@ -210,3 +220,117 @@ def pop(times, who, size):
         times[i], who[i] = times[child], who[child]
         i = child
     times[i], who[i] = time, customer
+
+
+class Replication:
+    """Customers who begin all at one place, another one in each replication, so that agreement is not the start's."""
+
+    def __init__(
+        self, routes: Routes, model: Model, counts: tuple[int, ...], rng: np.random.Generator, number: int, size: int
+    ) -> None:
+        self.routes, self.model, self.rng, self.size = routes, model, rng, size
+        starts, stay = [], routes.stay
+        for chain in routes.network.chains:
+            homes = [(k, c) for c in chain for k in range(len(stay)) if stay[k, c]]
+            starts += [homes[number % len(homes)]] * sum(counts[c] for c in chain)
+        place, klass = rng.permutation(np.array(starts, dtype=np.int64)).T
+        self.run = _new_run(model, place, klass)
+
+    @property
+    def departures(self) -> int:
+        """How many there are when every batch is full."""
+        return BATCHES * self.size
+
+    def fill(self) -> None:
+        """Run until every batch is full, returning to Python every so often, so that Ctrl-C ends it."""
+        while self.run.counters[BATCH] < BATCHES:
+            advance(self.rng, self.model, self.run, self.size, AT_ONCE)
+
+    def double(self) -> None:
+        """Join batches in pairs, which leaves room for as many again."""
+        half = BATCHES // 2
+        for series in (self.run.durations, self.run.areas, self.run.departures, self.run.busy):
+            series[:half] = series[0:BATCHES:2] + series[1:BATCHES:2]
+            series[half:] = 0.0
+        self.run.counters[BATCH] = half
+        self.size *= 2
+
+    def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """X (C,), Q (K, C) and how often somebody was there (K,), after the warm-up."""
+        kept = slice(int(WARM_UP * BATCHES), BATCHES)
+        time = self.run.durations[kept].sum()
+        X = self.routes.cycles(self.run.departures[kept].sum(axis=0)) / time
+        return X, self.run.areas[kept, :-1].sum(axis=0) / time, self.run.busy[kept, :-1].sum(axis=0) / time
+
+    def series(self) -> np.ndarray:
+        """Queue lengths at each place, then throughputs, of each class, batch by batch after the warm-up: (B, M)."""
+        kept = slice(int(WARM_UP * BATCHES), BATCHES)
+        time = self.run.durations[kept, None]
+        queues = self.run.areas[kept].reshape(len(time), -1) / time
+        return np.hstack([queues, self.routes.cycles(self.run.departures[kept]) / time])
+
+
+def model_of(routes: Routes, population: int) -> Model:
+    """What does not change while ``population`` customers are simulated."""
+    network = routes.network
+    K, C = routes.visits.shape
+    shapes = {
+        (k, c): shape
+        for k, s in enumerate(network.stations)
+        for c, label in enumerate(network.labels)
+        if (s.distribution_of(label) or s.scv_of(label) > 1) and (shape := s.shape_of(label))
+    }
+    phases = max([1, *[len(shape.alpha) for shape in shapes.values()]])
+    model = Model(
+        kind=np.full(K, DELAY), servers=np.ones(K, dtype=np.int64), speed=np.ones((K, population + 1)),
+        dist=np.full((K, C), GAMMA), mean=routes.service_times.copy(), shape=np.ones((K, C)),
+        first=np.ones((K, C, phases)), T=np.ones((K, C, phases, phases + 2)),
+        go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
+    )  # fmt: skip
+    for (k, c), shape in shapes.items():
+        model.dist[k, c] = PHASES
+        _put_phases(shape, model.first[k, c], model.T[k, c])
+    for k, station in enumerate(network.stations):
+        for c, label in enumerate(network.labels):
+            if (scv := station.scv_of(label)) < 1 and (k, c) not in shapes:
+                model.dist[k, c], model.shape[k, c] = (GAMMA, 1.0 / scv) if scv > 1e-9 else (CONSTANT, 1.0)
+        if station.is_delay:
+            continue
+        model.speed[k, 1:] = station.speeds(population)
+        model.kind[k] = {"ps": SHARING, "fcfs": FCFS if station.rates is None else ORDERED, "lifo-pr": LIFO}[
+            station.discipline
+        ]
+        if station.discipline == "fcfs":
+            model.servers[k] = int(min(station.servers, population))
+        elif station.discipline == "lifo-pr" and station.servers != 1:
+            raise ModelError(f"simulation: station {station.name!r} is lifo-pr with several servers; use MarkovChain")
+    return model
+
+
+def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
+    """Customers about to come to their places, in that order; one row more than batches for what comes after."""
+    (K, C), N, B = model.mean.shape, len(place), BATCHES
+    servers, many = model.servers[model.kind == FCFS].max(initial=1), np.int64
+    return Run(
+        place=place.copy(), klass=klass.copy(), counters=np.zeros(4, many), clocks=np.zeros(2),
+        n=np.zeros(K, many), q=np.zeros((K, C), many), heap_time=np.empty(N + 1), heap_who=np.zeros(N + 1, many),
+        free=np.zeros((K, servers)), tag=np.empty((K, N + 1)), order=np.zeros((K, N + 1), many),
+        clock=np.zeros(K), last=np.zeros(K), coming=np.full(K, np.inf), since=np.zeros((K, C)), occupied=np.zeros(K),
+        durations=np.zeros(B), areas=np.zeros((B + 1, K, C)), departures=np.zeros((B + 1, C)),
+        busy=np.zeros((B + 1, K)), visits=np.zeros((K, C), many),
+    )  # fmt: skip
+
+
+def _put_phases(shape: PhaseType, first: np.ndarray, T: np.ndarray) -> None:
+    """Cumulative first phases, and per phase its rate and cumulative moves; the last one ends the service."""
+    n = len(shape.alpha)
+    first[:n] = np.cumsum(shape.alpha)
+    first[n - 1 :] = 1.0
+    rates = np.array(shape.T)
+    for i in range(n):
+        moves = rates[i].copy()
+        moves[i] = 0.0
+        T[i, 0] = -rates[i, i]
+        T[i, 1 : n + 1] = np.cumsum(moves) / -rates[i, i]
+        T[i, n + 1 :] = T[i, n]
+        T[i, -1] = 1.0

@@ -84,17 +84,6 @@ def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
     assert pytest.approx(14 * 0.5 / Z * left[1], rel=0.05) == R - 0.5
 
 
-@pytest.mark.parametrize("scv", [0.25, 4.0])
-def test_variability_is_near_the_markov_chain(scv):
-    stations = [qm.Station("q", service_time=0.2, scv=scv, discipline="fcfs"), qm.Station("p", service_time=0.1)]
-    network = qm.Network(stations, think_time=0.5)
-    X = qm.solve(network, population=8)
-    for n in (1, 4, 8):
-        truth = qm.solve(network, population=n, solver=qm.MarkovChain())
-        assert X.at(n).throughput == pytest.approx(truth.throughput, rel=0.06)
-        np.testing.assert_allclose(X.at(n).queue_length, truth.queue_length, rtol=0.3)
-
-
 def test_a_throughput_below_the_lower_bound_is_held_and_says_so():
     varied = {"discipline": "fcfs", "scv": 25.0}
     network = qm.Network([qm.Station("a", service_time=0.3, **varied), qm.Station("b", service_time=0.3, **varied)])
@@ -122,20 +111,6 @@ def test_what_is_too_fast_waits_at_the_bottleneck(order):
     assert before[0] == pytest.approx(before[1], rel=1e-6)
     assert before[0] > 2.0
     assert R["b"] == pytest.approx(4.0 - R["x"] - R["y"])
-
-
-@pytest.mark.parametrize("first", ["jump", "queue"])
-def test_a_curve_that_is_too_fast_waits_at_the_bottleneck(first):
-    """Speed that jumps misleads the recursion, whose other residence times still follow from one customer fewer."""
-    speed = [1.0, 1.0, 1.0, *[8.0] * 6]
-    stations = [qm.Station("jump", service_time=1.0, rates=speed), qm.Station("queue", service_time=0.7)]
-    network = qm.Network(stations if first == "jump" else stations[::-1])
-    s, at = qm.solve(network, population=9, solver=qm.ApproximateMVA()), network.names.index("jump")
-    for n in (5, 7, 9):
-        here, met = s.at(n), 1 + s.at(n - 1).queue_length[at]
-        assert here.throughput == pytest.approx(1 / 0.7)
-        assert here.residence_time[at] == pytest.approx(met / np.interp(met, range(1, 10), speed))
-        assert here.queue_length.sum() == pytest.approx(n)
 
 
 kinds = st.sampled_from(
