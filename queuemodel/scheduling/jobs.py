@@ -20,7 +20,7 @@ from ..base.checks import (
     require_share,
 )
 from ..base.errors import ModelError, QueueModelError
-from ..models.fit import fit
+from ..models.predict import fit
 from ..models.predict import predict
 from ..profile.examples import example_profile, example_throughputs
 from ..queueing.network import Network
