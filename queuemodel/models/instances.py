@@ -206,7 +206,7 @@ def plan_instances(
 
     Examples
     --------
-    >>> from queuemodel.profile.examples import example_profile
+    >>> from queuemodel import example_profile
     >>> offers = [Instance("small", price=0.5), Instance("fast", price=1.2, bandwidth=25e6, accelerator_speed=2.0)]
     >>> found = plan_instances(example_profile("alexnet-60"), offers, method="mva", throughput=60.0)
     >>> [(offer.instance.name, offer.choice.workers) for offer in found.offers]

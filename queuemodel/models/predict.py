@@ -336,7 +336,7 @@ def simulate(
 
     Examples
     --------
-    >>> from queuemodel.profile.examples import example_profile
+    >>> from queuemodel import example_profile
     >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
     4
     """

@@ -250,7 +250,7 @@ def simulate_rounds(
 
     Examples
     --------
-    >>> from queuemodel.profile.examples import example_profile
+    >>> from queuemodel import example_profile
     >>> from queuemodel.models import fit, simulate_rounds
     >>> model = fit(example_profile("ddp-alexnet-40"), strategy="all-reduce")
     >>> run = simulate_rounds(model, ranks=4, rounds=100)

@@ -349,7 +349,7 @@ def calibrate(
     Examples
     --------
     >>> import queuemodel as qm
-    >>> from queuemodel.profile.examples import example_profile
+    >>> from queuemodel import example_profile
     >>> found = calibrate(example_profile("alexnet-60"), [qm.Throughput(workers=4, steps_per_second=1.74)],
     ...                   congestion_control="unknown")
     >>> chances = {p.name: p.value for p in found.parameters if p.name.startswith("probability")}

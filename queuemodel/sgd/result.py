@@ -293,8 +293,8 @@ def plan_strategies(
     Examples
     --------
     >>> from queuemodel.sgd import compare, plan_strategies
-    >>> from queuemodel.profile.examples import example_profile
-    >>> from queuemodel.curves.convergence import fit_convergence
+    >>> from queuemodel import example_profile
+    >>> from queuemodel.curves import fit_convergence
     >>> law, profile = fit_convergence([(32, [2e4, 2.1e4]), (256, [3e4])]), example_profile("ddp-alexnet-40")
     >>> compared = [compare(profile, workers=n, strategies=["sync"], convergence=law) for n in (1, 2, 4, 8)]
     >>> [choice.workers for choice in plan_strategies(compared, deadline=240, price_per_node_hour=1.0).choices]

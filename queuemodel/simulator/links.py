@@ -83,7 +83,7 @@ def estimate_links(profile: Profile) -> LinkRates:
 
     Examples
     --------
-    >>> from queuemodel.models import Job, Operation, Profile, Source, Step
+    >>> from queuemodel import Job, Operation, Profile, Source, Step
     >>> transfers = [Operation(kind, f"{kind}{i}", at, at + (i + 1) * 0.1, 1_000_000)
     ...              for kind, at in (("fetch", 0.0), ("push", 1.0)) for i in range(3)]
     >>> step = Step(step_time=2, fetch=0.3, compute=0, push=0.3, update=0, fetched_bytes=3_000_000,

@@ -186,7 +186,7 @@ def simulate_operations(
     Examples
     --------
     >>> from queuemodel.simulator import simulate_operations
-    >>> from queuemodel.models import Operation, Job, Profile, Source, Step
+    >>> from queuemodel import Job, Operation, Profile, Source, Step
     >>> operations = [
     ...     Operation("fetch", "w", 0.0, 0.1, 1_000_000),
     ...     Operation("compute", "forward_backward", 0.1, 0.6, after=[0]),
