@@ -20,8 +20,7 @@ from ..base.checks import (
     require_share,
 )
 from ..base.errors import ModelError, QueueModelError
-from ..models.predict import fit
-from ..models.predict import predict
+from ..models.predict import fit, predict
 from ..profile.examples import example_profile, example_throughputs
 from ..queueing.network import Network
 from ..queueing.solve import solve
