@@ -9,7 +9,6 @@ Curves are asked once per kind of job and number of nodes; nothing else here kno
 """
 
 from .curves import BatchSizes, PowerLawCurve, SpeedTables, StagedCurve, TableCurve, as_curve, statistical_efficiency
-from .engine import schedule
 from .jobs import ClusterJob, JobKind, Stream, Workload, example_kinds, measured_kinds
 from .nodes import Nodes
 from .policies import POLICIES, policy_named
@@ -17,7 +16,7 @@ from .policies.base import ActiveJobs, Policy
 from .policies.baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst
 from .policies.model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
 from .result import Schedule, plot_nodes, plot_response_times
-from .study import Study, StudyRun, plot_sweep, run_all, sweep
+from .study import Study, StudyRun, plot_sweep, run_all, schedule, sweep
 from .workloads.pollux import read_pollux
 from .workloads.published import read_alibaba, read_elasticflow, read_gavel, read_philly
 from .workloads.workload_csv import read_workload

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import LARGEST, require_seed, require_share
+from ..base.checks import LARGEST
 from ..base.errors import ModelError
 from . import state as s
 from .curves import SpeedTables, StagedCurve, speed_at
 from .jobs import ClusterJob, Workload
-from .nodes import Failures, Nodes, Placement
+from .nodes import Nodes, Placement
 from .policies.base import ActiveJobs, Policy
 from .result import Schedule
 
@@ -79,6 +79,55 @@ _EPSILON = 1e-9
 SHORTEST = 1e-9
 #: Decisions in a row that may leave all nodes idle, although jobs wait and nobody else will come.
 _PATIENCE = 10_000
+
+
+#: A job that has failed so often without keeping progress is given up where it would have to fail so often on average.
+_STUCK, _HOPELESS = 100, 10_000.0
+
+
+class Failures:
+    """The next failure, as the exposure in nodes and mean times to failure that is left until it strikes."""
+
+    def __init__(self, nodes: Nodes, jobs: Sequence[ClusterJob], seed: int) -> None:
+        self.jobs = jobs
+        self.mean_time = nodes.mean_time_to_failure
+        self.checkpoint, self.restart = float(nodes.checkpoint_seconds), float(nodes.restart_seconds)
+        self.rng = np.random.default_rng([seed, 0x6661696C])
+        self.left = self.rng.exponential() if self.mean_time < math.inf else math.inf
+
+    def next_time(self, now: float, nodes: float) -> float:
+        """When the next node fails, if so many stay in use."""
+        return now + self.left * self.mean_time / nodes if nodes else math.inf
+
+    def pass_time(self, seconds: float, nodes: float) -> None:
+        """So many nodes have been in use for so long."""
+        self.left = max(self.left - seconds * nodes / self.mean_time, 0.0)
+
+    def strike(self, state: np.ndarray, running: np.ndarray, now: float) -> None:
+        """One node fails: its job goes back to the last checkpoint and restarts on as many nodes, unless for ever."""
+        self.left = self.rng.exponential()
+        ends = np.cumsum(state[s.NODES, running])
+        place = int(np.searchsorted(ends, self.rng.random() * ends[-1], side="right"))
+        j = int(running[place])
+        s.accrue(state, running[place : place + 1], now)
+        job = state[:, j]
+        ran = max(now - job[s.RESUME], 0.0)
+        lost = ran if self.checkpoint == math.inf else math.fmod(ran, self.checkpoint)
+        job[s.DONE] = max(job[s.DONE] - lost * job[s.SPEED], 0.0)
+        job[s.USEFUL] -= lost * job[s.SPEED] / job[s.ALONE]
+        rest = (job[s.TRUE] - job[s.DONE]) / job[s.SPEED]
+        job[s.RESUME] = now + self.restart
+        job[s.FINISH] = job[s.RESUME] + rest
+        job[s.RESTARTS] += 1
+        job[s.FAILURES] += 1
+        job[s.STUCK] = job[s.STUCK] + 1 if ran < self.checkpoint else 0
+        need, rate = self.restart + min(self.checkpoint, rest), job[s.NODES] / self.mean_time
+        if job[s.STUCK] > _STUCK and rate * need > math.log(_HOPELESS):
+            raise ModelError(
+                f"job {self.jobs[j].name!r}: fails every {1 / rate:.3g} s on {job[s.NODES]:g} nodes, but needs "
+                f"{need:.3g} s until progress is kept, so it would practically never end; lower checkpoint_seconds or "
+                "restart_seconds"
+            )
 
 
 class Engine:
@@ -305,41 +354,3 @@ class Engine:
             f"policy {self.policy.name}: grants no node to any of {self.active.size} waiting jobs (first: "
             f"{self.jobs[int(self.active[0])].name!r}) and nothing else will happen; a policy must run somebody"
         )
-
-
-def schedule(
-    workload: Workload | Sequence[ClusterJob],
-    policy: Policy,
-    *,
-    nodes: int | Nodes,
-    seed: int = 0,
-    warmup: float = 0.0,
-    history: bool = False,
-    progress: Callable[[int], Any] | None = None,
-) -> Schedule:
-    """Run a workload under a policy.
-
-    Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
-    its end is solved for, not stepped to.
-
-    A number of ``nodes`` is without restart costs or failures, `Nodes` have them. ``seed`` is that of early ends (the
-    same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that means and
-    quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over time.
-    ``progress`` is called now and then with the number of jobs that have ended.
-
-    Examples
-    --------
-    >>> from queuemodel.scheduling import FIFO, ClusterJob, schedule
-    >>> jobs = [ClusterJob("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
-    >>> schedule(jobs, FIFO(), nodes=4).mean_response_time
-    25.0
-    """
-    if not isinstance(policy, Policy):
-        raise ModelError(f"schedule: policy must be a Policy, got {type(policy).__name__}")
-    if require_share(warmup, "schedule: warmup") == 1:
-        raise ModelError("schedule: warmup must be below 1, or no job would be left to average over, got 1")
-    require_seed(seed, "schedule: seed")
-    jobs = workload if isinstance(workload, Workload) else Workload(workload)
-    engine = Engine(jobs, policy, nodes if isinstance(nodes, Nodes) else Nodes(nodes), seed=seed, history=history)
-    engine.run(progress)
-    return engine.result(warmup=warmup, seed=seed)

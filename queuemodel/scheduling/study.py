@@ -15,16 +15,55 @@ from ..base.drawing import band, finish_axes, label_ends, new_axes, nth_style
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
-from .engine import schedule
-from .jobs import Stream, Workload
+from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
 from .policies.base import Policy
-from .result import FIGURES, SIZE
+from .result import FIGURES, SIZE, Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = ("mean_response_time", "mean_slowdown", "efficiency", "utilization", "mean_restarts")
+
+
+def schedule(
+    workload: Workload | Sequence[ClusterJob],
+    policy: Policy,
+    *,
+    nodes: int | Nodes,
+    seed: int = 0,
+    warmup: float = 0.0,
+    history: bool = False,
+    progress: Callable[[int], Any] | None = None,
+) -> Schedule:
+    """Run a workload under a policy.
+
+    Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
+    its end is solved for, not stepped to.
+
+    A number of ``nodes`` is without restart costs or failures, `Nodes` have them. ``seed`` is that of early ends (the
+    same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that means and
+    quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over time.
+    ``progress`` is called now and then with the number of jobs that have ended.
+
+    Examples
+    --------
+    >>> from queuemodel.scheduling import FIFO, ClusterJob, schedule
+    >>> jobs = [ClusterJob("a", arrival_time=0, steps=100, curve=lambda n: 2.0 * n, requested_nodes=2)]
+    >>> schedule(jobs, FIFO(), nodes=4).mean_response_time
+    25.0
+    """
+    from .engine import Engine  # compiled: numba takes long to load
+
+    if not isinstance(policy, Policy):
+        raise ModelError(f"schedule: policy must be a Policy, got {type(policy).__name__}")
+    if require_share(warmup, "schedule: warmup") == 1:
+        raise ModelError("schedule: warmup must be below 1, or no job would be left to average over, got 1")
+    require_seed(seed, "schedule: seed")
+    jobs = workload if isinstance(workload, Workload) else Workload(workload)
+    engine = Engine(jobs, policy, nodes if isinstance(nodes, Nodes) else Nodes(nodes), seed=seed, history=history)
+    engine.run(progress)
+    return engine.result(warmup=warmup, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
