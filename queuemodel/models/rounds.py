@@ -79,6 +79,10 @@ LATENCY_FACTOR = _NUMBERS["latency_factor"]
 LEAST_NOISE = _NUMBERS["least_noise"]
 
 
+#: Seconds; no message takes longer.
+LONGEST_MESSAGE = 1e9
+
+
 def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
     """When the slowest rank had each bucket, and when all before and it were reduced, by the first rank's clock, (b,).
 
@@ -116,7 +120,7 @@ def estimate_network(
     last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
 
     def errors(logs: np.ndarray) -> np.ndarray:
-        bandwidth, message = np.exp(logs)
+        bandwidth, message = np.minimum(np.exp(logs), [FASTEST_LINK, LONGEST_MESSAGE])
         work, latency = ring_costs(bucket_bytes, ranks, bandwidth, message, buffer)
         times = [
             round_time(slowest[:, : b + 1], nothing, work[: b + 1], latency[: b + 1], at_once=at_once) for b in last

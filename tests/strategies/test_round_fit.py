@@ -67,6 +67,17 @@ def test_bandwidth_and_latency_err_as_the_ends_of_rounds_do(start):
     assert fitted.latency_known == (start > 0)
 
 
+def test_all_reduces_whose_time_no_size_tells_are_predicted():
+    """Small models, or NVLink: as long for 300 kB as for 3 MB, and now and then shorter for more."""
+    made = []
+    for one in recorded(computed=0.1).rounds:
+        took = [1.1e-3, 1.2e-3] if one.number % 2 else [1.0e-3, 1.3e-3]  # the smaller bucket's is longer
+        own = [msgspec.structs.replace(b, end=b.ready + t) for b, t in zip(one.buckets, took, strict=False)]
+        made.append(msgspec.structs.replace(one, buckets=own, round_time=one.computed + 2e-3 * bool(own)))
+    curve = predict(msgspec.structs.replace(recorded(), rounds=made), workers=[1, 2, 8])
+    assert ((curve.efficiency > 0.85) & (curve.efficiency <= 1)).all()
+
+
 @pytest.mark.parametrize("evaluated", [0.0, 0.6])
 def test_what_ranks_have_in_common_is_not_taken_from_their_own_spread(evaluated):
     fitted = fit_rounds(recorded(cv=0.05, evaluated=evaluated, rounds=300))
