@@ -25,17 +25,17 @@ SCRIPT = f"""
 from queuemodel.profile import Synchronization
 from queuemodel import example_profile
 from queuemodel.profile import Synchronization
-from queuemodel.simulator import simulate
+from queuemodel.simulator import simulate_operations
 for settings in {SETTINGS!r}:
     for seed in (5, 6):
-        print(simulate(example_profile(), workers=3, steps=50, seed=seed, **settings).times.tolist())
+        print(simulate_operations(example_profile(), workers=3, steps=50, seed=seed, **settings).times.tolist())
 """
 
 
 @pytest.mark.slow
 def test_it_simulates_the_same_bit_for_bit_whatever_types_are_given(tmp_path):
     """Code compiled ahead does not look at types: another one's bits would be taken for numbers of this one."""
-    if not list(PACKAGE.glob("traces/kernel/ahead.*")):
+    if not list(PACKAGE.glob("simulator/kernel/ahead.*")):
         pytest.skip("not compiled while the package was installed")
     shutil.copytree(PACKAGE, tmp_path / "queuemodel", ignore=shutil.ignore_patterns("ahead.*.so", "__pycache__"))
     printed = [
