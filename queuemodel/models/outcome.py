@@ -65,9 +65,7 @@ class Outcome:
     measured: tuple[tuple[int, float], ...] = ()
     synchronous: bool = False  # All make their steps together
     asynchronous: bool = False  # Nobody waits for anybody, but for the servers
-    steps_per_round: np.ndarray = field(
-        default_factory=lambda: NONE
-    )  # (n,): Steps that count, where these are not one of each worker
+    steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Where these are not one of each worker
 
     def scaled(self, factor: np.ndarray) -> Outcome:
         """Throughput that is so many times (n,) as high, whatever network it is."""

@@ -240,8 +240,7 @@ def predict(
     measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
     if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
         waiting = question.synchronization
-        for least in counts[:1]:
-            waiting.require_workers(least)
+        waiting.require_workers(counts[0])
         if simulated(data, question, method):
             told = data.with_network(**question.of(of_group("network")))
             known = (*data.throughputs, *measured)
@@ -291,8 +290,9 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     if not any(step.operations for step in profile.steps):
         return UNTRACED
     asked = question.relative_to(profile).asked
-    if unknown := {*TrainingModel.changes} - {*SimulationModel.changes} & {*asked}:
-        return f"cannot change {', '.join(sorted(unknown))}"
+    solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
+    if unknown := sorted(solved_alone.intersection(asked)):
+        return f"cannot change {', '.join(unknown)}"
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"
     if profile.cluster.workers != 1:

@@ -1,4 +1,4 @@
-// The closed network of asynchronous training, as queuemodel.training solves it: the same numbers to 1e-9.
+// The closed network of asynchronous training, as queuemodel.models solves it: the same numbers to 1e-9.
 // `recipe` is what TrainingModel.recipe gives; times are in seconds, bandwidths in bytes per second.
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);

@@ -1,4 +1,4 @@
-// How many workers to pay for, as queuemodel.training.plan answers; null where a number is not known.
+// How many workers to pay for, as queuemodel.curves.plan answers; null where a number is not known.
 
 /** Questions and answers; `asked` has epochs, dataset_size, deadline (s), price_per_node_hour and min_efficiency. */
 function planWorkers(curve, asked) {

@@ -207,24 +207,3 @@ COLLECTIVES: dict[str, Algorithm] = {
     "parameter-servers": ParameterServers(),
     "split-servers": SplitServers(),
 }
-
-__all__ = [
-    "COLLECTIVES",
-    "Algorithm",
-    "DoubleBinaryTree",
-    "HalvingDoubling",
-    "Hierarchical",
-    "Hoplite",
-    "InRacks",
-    "Link",
-    "MultiTree",
-    "ParameterServers",
-    "RecursiveDoubling",
-    "Ring",
-    "SplitServers",
-    "Topology",
-    "complete",
-    "mesh",
-    "ring",
-    "torus",
-]
