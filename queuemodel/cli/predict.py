@@ -17,6 +17,7 @@ from ..models.placements import PlacedStep, fit_placements
 from ..models.predict import fit, load, measured_besides, predict
 from ..profile.job import Throughput
 from ..profile.profile import Profile
+from ..profile.scenario import FIELDS, Scenario
 from ..profile.throughputs import as_throughputs
 from ..report import SUFFIXES
 from . import options as ask
@@ -177,10 +178,11 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     if goal["dataset_size"] is not None:
         require_batch_size(question)
     if isinstance(data, Profile):
-        profile = data.with_network(options["congestion_control"], options["buffer"])
-        strategy, backups = options["strategy"], options["backup_workers"]
-        if data.steps and options["method"] == "auto" and strategy in (None, "async-ps", "sync-ps", "k-batch-async"):
-            question["method"] = "auto" if backups else "mva"
+        asked = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
+        profile, _ = asked.on(data)
+        solved = asked.strategy != "all-reduce" and asked.synchronization.solvable
+        if data.steps and options["method"] == "auto" and solved:
+            question["method"] = "mva"
     curve = predict(**question)
     curve.report(output, profile=profile, workers=shown, **goal)
     if output_format != "table":

@@ -125,7 +125,7 @@ def _fitted(
     """The model that is solved, of a question that belongs to the data."""
     profile = data if isinstance(data, Profile) else None
     if profile:
-        profile, question = profile.with_network(**question.of(of_group("network"))), question.relative_to(profile)
+        profile, question = question.on(profile)
     stepped = profile is not None and bool(profile.steps)
     rounds = profile is not None and bool(profile.rounds)
     machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
@@ -242,11 +242,10 @@ def predict(
         waiting = question.synchronization
         waiting.require_workers(counts[0])
         if simulated(data, question, method):
-            told = data.with_network(**question.of(of_group("network")))
+            profile, question = question.on(data)
             known = (*data.throughputs, *measured)
-            model = SimulationModel(told, known, waiting, {"progress": progress})
-            changes = question.relative_to(data).of(model.changes)
-            return model.throughput(counts, confidence=confidence, seed=seed, **changes)
+            model = SimulationModel(profile, known, waiting, {"progress": progress})
+            return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
@@ -289,7 +288,7 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     """Why the recorded operations cannot be simulated with these changes, or ""."""
     if not any(step.operations for step in profile.steps):
         return UNTRACED
-    asked = question.relative_to(profile).asked
+    asked = question.on(profile)[1].asked
     solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
     if unknown := sorted(solved_alone.intersection(asked)):
         return f"cannot change {', '.join(unknown)}"
@@ -350,7 +349,8 @@ def simulate(
             raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")
         model = cast("AllReduceModel", fit(profile, question.and_also(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
-    question, waiting = question.relative_to(profile), question.synchronization
+    waiting = question.synchronization
+    profile, question = question.on(profile)
     if wrong := next((n for n in question.asked if n not in (*of_group("job"), *SimulationModel.changes)), None):
         raise ModelError(f"simulate: {wrong} is no question for a simulation of operations; ask `predict`")
     require_count(workers, "simulate: workers")

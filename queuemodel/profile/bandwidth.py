@@ -137,10 +137,11 @@ def transports_of(
     """
     require_network(congestion_control, buffer, loaded_trip, where="simulate: ")
     cluster = profile.cluster
+    specified = congestion_control is not None or cluster.origins.get("congestion_control") == "given"
     return transports(
         congestion_control or cluster.congestion_control,
         cluster.buffer if buffer is None else buffer,
-        loopback=bandwidth is None and congestion_control is None and nominal_bandwidth(profile) == math.inf,
+        loopback=bandwidth is None and not specified and nominal_bandwidth(profile) == math.inf,
         loaded_trip=loaded_trip,
         **numbers,
     )

@@ -1,8 +1,8 @@
 """The question about a job: machines, network and way of training, where they differ from what was profiled.
 
-A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, and its
-`Kind`, which reads it from text, checks it, and names it in usages. The command line, refusals and the settings of a
-workload's jobs are made from that.
+A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, its `Kind`,
+which reads it from text, checks it, and names it in usages, and its effect on a profile, if it has one: then every model
+knows what it changes. The command line, refusals and the settings of a workload's jobs are made from that.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def _algorithm(names: Iterable[str], method: str) -> Kind:
     return Kind("name", check, names=known)
 
 
-def _ask(group: str, help: str, kind: Kind) -> Any:
-    return field(default=None, metadata={"group": group, "help": help, "kind": kind})
+def _ask(group: str, help: str, kind: Kind, effect: Callable[[Profile, Any], Profile] | None = None) -> Any:
+    return field(default=None, metadata={"group": group, "help": help, "kind": kind, "effect": effect})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +175,14 @@ class Scenario:
         "Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
         replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS),
     )
-    congestion_control: str | None = _ask("network", "TCP's in the hosts.", choice(CONGESTION_CONTROLS))
+    congestion_control: str | None = _ask(
+        "network", "TCP's in the hosts.", choice(CONGESTION_CONTROLS), lambda p, name: p.with_network(name)
+    )
     buffer: float | None = _ask(
         "network",
         "How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
         seconds(LONGEST_BUFFER),
+        lambda p, seconds: p.with_network(buffer=seconds),
     )
 
     def __post_init__(self) -> None:
@@ -214,12 +217,17 @@ class Scenario:
             raise ModelError(f"strategy {name!r} needs {what}; give it")
         return Synchronization(name, number or 0)
 
-    def relative_to(self, profile: Profile) -> Scenario:
-        """The same without what repeats the profile's own machines."""
+    def on(self, profile: Profile) -> tuple[Profile, Scenario]:
+        """The profile with the effects of this, and what else is asked, without what repeats its machines."""
         own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
         if self.sharding is None:
             own["parameter_servers"] = profile.cluster.parameter_servers
-        return replace(self, **{name: None for name, value in own.items() if getattr(self, name) == value})
+        done = [name for name, value in own.items() if getattr(self, name) == value]
+        for name, effect in EFFECTS.items():
+            if (value := getattr(self, name)) is not None:
+                profile = effect(profile, value)
+                done.append(name)
+        return profile, replace(self, **dict.fromkeys(done))
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
         """What is asked of these."""
@@ -252,6 +260,7 @@ PAIRS = (
 )
 FIELDS: dict[str, Field[Any]] = {one.name: one for one in fields(Scenario)}
 KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
+EFFECTS = {name: effect for name, one in FIELDS.items() if (effect := one.metadata["effect"])}
 
 Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "".join(
     f"    {name} : {one.metadata['kind'].name}\n        {one.metadata['help']}\n".replace("*", "\\*")
