@@ -1,7 +1,7 @@
 """From measurements to a prediction: a model for each kind of data, asked through `fit`, `predict` and `simulate`.
 
-closed_network  steps on parameter servers, solved (demands, step_fit, rules; calibration by measured throughputs)
-simulation      steps on parameter servers, simulated operation by operation
+closed_network  steps on parameter servers, solved (demands, step_fit, rules; calibration by throughputs)
+simulation      the same, simulated operation by operation (simulation_calibration by throughputs)
 all_reduce      recorded rounds of data-parallel training (round_fit, rounds, schemes, loading, group)
 growth          throughputs alone
 placements      step times by nodes and GPUs
@@ -19,7 +19,8 @@ from .rounds import round_time
 from .rules import order_statistic
 from .schemes import SCHEMES, Buckets, Fusion, Slices
 from .simulated_rounds import SimulatedRounds, plot_round, simulate_rounds
-from .simulation import Calibration, calibrate, trace_curve, trace_throughput
+from .simulation import trace_curve, trace_throughput
+from .simulation_calibration import Calibration, calibrate
 
 __all__ = [
     "SCHEMES",

@@ -42,9 +42,6 @@ CONTENTION_FREEDOM = _NUMBERS["contention_freedom"]
 
 WORKER_ERROR = _NUMBERS["worker_error"]
 
-#: How far a measurement may be off that at least two others contradict (relative): one wrong point does not take over.
-WRONG_SPREAD, ENOUGH = 1.0, 3
-
 #: A number of workers on machines that differ from the fitted ones in this.
 Site = tuple[Scenario, int]
 
@@ -171,7 +168,7 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     measured = [p.workers for p in points if site_of(p)[0] == _here(fitted)]
     at = np.array(sorted({*KNOTS, *measured}))
     thought = of_steps(fitted, [*map(site_of, points), *((_here(fitted), n) for n in at.tolist())])
-    after = conditioned(thought.ensemble, points)
+    after, wrong = thought.ensemble.conditioned(points, range(len(points)))
     contention, worker, error, before = _moments(thought, after.models)
     count = len(fitted.draws.worker)
     drawn = np.minimum(
@@ -180,7 +177,6 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     drawn = np.random.default_rng(seed).permutation(drawn)
     demands = fitted.demands.scaled(server=math.exp(contention), worker=math.exp(worker))
     here = TrainingModel(replace(fitted, demands=demands))
-    wrong = doubted(thought.ensemble, points)
     places = range(len(points), len(points) + len(at))
     return replace(
         fitted,
@@ -227,29 +223,6 @@ def is_untraced(point: Throughput, servers: int) -> bool:
 def site_of(point: Throughput) -> Site:
     """Where it was measured."""
     return Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers), point.workers
-
-
-def conditioned(thought: Ensemble, points: Sequence[Throughput]) -> Ensemble:
-    """What is thought once these are measured, which are at the first places.
-
-    Of three and more, one that the network and the others do not make likely hardly counts.
-    """
-    logs, noise = _measured(thought, points)
-    if len(points) >= ENOUGH:
-        noise = np.where(thought.doubtful(range(len(points)), logs, noise), WRONG_SPREAD, noise)
-    return thought.given(range(len(points)), logs, noise)
-
-
-def doubted(thought: Ensemble, points: Sequence[Throughput]) -> list[Throughput]:
-    """Those that neither the network nor the others make likely; they are at the first places."""
-    wrong = thought.doubtful(range(len(points)), *_measured(thought, points))
-    return [point for point, off in zip(points, wrong, strict=True) if off]
-
-
-def _measured(thought: Ensemble, points: Sequence[Throughput]) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the throughputs, and their relative standard errors."""
-    noise = [p.relative_error(own) for p, own in zip(points, thought.noise[: len(points)].tolist(), strict=True)]
-    return np.log([p.steps_per_second for p in points]), np.array(noise)
 
 
 def of_steps(fitted: Fitted, sites: Sequence[Site]) -> PriorPredictive:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ..base.files import constants
+from ..profile.job import Throughput
 
 Method = Literal["mva", "trace"]
 
@@ -76,6 +77,9 @@ DOUBTFUL = _NUMBERS["doubtful"]
 
 #: Combinations of sizes, and models all together, that are less likely than this do not count for quantiles.
 NEGLIGIBLE = 1e-5
+
+#: How far a measurement may be off that at least two others contradict (relative): one wrong point does not take over.
+WRONG_SPREAD, ENOUGH = 1.0, 3
 
 #: Halvings of the interval in which a quantile lies.
 BISECTIONS = 26
@@ -168,6 +172,18 @@ class Ensemble:
             weights=weights / weights.sum(),
             covariance=self.covariance - self.covariance[:, :, places] @ gain,
         )
+
+    def conditioned(self, points: Sequence[Throughput], at: Sequence[int]) -> tuple[Ensemble, list[Throughput]]:
+        """The posterior, and the points that neither the models nor the other points make likely.
+
+        Of three points and more, such a one hardly counts.
+        """
+        logs = np.log([point.steps_per_second for point in points])
+        noise = np.array([p.relative_error(float(self.noise[place])) for p, place in zip(points, at, strict=True)])
+        wrong = self.doubtful(at, logs, noise)
+        if len(points) >= ENOUGH:
+            noise = np.where(wrong, WRONG_SPREAD, noise)
+        return self.given(at, logs, noise), [point for point, off in zip(points, wrong, strict=True) if off]
 
     def at(self, places: Sequence[int]) -> Ensemble:
         """What is thought of these places alone, by the models that count for quantiles."""

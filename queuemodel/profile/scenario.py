@@ -1,8 +1,8 @@
 """The question about a job: machines, network and way of training, where they differ from what was profiled.
 
 A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, its `Kind`,
-which reads it from text, checks it, and names it in usages, and its effect on a profile, if it has one: then every model
-knows what it changes. The command line, refusals and the settings of a workload's jobs are made from that.
+which reads it from text, checks it, and names it in usages, and its effect on a profile, if it has one, which every
+model then knows. The command line, refusals and the settings of a workload's jobs are made from that.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_the_network_that_made_the_throughputs_is_found(truth, trip):
     before = {"loss-based": 2 / 3, "bbr": 1 / 3}[truth]
     assert share(found, truth) > 0.5 * (1 + before)
     assert found.likeliest.name == truth
-    assert not found.doubted
+    assert not found.doubtful
     assert truth in found.note
 
 
@@ -46,16 +46,16 @@ def test_networks_that_may_be_are_as_likely_as_is_said(told, trips):
     factors = [(1.0, 1.0), (1.0, 0.5), (1.0, 2.0), *((trip, 1.0) for trip in trips)]
     each = [(kind, share * (0.4 if i == 0 else 0.15), *one)
             for kind, share in enumerate((2 / 3, 1 / 3)) for i, one in enumerate(factors)]  # fmt: skip
-    assert [(v.kind, v.weight, v.trip, v.unfairness) for v in found.among] == [pytest.approx(one) for one in each]
-    np.testing.assert_allclose(found.before.models, [one[1] for one in each])
+    assert [(v.kind, v.weight, v.trip, v.unfairness) for v in found.variants] == [pytest.approx(one) for one in each]
+    np.testing.assert_allclose(found.prior.models, [one[1] for one in each])
     before = {p.name: p.note for p in found.parameters}
     assert before["probability of bbr"] == "0.33 before"
     trip = told.get("buffer", 0.012)
     mean = trip * (0.7 + 0.15 * sum(trips))
     spread = np.sqrt(0.7 * (trip - mean) ** 2 + 0.15 * sum((f * trip - mean) ** 2 for f in trips))
     assert before["loaded trip (bbr)"] == f"+- {spread:.2g} before"
-    place = found.at_asked(1)  # nobody shares a link: what one worker's steps leave open does not grow with errors
-    assert np.ptp(found.before.covariance[:, place, place]) < 1e-12 < np.ptp(found.before.covariance[:, -1, -1])
+    place = found.places[0]  # nobody shares a link: what one worker's steps leave open does not grow with errors
+    assert np.ptp(found.prior.covariance[:, place, place]) < 1e-12 < np.ptp(found.prior.covariance[:, -1, -1])
 
 
 def test_what_contradicts_itself_widens_the_interval_and_is_said():
@@ -102,6 +102,6 @@ def test_other_machines_are_simulated_as_what_they_were():
     ]  # fmt: skip
     assert [site.workers for site in found.sites] == [(1,), (1, 4), (1, 2), (1, 4)]
     place = 2  # four workers on half the bandwidth
-    assert np.exp(found.before.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
+    assert np.exp(found.prior.logs[0, 0, place]) == pytest.approx(speed, rel=0.08)
     one, two, four, eight = np.log(found.discrepancy.factors(np.array([1, 2, 4, 8]), 0.9)).T
     assert (two, eight) == (pytest.approx((one + four) / 2), pytest.approx(four))  # straight in the workers' logarithm

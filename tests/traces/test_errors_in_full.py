@@ -94,13 +94,13 @@ def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_
     logs, noise, error, sampled = [], [], [], []
     for links, workers in (({}, [1, 4]), ({"bandwidth": 3e6}, [1, 3])):
         own = []
-        for v in found.among:
+        for v in found.variants:
             trip, unfairness, kept = kinds[v.kind]
             network = {"loaded_trip": v.trip * trip, "unfairness": v.unfairness * unfairness, "window_kept": kept}
             own.append(trace_runs(VARIED, workers=workers, **network, **links, **about))
         logs.append([[np.log(rate_of(runs)) for runs in one] for one in own])
         # windows and sharing at once take turns under control by losses: runs of the same way are compared
-        alike = [[windows(runs[way::2]) for runs in one] for one, v in zip(own, found.among, strict=True)
+        alike = [[windows(runs[way::2]) for runs in one] for one, v in zip(own, found.variants, strict=True)
                  if v.kind == 0 for way in (0, 1)]  # fmt: skip
         spread = np.sqrt(np.mean(np.square(alike), axis=0))
         noise += np.hypot(0.02, spread).tolist()
@@ -111,8 +111,8 @@ def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_
     for p, (site, n) in enumerate(places):  # tracing costs several workers as much as they do not wait for links
         share = min(1.0, np.exp(logs[0, p] - logs[0, 2 * site]) / n)
         expected[:, p] += share * (np.log(alone) - logs[:, 0])
-    np.testing.assert_allclose(found.before.logs, np.broadcast_to(expected, found.before.logs.shape))
-    weights, kind = np.array([v.weight for v in found.among]), np.array([v.kind for v in found.among])
+    np.testing.assert_allclose(found.prior.logs, np.broadcast_to(expected, found.prior.logs.shape))
+    weights, kind = np.array([v.weight for v in found.variants]), np.array([v.kind for v in found.variants])
     off = logs - np.array([np.average(logs[kind == k], axis=0, weights=weights[kind == k]) for k in kind])
     tracing = np.sqrt(max(TOLD["profiled"] ** 2 - 0.02**2, TOLD["profiled"] ** 2 / 4)) * sampled
     several = np.array([n > 1 for _, n in places])
@@ -121,12 +121,12 @@ def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_
     octaves = np.log2([n for _, n in places])
     alike = np.where(np.equal.outer(*[[site for site, _ in places]] * 2), 1.0, 0.75)
     correlation = alike * TOLD["doubling"] ** np.abs(np.subtract.outer(octaves, octaves))
-    sizes = found.before.sizes[:, None, None] ** 2
+    sizes = found.prior.sizes[:, None, None] ** 2
     fixed = np.outer(SAMPLING * sampled, SAMPLING * sampled) + np.outer(tracing, tracing)
-    np.testing.assert_allclose(found.before.covariance, sizes * correlation * np.outer(models, models) + fixed)
-    np.testing.assert_allclose(found.before.noise, noise)
+    np.testing.assert_allclose(found.prior.covariance, sizes * correlation * np.outer(models, models) + fixed)
+    np.testing.assert_allclose(found.prior.noise, noise)
     rest = np.where(several, np.sqrt(own**2 - models**2), np.sqrt(error**2 - tracing**2))
-    np.testing.assert_allclose(found.before.rest, rest)
+    np.testing.assert_allclose(found.prior.rest, rest)
 
 
 SIZES = (200_000, 100_000, 70_000)
