@@ -102,7 +102,7 @@ class AllReduceModel(Model):
             "accelerator_speed": 1.0, "collective": Ring(), "accumulation": 1, "ranks_per_node": 1,
             "inside_bandwidth": self.scenario.inside_bandwidth,
         }  # fmt: skip
-        asked = self.scenario.asked | ({"collective": self._combined} if self.scenario.collective else {})
+        asked = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
         return any(value != own.get(name) for name, value in asked.items())
 
     @cached_property

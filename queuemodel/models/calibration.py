@@ -167,9 +167,9 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     points = beyond_one(fitted)
     measured = [p.workers for p in points if site_of(p)[0] == _here(fitted)]
     at = np.array(sorted({*KNOTS, *measured}))
-    thought = of_steps(fitted, [*map(site_of, points), *((_here(fitted), n) for n in at.tolist())])
-    after, wrong = thought.ensemble.conditioned(points, range(len(points)))
-    contention, worker, error, before = _moments(thought, after.models)
+    prior = of_steps(fitted, [*map(site_of, points), *((_here(fitted), n) for n in at.tolist())])
+    after, wrong = prior.ensemble.conditioned(points, range(len(points)))
+    contention, worker, error, before = _moments(prior, after.models)
     count = len(fitted.draws.worker)
     drawn = np.minimum(
         np.searchsorted(np.cumsum(after.models), (np.arange(count) + 0.5) / count), len(after.models) - 1
@@ -181,7 +181,7 @@ def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     return replace(
         fitted,
         demands=demands,
-        draws=fitted.draws.scaled(server=np.exp(thought.contention[drawn]), worker=np.exp(thought.worker[drawn])),
+        draws=fitted.draws.scaled(server=np.exp(prior.contention[drawn]), worker=np.exp(prior.worker[drawn])),
         few_flows_if_bbr=None,  # as far as it slows workers, the measurements have it
         discrepancy=Discrepancy(at, np.log(here.pace(at).X), after.at(places), range(len(at))),
         others=(
@@ -200,12 +200,12 @@ def _here(fitted: Fitted) -> Scenario:
     return Scenario(parameter_servers=fitted.servers.count)
 
 
-def _moments(thought: PriorPredictive, weights: np.ndarray) -> tuple[float, float, float, float]:
+def _moments(prior: PriorPredictive, weights: np.ndarray) -> tuple[float, float, float, float]:
     """Means of the logarithms of both factors, and the standard deviation of contention's: now, and before."""
-    contention, worker = float(weights @ thought.contention), float(weights @ thought.worker)
+    contention, worker = float(weights @ prior.contention), float(weights @ prior.worker)
     now, before = (
-        math.sqrt(share @ (thought.contention - share @ thought.contention) ** 2)
-        for share in (weights, thought.ensemble.models)
+        math.sqrt(share @ (prior.contention - share @ prior.contention) ** 2)
+        for share in (weights, prior.ensemble.models)
     )
     return contention, worker, now, before
 

@@ -89,7 +89,7 @@ class TrainingModel(Model):
     @cached_property
     def servers(self) -> Servers:
         """The servers' stations."""
-        return self.fitted.servers.asked(self.scenario, self.fitted.recorded.tensor_bytes)
+        return self.fitted.servers.changed(self.scenario, self.fitted.recorded.tensor_bytes)
 
     @property
     def parameter_servers(self) -> int:
@@ -129,13 +129,13 @@ class TrainingModel(Model):
     @property
     def other_machines(self) -> list[str]:
         """What differs from the profile but the number of servers; empty for nothing."""
-        asked, own = self.scenario, self.fitted
+        scenario, own = self.scenario, self.fitted
         different = {
             "bandwidth": self._bandwidth is not None,
-            "batch_size": asked.batch_size not in (None, own.job.batch_size),
-            "accelerator_speed": asked.accelerator_speed not in (None, 1.0),
-            "worker_speeds": any(speed != 1.0 for speed in asked.worker_speeds or ()),
-            "shards": asked.shards not in (None, own.servers.shards),
+            "batch_size": scenario.batch_size not in (None, own.job.batch_size),
+            "accelerator_speed": scenario.accelerator_speed not in (None, 1.0),
+            "worker_speeds": any(speed != 1.0 for speed in scenario.worker_speeds or ()),
+            "shards": scenario.shards not in (None, own.servers.shards),
         }
         return [name for name, differs in different.items() if differs]
 

@@ -66,7 +66,7 @@ class Servers:
         """How many servers share the parameters."""
         return len(self.shards)
 
-    def asked(self, scenario: Scenario, tensor_bytes: tuple[int, ...] = ()) -> Servers:
+    def changed(self, scenario: Scenario, tensor_bytes: tuple[int, ...] = ()) -> Servers:
         """These, or those that are asked for instead, to which tensors are dealt round robin."""
         if scenario.shards is not None:
             return replace(self, shards=scenario.shards)

@@ -33,14 +33,14 @@ def regions(ratio: np.ndarray) -> np.ndarray:
 
 @cache
 def _file() -> dict[str, dict[str, float]]:
-    told = json.loads((resources.files(__package__) / "model_error.json").read_text(encoding="utf-8"))
-    return {method: told[method] for method in ("mva", "trace")}
+    learnt = json.loads((resources.files(__package__) / "model_error.json").read_text(encoding="utf-8"))
+    return {method: learnt[method] for method in ("mva", "trace")}
 
 
 def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
     """Relative standard errors at several workers, (n,), from their numbers over the saturation population."""
-    told = _file()[method]
-    return np.sqrt(regions(ratio) @ np.square([told[name] for name in REGIONS]))
+    learnt = _file()[method]
+    return np.sqrt(regions(ratio) @ np.square([learnt[name] for name in REGIONS]))
 
 
 def worst_error(method: Method) -> float:
@@ -244,12 +244,12 @@ class Discrepancy:
 
     workers: np.ndarray  # (P,): Increasing
     logs: np.ndarray  # (P,): Logarithms of the curve's throughput there
-    thought: Ensemble
+    ensemble: Ensemble
     places: Sequence[int]  # Where it has these P
 
     def factors(self, workers: np.ndarray, confidence: float) -> np.ndarray:
         """Factors on the curve: to the middle and to the interval's ends, (3, n); beyond the last number they stay."""
-        ends = np.log(self.thought.interval(confidence, self.places)) - self.logs
+        ends = np.log(self.ensemble.interval(confidence, self.places)) - self.logs
         return np.exp([np.interp(np.log(workers), np.log(self.workers), row) for row in ends])
 
 

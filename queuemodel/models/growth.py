@@ -314,7 +314,7 @@ class GrowthModel(Model):
     def servers(self) -> Servers:
         """Asynchronous servers, as asked for."""
         most = mode([p.parameter_servers for p in self.measured])
-        return Servers("single", uneven_shards(most)).asked(self.scenario)
+        return Servers("single", uneven_shards(most)).changed(self.scenario)
 
     @property
     def on_such_servers(self) -> list[Throughput]:
@@ -432,7 +432,7 @@ class GrowthModel(Model):
         answered = ("parameter_servers", "shards") if self.strategy == "async-ps" else ()
         if unknown := next((n for n, value in changes.items() if value is not None and n not in answered), None):
             raise ModelError(f"{unknown} needs a profile with recorded steps: throughputs alone do not tell its effect")
-        return replace(self, scenario=self.scenario.and_also(**changes))
+        return replace(self, scenario=self.scenario.updated(**changes))
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve."""

@@ -175,7 +175,7 @@ def plan_instances(
     dataset_size: int | None = None,
     deadline: float | None = None,
     throughput: float | None = None,
-    **asked: Any,
+    **fields: Any,
 ) -> InstancePlan:
     """Choose a type of machine and how many of it.
 
@@ -196,7 +196,7 @@ def plan_instances(
         As for `plan`.
     throughput : float
         Examples per second, instead of a deadline.
-    **asked
+    **fields
         As for `predict`.
 
     Raises
@@ -213,8 +213,8 @@ def plan_instances(
     [('fast', 1), ('small', 6)]
     """
     counts = list(workers) if isinstance(workers, Iterable) else [workers]
-    if told := [name for name in ("bandwidth", "accelerator_speed", "latency") if asked.get(name) is not None]:
-        raise ModelError(f"plan_instances: each instance has its own {told[0]}; leave it out")
+    if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
+        raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
     if deadline is not None and throughput is not None:
         raise ModelError("plan_instances: deadline and throughput are two questions; ask one of them")
     goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
@@ -229,7 +229,7 @@ def plan_instances(
         if one.accelerator_speed != 1.0:
             machine["accelerator_speed"] = one.accelerator_speed
         try:
-            curve = predict(data, workers=counts, **asked | {k: v for k, v in machine.items() if v is not None})
+            curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
         except ModelError as error:
             raise ModelError(f"instance {one.name!r}: {error}") from None
         price = one.price if throughput is None or epochs is not None else None
@@ -253,20 +253,20 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     "10Gbit/s"}``. Recorded steps are solved as a closed network, if that knows the strategy, unless ``method`` asks for
     something else. Throughputs for which no strategy is given warn of that which is assumed.
     """
-    asked: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, text in settings.items():
         if name not in SETTINGS and name not in FIELDS:
             raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join([*FIELDS, *SETTINGS])}")
-        asked[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
+        fields[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
     data = load(path)
     least = 1
-    if isinstance(data, Profile) and data.steps and asked.get("strategy") != "all-reduce":
-        numbers = {name: value for name, value in asked.items() if name in ("strategy", *NUMBERS.values())}
+    if isinstance(data, Profile) and data.steps and fields.get("strategy") != "all-reduce":
+        numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
         waiting = Scenario(**numbers).synchronization
         least = waiting.least_workers
         if waiting.solvable:
-            asked.setdefault("method", "mva")
-    curve = predict(data, workers=range(least, most + 1), **asked)
+            fields.setdefault("method", "mva")
+    curve = predict(data, workers=range(least, most + 1), **fields)
     if curve.assumption:
         warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
     return curve

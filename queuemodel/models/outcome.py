@@ -145,12 +145,12 @@ class Model(Result):
             For what the data do not answer, or a value that makes no sense.
         """
         require_answered(changes, self.changes, self.kind)
-        changed = replace(self, scenario=self.scenario.and_also(**changes))
+        changed = replace(self, scenario=self.scenario.updated(**changes))
         changed.check()
         return changed
 
     def throughput(
-        self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0, **asked: Any
+        self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0, **changes: Any
     ) -> ThroughputCurve:
         """Predict throughput against the number of workers.
 
@@ -163,7 +163,7 @@ class Model(Result):
             recorded, the fit, and the model's own error as docs/validation measured it.
         seed : int
             Of models that draw.
-        **asked
+        **changes
             As for `what_if`.
 
         Raises
@@ -171,7 +171,7 @@ class Model(Result):
         ModelError
             When workers are not whole, increasing and at least 1, or for what the data do not answer.
         """
-        model = self.what_if(**asked) if asked else self
+        model = self.what_if(**changes) if changes else self
         counts = require_workers(workers)
         require_share(confidence, "confidence", open_ended=True)
         require_seed(seed, "throughput: seed")

@@ -61,7 +61,7 @@ def fit(
     *,
     throughputs: Sequence[Throughput] = (),
     seed: int = 0,
-    **asked: Any,
+    **fields: Any,
 ) -> TrainingModel | AllReduceModel | GrowthModel:
     """Fit the model of a training job.
 
@@ -80,7 +80,7 @@ def fit(
         Measured for other node counts, besides those in the profile.
     seed : int
         Of the resampling.
-    **asked
+    **fields
         Fields of `Scenario`. Of throughputs alone: ``batch_size`` (1 unless given) and ``parameter_bytes`` of the job,
         which say about where servers of asynchronous training saturate, and more with the bandwidth of their links,
         which all throughputs may have; of synchronous training ``sparse_gradients``, that most parameters are
@@ -110,7 +110,7 @@ def fit(
     """
     require_measured(data, "fit")
     require_seed(seed, "fit: seed")
-    question = (scenario or Scenario()).and_also(**asked)
+    question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(data, question)
     return _fitted(data, question, strategy, throughputs, seed)
 
@@ -128,7 +128,7 @@ def _fitted(
         profile, question = question.on(profile)
     stepped = profile is not None and bool(profile.steps)
     rounds = profile is not None and bool(profile.rounds)
-    machines = {name: value for name, value in question.asked.items() if name not in NO_MACHINES}
+    machines = {name: value for name, value in question.specified.items() if name not in NO_MACHINES}
     if question.form and (strategy == "all-reduce" or not stepped):
         raise ModelError("form is of the closed network of steps on parameter servers; leave it out")
     if rounds and not stepped and strategy != "all-reduce":
@@ -137,10 +137,10 @@ def _fitted(
         known = question.of(KNOWN[strategy])
         if profile and (own := question.of(KNOWN["async-ps"])):
             raise ModelError(f"{next(iter(own))} is for throughputs alone; a profile has its own")
-        if told := next(iter(question.of(of_group("network"))), None):
-            raise ModelError(f"{told} is known of a profile; throughputs alone have no use for it")
-        of_network = {name: value for name, value in machines.items() if name not in known}
-        return _of_throughputs(data, throughputs, question, strategy, known).what_if(**of_network)
+        if of_network := question.of(of_group("network")):
+            raise ModelError(f"{next(iter(of_network))} is known of a profile; throughputs alone have no use for it")
+        changes = {name: value for name, value in machines.items() if name not in known}
+        return _of_throughputs(data, throughputs, question, strategy, known).what_if(**changes)
     if profile and strategy == "all-reduce":
         if throughputs:
             what = "recorded rounds are not used" if rounds else "steps on servers tell nothing of all-reduce"
@@ -192,7 +192,9 @@ def predict(
     method: str = "auto",
     throughputs: Sequence[Throughput | Profile] = (),
     confidence: float = 0.9,
-    **asked: Any,
+    seed: int = 0,
+    progress: bool = False,
+    **fields: Any,
 ) -> ThroughputCurve:
     """Predict throughput against the number of workers.
 
@@ -217,7 +219,7 @@ def predict(
     seed : int
     progress : bool
         Show a progress bar on standard error.
-    **asked
+    **fields
         Fields of `Scenario`; of throughputs alone see `fit`, of placements ``gpus_per_node`` and ``batch_size``, which
         they need where several were measured. ``worker_bandwidth`` and ``worker_speeds`` are for the largest number of
         workers or more.
@@ -230,8 +232,8 @@ def predict(
     require_measured(data, "predict")
     require_choice(method, "predict: method", METHODS)
     counts = require_workers(workers).tolist()
-    seed, progress = require_seed(asked.pop("seed", 0), "predict: seed"), asked.pop("progress", False)
-    question = (scenario or Scenario()).and_also(**asked)
+    require_seed(seed, "predict: seed")
+    question = (scenario or Scenario()).updated(**fields)
     if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
         model: Model = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
         return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
@@ -257,7 +259,7 @@ def predict(
 def _of_placements(
     data: Sequence[PlacedStep], question: Scenario, method: str, throughputs: Sequence[Any]
 ) -> PlacementModel:
-    others = [name for name in question.asked if name not in ("strategy", *PlacementModel.changes)]
+    others = [name for name in question.specified if name not in ("strategy", *PlacementModel.changes)]
     others += ["strategy"] * (question.strategy not in (None, "all-reduce"))
     others += ["method"] * (method != "auto") + ["throughputs"] * bool(throughputs)
     if others:
@@ -288,9 +290,9 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     """Why the recorded operations cannot be simulated with these changes, or ""."""
     if not any(step.operations for step in profile.steps):
         return UNTRACED
-    asked = question.on(profile)[1].asked
+    fields = question.on(profile)[1].specified
     solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
-    if unknown := sorted(solved_alone.intersection(asked)):
+    if unknown := sorted(solved_alone.intersection(fields)):
         return f"cannot change {', '.join(unknown)}"
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"
@@ -341,17 +343,17 @@ def simulate(
     """
     if not isinstance(profile, Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
-    asked = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
-    question = (scenario or Scenario()).and_also(**asked)
+    fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
+    question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
     if strategy == "all-reduce":
         if settings:
             raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")
-        model = cast("AllReduceModel", fit(profile, question.and_also(strategy=strategy), seed=seed))
+        model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     waiting = question.synchronization
     profile, question = question.on(profile)
-    if wrong := next((n for n in question.asked if n not in (*of_group("job"), *SimulationModel.changes)), None):
+    if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
         raise ModelError(f"simulate: {wrong} is no question for a simulation of operations; ask `predict`")
     require_count(workers, "simulate: workers")
     waiting.require_workers(workers)
@@ -381,7 +383,7 @@ def require_answerable(data: object, question: Scenario) -> str:
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
             raise ModelError(f"{name} is for throughputs of {kinds} alone; leave it out")
-    for name in question.asked:
+    for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
         if name in of_group("rounds") and strategy != "all-reduce":
             raise ModelError(f"{name} is a question for strategy 'all-reduce', not {strategy!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -73,15 +73,15 @@ class SimulationModel(Model):
         return self.scenario.bandwidth or nominal_bandwidth(self.profile)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def run_settings(self) -> dict[str, Any]:
         """Arguments of `trace_runs`."""
         waiting = {} if self.synchronization == Synchronization() else {"synchronization": self.synchronization}
-        return self.settings | waiting | self.scenario.asked
+        return self.settings | waiting | self.scenario.specified
 
     @property
     def servers(self) -> Servers:
         """The servers' stations."""
-        return servers_of(self.profile, "links").asked(self.scenario, tensor_bytes_of(self.profile))
+        return servers_of(self.profile, "links").changed(self.scenario, tensor_bytes_of(self.profile))
 
     @cached_property
     def closed_network(self) -> TrainingModel:
@@ -102,91 +102,104 @@ class SimulationModel(Model):
         _ = self.servers  # refuses more than there are tensors
 
     def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[Transport, list[list[SimulatedRun]], Outcome]:
-        """The likeliest kind of network, its runs, and the outcome over all kinds, apart from what was measured.
+        """The likeliest kind of network, its runs, and the outcome over all kinds, apart from measured throughputs.
 
         Errors are those of a measurement of about a minute: the spread of such windows, of the mean of the
         replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
         the throughput is that of the likeliest, and the others are alternatives.
         """
-        asked = self.asked | {"seed": seed, "workers": workers.tolist()}
-        told, replications = {name: asked.pop(name, None) for name in NETWORK}, asked.pop("replications", 4)
-        kinds = transports_of(self.profile, bandwidth=asked.get("bandwidth"), **told)
+        settings = self.run_settings | {"seed": seed, "workers": workers.tolist()}
+        network = {name: settings.pop(name, None) for name in NETWORK}
+        replications = settings.pop("replications", 4)
+        kinds = transports_of(self.profile, bandwidth=settings.get("bandwidth"), **network)
         runs = [
             trace_runs(
                 self.profile,
                 replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
                 **kind.settings,
-                **asked,
+                **settings,
             )
             for kind in kinds
         ]
-        first, *others = (_outcome(self.profile, own, asked, kind.name) for own, kind in zip(runs, kinds, strict=True))
-        if asked.get("links") is None and (best := best_rates(self.profile)):
-            others += _unfilled(self.profile, best, kinds[0].settings | asked)
+        first, *others = (
+            _outcome(self.profile, own, settings, kind.name) for own, kind in zip(runs, kinds, strict=True)
+        )
+        if settings.get("links") is None and (best := best_rates(self.profile)):
+            others += _unfilled(self.profile, best, kinds[0].settings | settings)
         return kinds[0], runs[0], replace(first, alternatives=others)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Bottleneck, saturation and bounds follow from what stations are busy with per simulated step."""
-        profiled, servers = self.profile.cluster.parameter_servers, self.servers
+        """The simulation of the likeliest network; measured throughputs weigh all, or undo what tracing cost."""
+        profiled, servers, waiting = self.profile.cluster.parameter_servers, self.servers, self.synchronization
         measured = on_profiled_links(self.measured, self.profile)
         kind, runs, found = self.sampled(workers, seed=seed)
-        X, last = found.throughput, runs[-1][0].settings
-        waiting = Synchronization.read(self.asked.get("synchronization"))
-        free = not (waiting.row.gathers or waiting.row.bounded)
-        means = [_mean(own) for own in runs]
-        places = [f"{place}[{k}]" for k in range(servers.count) for place in ("transmit", "receive", "update")]
-        D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None]  # utilization law
-        phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * X[:, None]
-        name, notes = kind.name, [self.doubts, step_note(self.profile), kind.note]
+        name, note, longer = kind.name, f"{step_note(self.profile)}; {kind.note}".strip("; "), 1.0
         untraced = untraced_throughput(measured, profiled)
         if untraced is not None:
-            longer = throughput(trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]) / untraced
-            if kind.name == "loopback":  # no links, that carry as much while nobody traces
-                D = D * longer
+            single = trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]
+            longer = throughput(single) / untraced
         if goes_further(measured, profiled):
-            calibration = calibrate(self.profile, measured, workers=knots(workers), **self.asked | {"seed": seed})
+            settings = self.run_settings | {"seed": seed}
+            calibration = calibrate(self.profile, measured, workers=knots(workers), **settings)
             found = replace(found, discrepancy=calibration.discrepancy)
-            name, notes = calibration.likeliest.name, [self.doubts, calibration.note]
+            name, note = calibration.likeliest.name, calibration.note
         elif untraced is not None:
-            found = found.scaled(longer ** -untraced_share(np.log(X), workers, kind))
-        speeds = self.scenario.worker_speeds
-        relative = np.array((speeds or (1.0,))[: workers[-1]]) / (speeds or (1.0,))[0]
+            found = found.scaled(longer ** -untraced_share(np.log(found.throughput), workers, kind))
+        on_other_machines = (
+            self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile))
+            or self.scenario.accelerator_speed not in (None, 1.0)
+        )  # fmt: skip
+        own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None]
+        own = [] if on_other_machines else own
+        as_profiled = not on_other_machines and servers == servers_of(self.profile, "links")
+        how = filter(None, (runs[-1][0].settings["policy"], waiting.name, name))
+        return replace(
+            found,
+            breakdown=self._breakdown(workers, runs, longer if kind.name == "loopback" else 1.0),
+            method=f"trace-driven simulation ({', '.join(how)})",
+            note="; ".join(filter(None, [self.doubts, note])),
+            parameter_servers=servers.count,
+            profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in own)]),
+            measured=tuple((p.workers, p.steps_per_second) for p in own),
+            synchronous=waiting.synchronous,
+            asynchronous=waiting == Synchronization(),
+            steps_per_round=waiting.steps_per_round(workers),
+        )
+
+    def _breakdown(
+        self, workers: np.ndarray, runs: Sequence[Sequence[SimulatedRun]], longer: float
+    ) -> Callable[[np.ndarray], Breakdown]:
+        """What stations are busy with per simulated step, at a throughput; tracing makes that so many times longer.
+
+        On loopback there are no links, which carry as much without tracing.
+        """
+        stations, row = self.servers.stations, self.synchronization.row
+        X, means = np.array([throughput(own) for own in runs]), [_mean(own) for own in runs]
+        places = [f"{place}[{k}]" for k in range(self.servers.count) for place in ("transmit", "receive", "update")]
+        D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None] * longer  # utilization law
+        phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * X[:, None]
+        speeds = np.array(self.scenario.worker_speeds or (1.0,))
+        relative, busiest = speeds[: workers[-1]] / speeds[0], float(D[-1].max())
 
         def breakdown(x: np.ndarray) -> Breakdown:
-            residence_time = np.tile(phases / x[:, None] / servers.count, servers.count)
-            busiest = float(D[-1].max())
+            residence_time = np.tile(phases / x[:, None] / self.servers.count, self.servers.count)
             if self.scenario.worker_bandwidth is None:
+                free = not (row.gathers or row.bounded)
                 lower, upper = busy_bounds(workers, x, D, float(x[0]), relative, free)
             else:  # the first worker's link tells nothing of the others'
                 lower, upper = np.full(len(x), np.nan), np.maximum(x, 1 / D.max(axis=1))
             return Breakdown(
-                stations=servers.stations,
+                stations=stations,
                 utilization=np.minimum(x[:, None] * D, 1.0),
                 residence_time=residence_time,
                 think_time=np.maximum(workers / x - residence_time.sum(axis=1), 0.0),
                 bound_lower=lower,
                 bound_upper=upper,
                 saturation_workers=1.0 / (float(x[0]) * busiest) if busiest else np.inf,
-                bottleneck=servers.stations[int(D[-1].argmax())],
+                bottleneck=stations[int(D[-1].argmax())],
             )
 
-        other = self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile))
-        other = other or self.scenario.accelerator_speed not in (None, 1.0)
-        own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None and not other]
-        alike = not other and servers == servers_of(self.profile, "links")
-        how = filter(None, (last["policy"], waiting.name, name))
-        return replace(
-            found,
-            breakdown=breakdown,
-            method=f"trace-driven simulation ({', '.join(how)})",
-            note="; ".join(filter(None, notes)),
-            parameter_servers=servers.count,
-            profiled_workers=max([self.profile.cluster.workers if alike else 0, *(p.workers for p in own)]),
-            measured=tuple((p.workers, p.steps_per_second) for p in own),
-            synchronous=waiting.synchronous,
-            asynchronous=waiting == Synchronization(),
-            steps_per_round=waiting.steps_per_round(workers),
-        )
+        return breakdown
 
     @property
     def doubts(self) -> str:
@@ -200,11 +213,11 @@ class SimulationModel(Model):
     @property
     def _as_profiled(self) -> dict[str, Any]:
         """Arguments of `trace_runs` for the profiled machines."""
-        return {name: value for name, value in self.asked.items() if name not in (*WHAT_IFS, "worker_speeds")}
+        return {name: value for name, value in self.run_settings.items() if name not in (*WHAT_IFS, "worker_speeds")}
 
     def obstacle(self) -> str:
         """Why a page cannot recompute the model's curve; empty when the closed network can."""
-        unknown = [name for name in self.asked if name not in (*WHAT_IFS, *HOW)]
+        unknown = [name for name in self.run_settings if name not in (*WHAT_IFS, *HOW)]
         if unknown:
             return f"the closed network does not know: {', '.join(name.replace('_', ' ') for name in unknown)}"
         return self.closed_network.obstacle()
@@ -250,12 +263,14 @@ def trace_throughput(
 
 
 def _model(profile: Profile, measured: Sequence[Throughput], settings: dict[str, Any]) -> SimulationModel:
-    asked = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
-    model = SimulationModel(profile, tuple(measured), settings=settings)
-    return model.what_if(**asked)
+    changes = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
+    waiting = Synchronization.read(settings.pop("synchronization", None))
+    return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
 
 
-def _outcome(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], asked: dict[str, Any], method: str) -> Outcome:
+def _outcome(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any], method: str
+) -> Outcome:
     """Throughput of runs, and how far a measurement may be from it."""
     X, errors = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
@@ -263,12 +278,12 @@ def _outcome(profile: Profile, runs: Sequence[Sequence[SimulatedRun]], asked: di
         mean = own.std(ddof=1) / x / len(own) ** 0.5 if len(own) > 1 else 0.0
         steps = sampling_error(profile) * sampled_share(profile, replications)
         errors.append(mean**2 + window_spread(replications) ** 2 + steps**2)
-    error = np.sqrt(np.array(errors) + simulation_error(profile, runs, asked) ** 2)
+    error = np.sqrt(np.array(errors) + simulation_error(profile, runs, settings) ** 2)
     workers = np.array([replications[0].workers for replications in runs])
     return Outcome(workers=workers, throughput=X, error=error, method=method)
 
 
-def _unfilled(profile: Profile, best: tuple[float, float], asked: dict[str, Any]) -> list[Outcome]:
+def _unfilled(profile: Profile, best: tuple[float, float], settings: dict[str, Any]) -> list[Outcome]:
     """
     What else it may be where one worker does not fill its link: nobody knows what held it up, and for how many.
 
@@ -278,11 +293,11 @@ def _unfilled(profile: Profile, best: tuple[float, float], asked: dict[str, Any]
     ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
     usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
     slowest, fastest = LinkRates(*map(LinkRate, usual)), LinkRates(*map(LinkRate, best))
-    shared = _outcome(profile, trace_runs(profile, replications=2, links=slowest, **asked), asked, "shared")
-    alone = trace_runs(profile, replications=2, links=fastest, **asked | {"workers": 1})
-    each = _outcome(profile, alone, asked, "apart")
+    shared = _outcome(profile, trace_runs(profile, replications=2, links=slowest, **settings), settings, "shared")
+    alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
+    each = _outcome(profile, alone, settings, "apart")
     apart = replace(shared, throughput=shared.workers * each.throughput, error=each.error)
-    if (bandwidth := asked.get("bandwidth") or nominal_bandwidth(profile)) is not None:
+    if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
         size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
         most = profile.cluster.parameter_servers * bandwidth / size
         ceiling = np.full((len(shared.workers), 1), np.log(most))

@@ -186,7 +186,7 @@ class Scenario:
     )
 
     def __post_init__(self) -> None:
-        self._take(self.asked)
+        self._take(self.specified)
 
     def _take(self, values: dict[str, Any]) -> None:
         """Set fields to what their kinds make of the values."""
@@ -203,7 +203,7 @@ class Scenario:
             raise ModelError("collective says already how many ranks a node has; leave ranks_per_node out")
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def specified(self) -> dict[str, Any]:
         """What is not as profiled, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
@@ -231,11 +231,11 @@ class Scenario:
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
         """What is asked of these."""
-        return {name: value for name, value in self.asked.items() if name in names}
+        return {name: value for name, value in self.specified.items() if name in names}
 
-    def and_also(self, **asked: Any) -> Scenario:
+    def updated(self, **specified: Any) -> Scenario:
         """This question with others: factors of the accelerator's speed multiply, everything else replaces."""
-        given = {name: value for name, value in asked.items() if value is not None and value is not False}
+        given = {name: value for name, value in specified.items() if value is not None and value is not False}
         if unknown := [name for name in given if name not in FIELDS]:
             raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
         if "accelerator_speed" in given and self.accelerator_speed is not None:
@@ -273,7 +273,7 @@ def of_group(group: str) -> tuple[str, ...]:
     return tuple(name for name, one in FIELDS.items() if one.metadata["group"] == group)
 
 
-def require_answered(asked: Iterable[str], answered: Iterable[str], what: str) -> None:
+def require_answered(specified: Iterable[str], answered: Iterable[str], what: str) -> None:
     """Refuse what a model cannot be asked."""
-    if unknown := next((name for name in asked if name not in answered), None):
+    if unknown := next((name for name in specified if name not in answered), None):
         raise ModelError(f"{unknown} is no change {what}; ask for {', '.join(sorted(answered))}")
