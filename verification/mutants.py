@@ -29,11 +29,11 @@ ROOT = Path(__file__).parent.parent
 #: Which tests judge which folder, or module, of the package; tests of documents do not count.
 JUDGES = {
     "queueing": ["tests/queueing", "tests/test_plotting.py"],
-    "transport": ["tests/collectives", "tests/traces/test_transport.py"],
-    "profile": ["tests/training", "tests/test_prediction.py"],
-    "curves": ["tests/training", "tests/test_plotting.py", "tests/convergence"],
-    "simulator": ["tests/traces"],
-    "models": ["tests/training", "tests/strategies", "tests/placements", "tests/traces", "tests/test_prediction.py"],
+    "transport": ["tests/transport", "tests/simulator/test_transport.py"],
+    "profile": ["tests/profile", "tests/models", "tests/test_prediction.py"],
+    "curves": ["tests/curves", "tests/models", "tests/test_plotting.py"],
+    "simulator": ["tests/simulator", "tests/models"],
+    "models": ["tests/models", "tests/simulator", "tests/test_prediction.py"],
     "scheduling": ["tests/scheduling"],
     "sgd": ["tests/sgd"],
 }

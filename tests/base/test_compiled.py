@@ -30,7 +30,7 @@ def loop(tmp_path):
     def run(factor: int, home: Path = tmp_path) -> list[int]:
         (folder / "constants.py").write_text(f"FACTOR = {factor}\n")
         places = {"HOME": home, "XDG_CACHE_HOME": home, "NUMBA_CACHE_DIR": home / "cache"}
-        paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])
+        paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
         environment = os.environ | {name: str(place) for name, place in places.items()}
         environment |= {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         code = "from loops.loop import scaled; print(scaled(3), len(scaled.stats.cache_hits))"

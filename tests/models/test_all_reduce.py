@@ -25,7 +25,7 @@ from queuemodel.transport import (
     Ring,
     SplitServers,
 )
-from tests.collectives.schedules import execute, routes, schedule
+from tests.schedules import execute, routes, schedule
 
 DATA = Path(__file__).parent.parent / "data" / "ddp"
 JOBS = ("ddp-alexnet-40", "ddp-resnet50-60")
