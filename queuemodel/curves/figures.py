@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 #: Curves, which draw themselves with these functions and so are imported after them.
 ThroughputCurve = Any
 
-#: More bars than this melt into each other: an area is drawn instead.
-MOST_BARS = 64
+MOST_BARS = 64  # more melt into each other: an area is drawn instead
 
 
 def plot_throughput(
@@ -78,8 +77,8 @@ def plot_throughput(
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
     _draw(ax, curve, 1.0, label, style)
     measured_points(ax, points)
-    ax.set_ylabel("throughput (steps/s)")
-    ax.set_ylim(0, 1.1 * max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0))
+    most = max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0)
+    ax.set(ylabel="throughput (steps/s)", ylim=(0, 1.1 * most))
     _finish(ax, curve)
     if curve.batch_size > 1:
         right = ax.secondary_yaxis(
@@ -106,10 +105,7 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         band(ax, curve.workers, curve.lower, curve.upper, style["color"])
         lines += ax.plot(curve.workers, curve.steps_per_second, label=name, **style, **dots(len(curve.workers)))
     last = max(int(curve.workers[-1]) for curve in curves.values())
-    ax.set_xlim(0, last + max(0.5, 0.02 * last))
-    ax.set_ylim(0, None)
-    ax.set_xlabel("workers")
-    ax.set_ylabel("throughput (steps/s)")
+    ax.set(xlabel="workers", ylabel="throughput (steps/s)", xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
     whole_numbers(ax)
     finish_axes(ax, legend=None)
     label_ends(ax, lines)
@@ -119,11 +115,10 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
 def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     """Draw where the time of one step goes as workers are added: the worker itself, then each station.
 
-    The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
-    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
-    several servers are added up, what is thinner than a line is left out. Of synchronous rounds it is the computation
-    of a mean rank and what network and stragglers add to it. A curve whose method has no stations is drawn
-    as the step time alone.
+    Dark is service, light is waiting: for other workers and, where operations were simulated, for the computation
+    between two of a worker's own transfers. Stations of one kind on several servers are added up. Synchronous rounds
+    show the computation of a mean rank and what network and stragglers add to it; without stations the step is one
+    layer.
     """
     ax = ax or new_axes()
     N = curve.workers
@@ -133,8 +128,7 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
             ax.bar(N, seconds, width, bottom, color=color, alpha=alpha, label=name, linewidth=0)
         else:
             ax.fill_between(N, bottom, bottom + seconds, color=color, alpha=alpha, label=name, linewidth=0)
-    ax.set_ylabel("time of one step (s)")
-    ax.set_ylim(0, None)
+    ax.set(ylabel="time of one step (s)", ylim=(0, None))
     _finish(ax, curve, reverse=True)
     return ax
 
@@ -151,9 +145,8 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
     _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
     measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
-    ax.set_ylabel("efficiency, X(N) / (N X(1))")
+    ax.set(ylabel="efficiency, X(N) / (N X(1))", ylim=(0, 1.1))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_ylim(0, 1.1)
     _finish(ax, curve)
     return ax
 
@@ -214,10 +207,9 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
 
 
 def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
-    last = max(int(curve.workers[-1]), curve.profiled_workers)
-    ax.set_xlim(0, last + max(0.5, 0.02 * last))
-    servers = curve.parameter_servers
-    ax.set_xlabel("workers" if servers < 2 else f"workers (with {servers} parameter servers)")
+    last, servers = max(int(curve.workers[-1]), curve.profiled_workers), curve.parameter_servers
+    label = "workers" if servers < 2 else f"workers (with {servers} parameter servers)"
+    ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
     station = f", {curve.bottleneck}" if curve.bottleneck else ""
     mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
     whole_numbers(ax)
