@@ -19,7 +19,7 @@ COLUMNS = {
     "arrival_time": "",  # seconds
     "least": "",  # nodes
     "most": "",  # nodes, at most those of the cluster
-    "requested": "",  # nodes that the users asked for
+    "requested": "",  # nodes that the users request
     "nodes": "",  # held now
     "attained_service": "attained_service",  # node-seconds held so far
     "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
@@ -61,8 +61,7 @@ class ActiveJobs:
 class Policy(abc.ABC):
     """Decides how many nodes each job gets; a pure function of what it is shown.
 
-    A new policy is a frozen dataclass with `grants`; the simulation asks it at every arrival, end and failure, and when
-    `review` says.
+    A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """
 
     #: What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``

@@ -89,17 +89,17 @@ class LeastAttainedService(Policy):
     served in order and first come, first served within; a job that does not fit is passed over.
     """
 
-    thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; 16 node-hours unless given.
+    thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; by default 16 node-hours.
 
     knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
 
     def __post_init__(self) -> None:
-        given: Any = self.thresholds
-        several = given if isinstance(given, (tuple, list)) else (given,)
+        values: Any = self.thresholds
+        several = values if isinstance(values, (tuple, list)) else (values,)
         what = "LeastAttainedService: thresholds"
         rising = tuple(require_number(one, what, unit="node-seconds", positive=True, largest=1e15) for one in several)
         if any(before >= after for before, after in itertools.pairwise(rising)):
-            raise ModelError(f"{what} must rise, got {given!r}")
+            raise ModelError(f"{what} must rise, got {values!r}")
         object.__setattr__(self, "thresholds", rising)
 
     def _queue(self, attained: np.ndarray) -> np.ndarray:
@@ -113,11 +113,9 @@ class LeastAttainedService(Policy):
         """When the next running job falls into another queue."""
         limits = np.append(np.array(self.thresholds), math.inf)
         running = np.flatnonzero(grants > 0)
-        if not running.size:
-            return math.inf
         attained = jobs.attained_service[running]
         ahead = limits[self._queue(attained)] - attained
-        return now + float((ahead / grants[running]).min())
+        return now + float((ahead / grants[running]).min(initial=math.inf))
 
 
 @dataclass(frozen=True)
@@ -148,10 +146,7 @@ class EqualShare(Policy):
 
 @dataclass(frozen=True)
 class SRPT(Policy):
-    """Shortest remaining time first, each with every node that still helps; optimal for one node per job.
-
-    On one node this is Schrage's (1968) policy.
-    """
+    """Shortest remaining time first (Schrage, 1968), each with every useful node; optimal for one node per job."""
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -160,7 +155,7 @@ class SRPT(Policy):
 
 
 def fitted_exponent(speeds: np.ndarray) -> float:
-    """Exponent of the power law nearest to a speed table, by logarithms up to its fastest node count; 0.01 to 0.99."""
+    """Exponent, 0.01 to 0.99, of the power law fitted to the logs of a speed table up to its fastest node count."""
     nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
     if nodes.size < 2:
         return 0.01
@@ -176,7 +171,7 @@ class HeSRPT(Policy):
     an approximation.
     """
 
-    #: p; unless given, the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
+    #: p; by default the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
     exponent: float | None = None
     divisible: bool = False  #: Grant fractions of a node (exact heSRPT).
 

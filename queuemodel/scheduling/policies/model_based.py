@@ -1,12 +1,6 @@
-"""Policies that use the predicted curve: the families of the MASCOTS 2018 abstract, in our reconstruction.
+"""Policies that use the predicted curve: node by node where it is worth most, up to corners of its concave majorant.
 
-Lin, Paolieri, Chou and Golubchik ("A model-based approach to streamlining distributed training for asynchronous SGD",
-2018) describe heuristics that trade shorter service against efficiency, the speedup per additional node. The full text
-was not at hand: orders, grants and knobs below are ours. `RankPriced` and `Goodput` are this package's own.
-
-Nodes are given one by one where they are worth most. With concave curves the values of a job's successive nodes fall,
-so that is the set of the largest values. Measured curves are not concave; they are replaced by their least concave
-majorant, whose corners are real node counts, and a job stops only at corners.
+`ModelBased` and `GreedyGain` reconstruct the abstract of Lin, Paolieri, Chou and Golubchik (MASCOTS 2018).
 """
 
 from __future__ import annotations
@@ -82,7 +76,7 @@ def most_useful(speeds: np.ndarray, floor: float = 0.0) -> int:
 def greedy(
     jobs: ActiveJobs, kind: Callable[..., np.ndarray], floor: float, weight: np.ndarray, nodes: int
 ) -> np.ndarray:
-    """Nodes per job by the greedy choice: values of further nodes by ``kind``, times the weight > 0 of each job."""
+    """Nodes per job by the greedy choice: values of further nodes by ``kind``, times each job's weight > 0."""
     from ..state import hand_out  # compiled: numba takes long to load
 
     values, following = jobs.tables.derived(kind, floor), jobs.tables.derived(next_corner, floor)
@@ -108,10 +102,8 @@ _ORDERS = ("arrival", "shortest", "gain")
 class ModelBased(Policy):
     """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
 
-    #: Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
-    order: str = "shortest"
-    #: As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above it,
-    #: or all up to saturation ("useful").
+    order: str = "shortest"  #: Remaining time on the granted nodes; "arrival"; "gain": speed per step left and node.
+    #: Nodes that keep the efficiency X(n) / (n X(1)) or the "marginal" speedup above the threshold, or all "useful".
     grant: str = "efficient"
     threshold: float = 0.5  #: The knob: 1 is frugal, 0 is the same as "useful".
 
@@ -136,14 +128,11 @@ class ModelBased(Policy):
 class GreedyGain(Policy):
     """Node by node to the job whose rate of ending rises most: marginal speed over the steps left.
 
-    For one job size and concave curves this drains work as fast as can be; the division by the steps left favours
-    short jobs as SRPT does.
+    For one job size and concave curves this drains work fastest; dividing by the steps left favours short jobs.
     """
 
     floor: float = 0.5  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
-    #: Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
-    #: node.
-    power: float = 1.0
+    power: float = 1.0  #: Weight of the steps left, at most 10; 0: total speed, relative to each job's on one node.
 
     knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
@@ -190,10 +179,7 @@ def _least_first(jobs: ActiveJobs, weight: np.ndarray, nodes: int) -> np.ndarray
 
 
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
-    """Price of a unit of work of the k-th largest job, (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), shape (jobs,).
-
-    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) it is what that unit costs all jobs together.
-    """
+    """heSRPT's price of the k-th largest job's work, (k^q - (k-1)^q)^(1/q), q = 1 / (1 - p), shape (jobs,)."""
     k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
     price = k.copy()
     # k (1 - (1 - 1/k)^q)^(1/q): the powers themselves would overflow near p = 1.
