@@ -215,11 +215,7 @@ class ThroughputCurve(Result):
         return plot_throughput(self, ax=ax, **kwargs)
 
     def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        profile: Profile | None = None,
-        **questions: float | None,
+        self, path: str | os.PathLike[str] | None = None, *, profile: Profile | None = None, **questions: float | None
     ) -> str:
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 

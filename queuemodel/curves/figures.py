@@ -153,35 +153,21 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
 
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
     """The profiled range, the bounds, the model's band and line, all divided by ``unit``."""
-    _shade_profiled(ax, curve)
-    N = curve.workers
+    N, most = curve.workers, curve.profiled_workers
+    if most >= 1:
+        profiled = f"profiled, to {most} worker{'s'[: most > 1]}"
+        ax.axvspan(0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=profiled)
+    if most >= 1 and N[-1] > 1.25 * (most + 0.5):
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a knee's line may pass behind it
+        text: dict[str, Any] = {"va": "bottom", "color": "0.4", "fontsize": "small", "bbox": box}
+        axes = ("data", "axes fraction")
+        ax.annotate("extrapolated →", (most + 0.5, 0.015), (3, 0), axes, "offset points", **text)
     if curve.bound_upper.size:
         ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
         ax.plot(N, curve.bound_lower / unit, "--", color=BOUND, linewidth=1.2)
     style = {"color": MODEL, **dots(len(N)), **style}
     band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{curve.confidence:.0%} interval")
     ax.plot(N, curve.steps_per_second / unit, label=label or curve.method or "model", **style)
-
-
-def _shade_profiled(ax: Axes, curve: ThroughputCurve) -> None:
-    most = curve.profiled_workers
-    if most < 1:
-        return
-    ax.axvspan(
-        0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=f"profiled, to {most} worker{'s'[: most > 1]}"
-    )
-    if curve.workers[-1] > 1.25 * (most + 0.5):
-        ax.annotate(
-            "extrapolated →",
-            (most + 0.5, 0.015),
-            xycoords=("data", "axes fraction"),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="bottom",
-            color="0.4",
-            fontsize="small",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # a knee's line may pass behind it
-        )
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:

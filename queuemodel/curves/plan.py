@@ -25,9 +25,8 @@ class Choice:
 
     goal: str  # The question, in words
     workers: int | None  # None when no number of workers on the curve meets the goal
-    #: workers_low, workers_high: Least and largest of the answers on the curve and on both ends of its interval. None
-    #: where that side is open, because the slower end has no answer: a deadline then needs more workers than the
-    #: curve has, if any number will do; an efficiency is then met by fewer than the curve begins with
+    #: workers_low, workers_high: Least and largest answers on the curve and both ends of its interval; None where the
+    #: slower end has no answer: a deadline needs more workers than the curve has, an efficiency fewer.
     workers_low: int | None
     workers_high: int | None
     time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without epochs

@@ -69,12 +69,11 @@ class TableCurve:
             raise ModelError(f"speed table: expected pairs of node count and speed ({error})") from None
         if not pairs:
             raise ModelError("speed table: at least one node count is needed, got none")
-        for n, speed in pairs:
+        for (before, _), (n, speed) in itertools.pairwise([(0, 0.0), *pairs]):
             if require_number(n, "speed table: node counts", largest=MOST_NODES) < 1:
                 raise ModelError(f"speed table: node counts must be at least 1, got {n!r}")
             require_number(speed, f"speed table: speed at {n:g} nodes", unit="steps per second", positive=True)
-        for (n, _), (after, _) in itertools.pairwise(pairs):
-            if n == after:
+            if n == before:
                 raise ModelError(f"speed table: {n:g} nodes are given twice")
         object.__setattr__(self, "points", tuple((float(n), float(speed)) for n, speed in pairs))
 
@@ -188,16 +187,14 @@ class StagedCurve:
 
     def __post_init__(self) -> None:
         pairs = _pairs(self.stretches, "staged curve: must be pairs (length, curve)")
-        checked = tuple(
-            (require_number(length, "staged curve: length", positive=True), as_curve(curve)) for length, curve in pairs
-        )
-        object.__setattr__(self, "stretches", checked)
+        lengths = [require_number(length, "staged curve: length", positive=True) for length, _ in pairs]
+        curves = [as_curve(curve) for _, curve in pairs]
+        object.__setattr__(self, "stretches", tuple(zip(lengths, curves, strict=True)))
 
     def __call__(self, nodes: float, /) -> float:
         """Mean steps per second over all of the work."""
-        return float(
-            sum(length for length, _ in self.stretches) / sum(length / curve(nodes) for length, curve in self.stretches)
-        )
+        time = sum(length / curve(nodes) for length, curve in self.stretches)
+        return float(sum(length for length, _ in self.stretches) / time)
 
     def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
         """The phases of a job of so many steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
@@ -251,12 +248,10 @@ class BatchSizes:
     [32, 64]
     """
 
-    #: Steps per second against nodes by total batch size (examples). A batch size whose curve is a table is not used
-    #: on other numbers of nodes than that covers.
+    #: Steps per second against nodes by total batch size (examples); a table is not used outside its nodes.
     curves: Mapping[int, Curve]
     #: Pairs of steps at the first batch size and gradient noise scale, one per stretch of training. The scale is in
-    #: examples, 0 to ``inf`` or as `noise_scale` estimates it, or a mapping of it by batch size where training at
-    #: another batch size meets another noise.
+    #: examples, 0 to ``inf`` or as of `noise_scale`, or a mapping of it by batch size where it differs between these.
     noise_scales: Sequence[tuple[float, float | NoiseScale | Mapping[int, float | NoiseScale]]]
     _: KW_ONLY
     most_nodes: int | None = None  #: It runs on no more, whatever its batch size.

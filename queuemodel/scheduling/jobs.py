@@ -241,8 +241,7 @@ class Stream:
     _: KW_ONLY
     jobs: int  #: Length.
     nodes: int  #: Of the cluster that ``load`` is about.
-    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's curve
-    #: may need more or fewer node-seconds, so 1 is no limit of stability.
+    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes; no limit of stability at 1.
     load: float = 0.7
     arrivals: str = "poisson"
 

@@ -201,11 +201,7 @@ def sweep(
 
 
 def run_all(
-    runs: Sequence[Callable[[], dict[str, Any]]],
-    *,
-    n_jobs: int = 1,
-    backend: str | None = None,
-    progress: bool = False,
+    runs: Sequence[Callable[[], dict[str, Any]]], *, n_jobs: int = 1, backend: str | None = None, progress: bool = False
 ) -> Study:
     """Carry out runs in parallel; after Ctrl-C the study has those that had ended.
 

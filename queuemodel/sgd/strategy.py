@@ -211,10 +211,6 @@ class OverlapLocalSGD(Strategy):
         return whole(gradients, ahead=True)
 
 
-#: Who gets new parameters on a server, and when.
-SERVER_RULES = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
-
-
 @dataclass(frozen=True)
 class ServerSGD(Strategy):
     """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
@@ -233,7 +229,8 @@ class ServerSGD(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self.name, "ServerSGD: name", SERVER_RULES)
+        names = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
+        require_choice(self.name, "ServerSGD: name", names)
         if self.k > 1 and self.name in ("async", "bounded-staleness"):
             raise ModelError(f"ServerSGD: {self.name!r} applies every gradient by itself, so k must be 1, got {self.k}")
 

@@ -174,14 +174,8 @@ class Timing:
             return lambda up, down: reduced(n * up * byte) / 2
         return lambda up, down: reduced((up + down) / 2 * byte)
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """Parameters of the job for each of the problem."""
-        return self.parameter_bytes / (WORD / 8 * self.dimension)
-
-    @cached_property
-    def parameter_bytes(self) -> float:
-        """Bytes of all parameters of the job."""
-        if self.profile.job.parameter_bytes:
-            return float(self.profile.job.parameter_bytes)
-        return float(sum(fit_rounds(self.profile).bucket_bytes))
+        size = self.profile.job.parameter_bytes or sum(fit_rounds(self.profile).bucket_bytes)
+        return float(size) / (WORD / 8 * self.dimension)

@@ -64,7 +64,7 @@ class Policy(abc.ABC):
     A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """
 
-    #: What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
+    #: What it uses besides names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
     #: (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early), ``"batch_sizes"`` (jobs that
     #: have some run at the best one: steps and curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()
