@@ -88,7 +88,6 @@ class Convergence(Result):
         })  # fmt: skip
 
     def caption(self) -> str:
-        """The critical batch."""
         low, high = self.critical_interval()
         return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90%)"
 

@@ -292,17 +292,14 @@ class NextMeasurement(Result):
     reason: str
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row."""
         return [{"workers": self.workers, "reason": self.reason}]
 
     def caption(self) -> str:
-        """The answer in a sentence."""
         what = "nothing" if self.workers is None else f"{self.workers} workers for a minute"
         return f"measure next: {what} ({self.reason})"
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Nothing beside the sentence."""
-        return []
+        return []  # nothing beside the caption
 
 
 def next_measurement(curve: ThroughputCurve) -> NextMeasurement:

@@ -104,7 +104,7 @@ class Failures:
         ran = max(now - job[s.RESUME], 0.0)
         lost = ran if self.checkpoint == math.inf else math.fmod(ran, self.checkpoint)
         job[s.DONE] = max(job[s.DONE] - lost * job[s.SPEED], 0.0)
-        job[s.USEFUL] -= lost * job[s.SPEED] / job[s.ALONE]
+        job[s.USEFUL] -= lost * job[s.SPEED] / job[s.LEAST_SPEED]
         rest = (job[s.TRUE] - job[s.DONE]) / job[s.SPEED]
         job[s.RESUME] = now + self.restart
         job[s.FINISH] = job[s.RESUME] + rest
@@ -216,7 +216,7 @@ class Engine:
 
     def _take_up(self, j: int) -> None:
         phase = self.phase[j]
-        self.state[s.ALONE, j] = self.phases.least_speed[phase]
+        self.state[s.LEAST_SPEED, j] = self.phases.least_speed[phase]
         self.state[s.GOAL, j] = min(self.phases.until[phase], self.state[s.TRUE, j])
 
     def _next_phase(self, jobs: np.ndarray) -> np.ndarray:

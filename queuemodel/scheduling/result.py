@@ -116,11 +116,9 @@ class Schedule(Result):
         })  # fmt: skip
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The figures."""
         return [{"figure": name.replace("_", " "), "value": value} for name, value in self.summary().items()]
 
     def caption(self) -> str:
-        """Policy, jobs and nodes."""
         return f"{self.policy.name}: {len(self.names)} jobs on {self.nodes.count} nodes"
 
     def to_dict(self) -> dict[str, Any]:

@@ -114,11 +114,9 @@ class Study(Result):
         return ((dict(zip(self.varied, key, strict=True)), members) for key, members in groups.items())
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """The runs."""
         return [dict(run) for run in self.runs]
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The table."""
         return self.table()
 
     def caption(self) -> str:

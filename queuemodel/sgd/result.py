@@ -200,7 +200,6 @@ class Comparison(Result):
         return [{name: row[name] for name in known} for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, and what they are of."""
         about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
         return about | {"confidence": self.confidence, "note": self.note, "rows": self.to_rows()}
 
@@ -253,7 +252,6 @@ class StrategyPlan(Result):
         return [{name: finite(value) for name, value in vars(choice).items()} for choice in self.choices]
 
     def to_dict(self) -> dict[str, Any]:
-        """The choices, and what their intervals are."""
         return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}
 
     def shown_rows(self) -> list[dict[str, Any]]:

@@ -88,6 +88,12 @@ class Policy(abc.ABC):
         return type(self).__name__ + (f"({changed})" if changed else "")
 
 
+class SizeAware(Policy):
+    """A policy that knows the steps left and the curves."""
+
+    knows = frozenset({"remaining", "curve"})
+
+
 def _shown(value: Any) -> str:
     """A knob's value as `policy_named` takes it."""
     if isinstance(value, tuple):

@@ -6,13 +6,13 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...base.checks import require_choice, require_count, require_number, require_share
 from ...base.errors import ModelError
-from .base import ActiveJobs, Policy, in_turn
+from .base import ActiveJobs, Policy, SizeAware, in_turn
 from .model_based import ModelBased
 
 
@@ -32,10 +32,8 @@ class FIFO(Policy):
 
 
 @dataclass(frozen=True)
-class ShortestJobFirst(Policy):
+class ShortestJobFirst(SizeAware):
     """Shortest service time on the requested nodes first, never preempted; a job that does not fit is passed over."""
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
@@ -44,13 +42,11 @@ class ShortestJobFirst(Policy):
 
 
 @dataclass(frozen=True)
-class Backfill(Policy):
+class Backfill(SizeAware):
     """First come, first served; later jobs may start in between when they do not delay the first that waits.
 
     EASY backfilling (Lifka, 1995) with predicted service times instead of the users' estimates.
     """
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         runs = jobs.nodes > 0
@@ -91,7 +87,7 @@ class LeastAttainedService(Policy):
 
     thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; by default 16 node-hours.
 
-    knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
+    knows = frozenset({"attained_service"})
 
     def __post_init__(self) -> None:
         values: Any = self.thresholds
@@ -145,10 +141,8 @@ class EqualShare(Policy):
 
 
 @dataclass(frozen=True)
-class SRPT(Policy):
+class SRPT(SizeAware):
     """Shortest remaining time first (Schrage, 1968), each with every useful node; optimal for one node per job."""
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         return ModelBased("shortest", "useful").grants(jobs, nodes, now)
@@ -163,7 +157,7 @@ def fitted_exponent(speeds: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class HeSRPT(Policy):
+class HeSRPT(SizeAware):
     """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
 
     Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
@@ -175,8 +169,6 @@ class HeSRPT(Policy):
     exponent: float | None = None
     divisible: bool = False  #: Grant fractions of a node (exact heSRPT).
 
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
-
     def __post_init__(self) -> None:
         if self.exponent is not None and require_share(self.exponent, "heSRPT: exponent") == 1:
             raise ModelError("heSRPT: exponent must be below 1, got 1; use SRPT for linear speedup")
@@ -185,8 +177,8 @@ class HeSRPT(Policy):
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         n = len(jobs)
         p = float(jobs.per_curve(fitted_exponent).mean()) if self.exponent is None else self.exponent
-        alone = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)
-        largest_first = np.argsort(-alone, kind="stable")
+        size = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)
+        largest_first = np.argsort(-size, kind="stable")
         edges = (np.arange(n + 1) / n) ** (1 / (1 - p))
         share = np.empty(n)
         share[largest_first] = np.diff(edges) * nodes

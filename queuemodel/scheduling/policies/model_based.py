@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from ...base.checks import require_choice, require_number, require_share
 from ...base.errors import ModelError
-from .base import ActiveJobs, Policy, in_turn
+from .base import ActiveJobs, Policy, SizeAware, in_turn
 
 #: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.
 _NEVER = 1e200
@@ -99,15 +98,13 @@ _ORDERS = ("arrival", "shortest", "gain")
 
 
 @dataclass(frozen=True)
-class ModelBased(Policy):
+class ModelBased(SizeAware):
     """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
 
     order: str = "shortest"  #: Remaining time on the granted nodes; "arrival"; "gain": speed per step left and node.
     #: Nodes that keep the efficiency X(n) / (n X(1)) or the "marginal" speedup above the threshold, or all "useful".
     grant: str = "efficient"
     threshold: float = 0.5  #: The knob: 1 is frugal, 0 is the same as "useful".
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
         require_choice(self.order, "model-based policy: order", _ORDERS)
@@ -125,7 +122,7 @@ class ModelBased(Policy):
 
 
 @dataclass(frozen=True)
-class GreedyGain(Policy):
+class GreedyGain(SizeAware):
     """Node by node to the job whose rate of ending rises most: marginal speed over the steps left.
 
     For one job size and concave curves this drains work fastest; dividing by the steps left favours short jobs.
@@ -134,23 +131,19 @@ class GreedyGain(Policy):
     floor: float = 0.5  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
     power: float = 1.0  #: Weight of the steps left, at most 10; 0: total speed, relative to each job's on one node.
 
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
-
     def __post_init__(self) -> None:
         require_share(self.floor, "greedy gain: floor")
         require_number(self.power, "greedy gain: power", largest=10)
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
-        weight = (alone / jobs.remaining) ** self.power / alone
+        first = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
+        weight = (first / jobs.remaining) ** self.power / first
         return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
 
 
 @dataclass(frozen=True)
-class Optimus(Policy):
+class Optimus(SizeAware):
     """The least nodes to each, then one more wherever it shortens the time left most (Peng et al., EuroSys 2018)."""
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         return _least_first(jobs, jobs.remaining, nodes)
@@ -164,7 +157,7 @@ class FitnessMaximization(Policy):
     mean is separable and the greedy choice maximizes it for concave curves. Restarts are not weighed.
     """
 
-    knows: ClassVar[frozenset[str]] = frozenset({"curve"})
+    knows = frozenset({"curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         share = np.clip(nodes // len(jobs), jobs.least, jobs.most)
@@ -188,7 +181,7 @@ def rank_prices(jobs: int, exponent: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RankPriced(Policy):
+class RankPriced(SizeAware):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
     The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
@@ -200,8 +193,6 @@ class RankPriced(Policy):
     exponent: float = 0.5
     floor: float = 0.0  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
 
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
-
     def __post_init__(self) -> None:
         if require_share(self.exponent, "rank-priced: exponent") == 1:
             raise ModelError("rank-priced: exponent must be below 1, got 1")
@@ -209,11 +200,11 @@ class RankPriced(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         floor = float(self.floor)
-        alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
-        order = np.argsort(-jobs.remaining / alone, kind="stable")
+        first = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
+        order = np.argsort(-jobs.remaining / first, kind="stable")
         price = np.empty(len(order))
         price[order] = rank_prices(len(order), self.exponent)
-        return greedy(jobs, speed_increments, floor, price / alone, nodes)
+        return greedy(jobs, speed_increments, floor, price / first, nodes)
 
 
 @dataclass(frozen=True)
@@ -225,4 +216,4 @@ class Goodput(RankPriced):
     and is not asked when it does. Changing the batch size alone costs no restart. Other jobs are as for `RankPriced`.
     """
 
-    knows: ClassVar[frozenset[str]] = RankPriced.knows | {"batch_sizes"}
+    knows = RankPriced.knows | {"batch_sizes"}
