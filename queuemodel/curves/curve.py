@@ -28,7 +28,7 @@ MOST_WORKERS = 10_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputCurve(Result):
-    """Throughput of one job on different numbers of workers (all arrays have shape (n,), unless said otherwise).
+    """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
     Attributes
     ----------
@@ -60,8 +60,7 @@ class ThroughputCurve(Result):
     bottleneck : str
         The station that saturates first; empty for none.
     profiled_workers : int
-        Largest number of workers that was measured on such machines; beyond it the curve extrapolates, all of it
-        where this is 0.
+        Largest number of workers measured on such machines, above which the curve extrapolates (0: all of it).
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
     method, assumption, note : str
@@ -69,8 +68,7 @@ class ThroughputCurve(Result):
     synchronous : bool
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
-        Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
-        count. Empty otherwise.
+        Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
     model : TrainingModel, AllReduceModel, GrowthModel or None
         What was fitted: its parameters, for reports.
     asynchronous : bool
@@ -151,7 +149,7 @@ class ThroughputCurve(Result):
         return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
 
     def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
-        """Seconds per epoch of ``dataset_size`` examples (the profile's own, unless given)."""
+        """Seconds per epoch of ``dataset_size`` examples (by default the profile's)."""
         size = self.dataset_size if dataset_size is None else dataset_size
         if size is None:
             raise ModelError("epoch_time: dataset_size is not in the profile; give it, in examples per epoch")
@@ -317,7 +315,7 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     Raises
     ------
     ModelError
-        For another way of training: of data-parallel rounds the curve's note says whether to record more ranks.
+        For another way of training: of data-parallel rounds see the curve's note on more ranks.
 
     Examples
     --------

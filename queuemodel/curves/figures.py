@@ -50,11 +50,11 @@ def plot_throughput(
     ----------
     curve : ThroughputCurve
     ax : Axes, optional
-        Where to draw; a new figure unless given.
+        Where to draw; by default a new figure.
     measured : sequence of (workers, steps per second) or (workers, steps per second, lower, upper)
         Measurements besides those that the curve was fitted to.
     label : str
-        Of the model's line; its method unless given.
+        Of the model's line; by default its method.
     **style
         Passed to `Axes.plot` for the model's line.
 

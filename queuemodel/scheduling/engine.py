@@ -72,7 +72,7 @@ class Phases:
 SHORTEST = 1e-9  # seconds of a job: less would drown in the rounding of the clock
 #: Decisions in a row that may leave all nodes idle, although jobs wait and no others will arrive.
 _PATIENCE = 10_000
-#: Failures without progress, and expected failures until progress is kept, beyond which a job is given up.
+#: Limits of a job that is abandoned: failures in a row without progress, expected failures until progress is kept.
 _STUCK, _HOPELESS = 100, 10_000.0
 
 
@@ -84,7 +84,7 @@ class Failures:
         self.mean_time = nodes.mean_time_to_failure
         self.checkpoint, self.restart = float(nodes.checkpoint_seconds), float(nodes.restart_seconds)
         self.rng = np.random.default_rng([seed, 0x6661696C])
-        self.left = self.rng.exponential() if self.mean_time < math.inf else math.inf
+        self.left = self.rng.exponential()
 
     def next_time(self, now: float, nodes: float) -> float:
         """When the next node fails if so many stay in use."""

@@ -49,8 +49,8 @@ class Schedule(Result):
     end: np.ndarray
     attained_service: np.ndarray  #: Node-seconds held.
     useful_service: np.ndarray  #: Node-seconds that the work done takes at the efficiency of the least nodes.
-    best_time: np.ndarray  #: Seconds that the job takes alone on its fastest number of nodes.
-    shared_time: np.ndarray  #: The same on an equal share of the cluster among the jobs met on average.
+    best_time: np.ndarray  #: Seconds of the job without others, on its fastest number of nodes.
+    shared_time: np.ndarray  #: The same on an equal share of the cluster, by the mean number of jobs present.
     restarts: np.ndarray
     failures: np.ndarray
     early: np.ndarray  #: Whether it was terminated early.
@@ -58,7 +58,7 @@ class Schedule(Result):
     seed: int
     history: np.ndarray | None  #: Time, job (position) and its new number of nodes, shape (changes, 3).
     events: int  #: How often the state changed.
-    decisions: int  #: How often the policy was asked.
+    decisions: int  #: How often the policy was called.
 
     @property
     def response_time(self) -> np.ndarray:
@@ -67,7 +67,7 @@ class Schedule(Result):
 
     @property
     def slowdown(self) -> np.ndarray:
-        """Response time over that alone on the fastest number of nodes, after the warm-up."""
+        """Response time over `best_time`, after the warm-up."""
         return self.response_time / self.best_time[self.warmup :]
 
     @property

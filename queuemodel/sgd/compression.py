@@ -63,7 +63,7 @@ class Identity(Compressor):
 class TopK(Compressor):
     """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018).
 
-    An index has as many bits as it needs, unless ``index_bits`` says otherwise: frameworks send 32 or 64.
+    An index has by default as many bits as it needs; frameworks send ``index_bits`` of 32 or 64.
     """
 
     share: float = 0.01

@@ -274,7 +274,7 @@ def plan_strategies(
     chance: float = 0.5,
 ) -> StrategyPlan:
     """
-    Choose among everything that was compared: strategies, and numbers of workers.
+    Choose a strategy and a number of workers from comparisons.
 
     The fastest always gets a row. With a deadline (seconds), so does the one of fewest nodes that meets it with the
     probability ``chance``; with a price of a worker or a server, the cheapest; with both, the cheapest that meets the

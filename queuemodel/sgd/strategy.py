@@ -17,7 +17,7 @@ from ..base.errors import ModelError
 WORD = 32  # bits of an uncompressed number
 EVERYONE = np.ones((1, 1), bool)  # waits for all
 
-#: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
+#: What a strategy keeps between steps: arrays by name; ``x`` has shape (S, n, d) or (S, 1, d).
 State = dict[str, np.ndarray]
 
 #: Checks of the numbers of strategies and compressors, by their names.
@@ -39,7 +39,7 @@ def require_fields(value: Any) -> None:
 
 
 class Sent(NamedTuple):
-    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; nothing, unless said."""
+    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; by default nothing."""
 
     up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
     down: float | np.ndarray = 0.0
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
+    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss function."""
 
     number: int
     rate: float

@@ -76,7 +76,7 @@ class Policy(abc.ABC):
         """Nodes of each job, in the order of ``jobs``: 0 or within the job's limits, together at most ``nodes``."""
 
     def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
-        """When the answer changes although nobody arrives or ends; ``inf``: never."""
+        """When the answer changes without an arrival or end; ``inf``: never."""
         return math.inf
 
     @property

@@ -118,8 +118,7 @@ class LeastAttainedService(Policy):
 class EqualShare(Policy):
     """EQUI: the same number of nodes for every job, within its limits; optimal for exponential sizes of one speedup.
 
-    Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs get the odd ones, and when there are more
-    jobs than nodes the earliest run.
+    Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs run and get the odd ones.
     """
 
     divisible: bool = False  #: Grant fractions of a node: with linear speedup this is processor sharing.
@@ -160,9 +159,8 @@ def fitted_exponent(speeds: np.ndarray) -> float:
 class HeSRPT(SizeAware):
     """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
 
-    Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
-    something. In whole nodes shares are rounded down within the limits and the rest goes to the smallest jobs, which is
-    an approximation.
+    Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p). In whole nodes, an
+    approximation, shares are rounded down within the limits and the rest goes to the smallest jobs.
     """
 
     #: p; by default the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.

@@ -153,8 +153,7 @@ class Optimus(SizeAware):
 class FitnessMaximization(Policy):
     """Pollux' fitness without its tuning of batch sizes (Qiao et al., OSDI 2021): the harmonic mean of speedups.
 
-    The speedup of a job is its speed over that on an equal share of the cluster; with the artifact's exponent of -1 the
-    mean is separable and the greedy choice maximizes it for concave curves. Restarts are not weighed.
+    Speedups are over an equal share of the cluster. The greedy choice is optimal for concave curves without restarts.
     """
 
     knows = frozenset({"curve"})
@@ -184,9 +183,8 @@ def rank_prices(jobs: int, exponent: float) -> np.ndarray:
 class RankPriced(SizeAware):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
-    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
-    gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in
-    whole nodes; with arrivals and other curves it is a heuristic.
+    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes), the
+    gains those of each job's predicted curve. With one power law it is heSRPT in whole nodes, else a heuristic.
     """
 
     #: Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
@@ -211,9 +209,9 @@ class RankPriced(SizeAware):
 class Goodput(RankPriced):
     """`RankPriced` on curves of goodput: each job runs at the batch size that is best on the nodes it gets.
 
-    Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021). A job whose `BatchSizes` are known is
-    seen, and runs, by its goodput at the noise scale of the moment; the policy does not look ahead to how that changes,
-    and is not asked when it does. Changing the batch size alone costs no restart. Other jobs are as for `RankPriced`.
+    Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021), of jobs with `BatchSizes` at the
+    current noise scale, whose changes are neither foreseen nor trigger a decision. A change of the batch size only
+    costs no restart. Other jobs are as for `RankPriced`.
     """
 
     knows = RankPriced.knows | {"batch_sizes"}
