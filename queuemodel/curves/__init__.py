@@ -10,18 +10,7 @@ from .figures import plot_comparison, plot_efficiency, plot_step_time, plot_thro
 from .plan import Choice, Plan, plan
 
 __all__ = [
-    "Choice",
-    "Convergence",
-    "NextMeasurement",
-    "Plan",
-    "ThroughputCurve",
-    "fit_convergence",
-    "next_measurement",
-    "plan",
-    "plot_comparison",
-    "plot_efficiency",
-    "plot_step_time",
-    "plot_throughput",
-    "read_convergence",
+    "Choice", "Convergence", "NextMeasurement", "Plan", "ThroughputCurve", "fit_convergence", "next_measurement",
+    "plan", "plot_comparison", "plot_efficiency", "plot_step_time", "plot_throughput", "read_convergence",
     "relative_convergence",
-]
+]  # fmt: skip

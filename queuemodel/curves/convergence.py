@@ -1,8 +1,4 @@
-"""How many examples training needs to reach its target, by batch size: the other half of the time to a loss.
-
-At batch size B it takes E(B) = E_min (1 + B / B_crit) examples, and S = E / B steps (S. McCandlish et al., "An
-Empirical Model of Large-Batch Training", 2018). The fit is weighted least squares on log E over a grid of B_crit.
-"""
+"""Examples until the target by batch size: E(B) = E_min (1 + B / B_crit) (McCandlish et al., 2018)."""
 
 from __future__ import annotations
 
@@ -80,7 +76,7 @@ class Convergence(Result):
         return np.exp(self.level) * (1 + sizes[..., None] / self.critical)
 
     def steps(self, batch_size: Any) -> Any:
-        """Steps until the target: examples over the batch size; of no use where epochs were given."""
+        """Steps until the target: examples over the batch size; meaningless where epochs were measured."""
         return self.examples(batch_size) / np.asarray(batch_size)
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -92,7 +88,6 @@ class Convergence(Result):
         })  # fmt: skip
 
     def caption(self) -> str:
-        """The critical batch."""
         low, high = self.critical_interval()
         return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90%)"
 
@@ -122,8 +117,8 @@ def fit_convergence(
 ) -> Convergence:
     """Fit how many examples training needs to reach a target, by batch size.
 
-    Where few batch sizes were measured, the answer rests on what critical batches were like on public benchmarks, and
-    its interval is wide.
+    Weighted least squares on log E over a grid of critical batches, with a prior from public benchmarks: where few
+    batch sizes were measured, it dominates and the interval is wide.
 
     Parameters
     ----------
@@ -165,7 +160,7 @@ def fit_convergence(
             noise_scale = NoiseScale(scale, np.array([scale]))
         seen = np.log(np.clip(noise_scale.draws / sizes[0], *np.exp(LOG_RATIOS[[0, -1]])))
         log_chance -= 0.5 * ((LOG_RATIOS - seen.mean()) / np.hypot(NOISE_SCALE_SPREAD, seen.std())) ** 2
-    # Given B_crit and the deviation, least squares for the level, whose prior is flat.
+    # Least squares for the level at each B_crit and deviation; its prior is flat.
     off = np.log(mean) - np.log1p(sizes / sizes[0] * np.exp(-LOG_RATIOS)[:, None])  # (ratios, n)
     weight = 1 / (spread**2 / count + DEVIATIONS[:, None] ** 2)  # (deviations, n)
     total = weight.sum(axis=1)
@@ -182,7 +177,7 @@ def fit_convergence(
 
 
 def relative_convergence(batch_size: int, noise_scale: float | NoiseScale) -> Convergence:
-    """What other batch sizes need where ``batch_size`` needs one batch, by the noise of the gradients alone."""
+    """What other batch sizes need where ``batch_size`` needs one batch, from the gradient noise scale only."""
     fitted = fit_convergence([(batch_size, [1.0])], noise_scale=noise_scale)
     return replace(fitted, level=np.log(batch_size) - np.log1p(batch_size / fitted.critical), error=np.zeros(DRAWS))
 

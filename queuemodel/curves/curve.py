@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_number
 from ..base.errors import ModelError
-from ..base.results import Result, finite
+from ..base.results import Result, finite, rows_of
 from ..report import report_page
 from .figures import plot_throughput
 from .page import curve_data
@@ -28,7 +28,7 @@ MOST_WORKERS = 10_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputCurve(Result):
-    """Throughput of one job on different numbers of workers (all arrays have shape (n,), unless said otherwise).
+    """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
     Attributes
     ----------
@@ -60,21 +60,19 @@ class ThroughputCurve(Result):
     bottleneck : str
         The station that saturates first; empty for none.
     profiled_workers : int
-        Largest number of workers that was measured on such machines; beyond it the curve extrapolates, all of it
-        where this is 0.
+        Largest number of workers measured on such machines, above which the curve extrapolates (0: all of it).
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
     method, assumption, note : str
-        How it was predicted, what nobody told of how the job trains, and what to know before trusting it.
+        How it was predicted, what is assumed about how the job trains, and what limits the answer.
     synchronous : bool
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
-        Steps that count in a round, where these are not one of each worker: then `steps_per_second` are those that
-        count. Empty otherwise.
+        Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
     model : TrainingModel, AllReduceModel, GrowthModel or None
         What was fitted: its parameters, for reports.
     asynchronous : bool
-        Whether nobody waits for anybody, but for the servers.
+        Whether workers wait for the servers only.
     """
 
     workers: np.ndarray
@@ -151,7 +149,7 @@ class ThroughputCurve(Result):
         return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
 
     def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
-        """Seconds per epoch of ``dataset_size`` examples (the profile's own, unless given)."""
+        """Seconds per epoch of ``dataset_size`` examples (by default the profile's)."""
         size = self.dataset_size if dataset_size is None else dataset_size
         if size is None:
             raise ModelError("epoch_time: dataset_size is not in the profile; give it, in examples per epoch")
@@ -162,46 +160,29 @@ class ThroughputCurve(Result):
         """Steps per second at one of `workers`."""
         (index,) = np.nonzero(self.workers == workers)
         if len(index) == 0:
-            raise ModelError(f"curve: workers must be one of {_compact(self.workers)}, got {workers!r}")
+            known = f"{self.workers[0]}..{self.workers[-1]}"
+            listed = known if len(self.workers) > 4 else ", ".join(map(str, self.workers))
+            raise ModelError(f"curve: workers must be one of {listed}, got {workers!r}")
         return float(self.steps_per_second[index[0]])
 
     def faster(self, factor: float) -> ThroughputCurve:
         """The same curve when everything, computation and communication, takes ``1 / factor`` of its time."""
         require_number(factor, "faster: factor", positive=True)
-        return replace(
-            self,
-            steps_per_second=self.steps_per_second * factor,
-            lower=self.lower * factor,
-            upper=self.upper * factor,
-            single=self.single * factor,
-            residence_time=self.residence_time / factor,
-            think_time=self.think_time / factor,
-            bound_lower=self.bound_lower * factor,
-            bound_upper=self.bound_upper * factor,
-            model=None,
-        )
+        rates = ("steps_per_second", "lower", "upper", "single", "bound_lower", "bound_upper")
+        scaled: dict[str, Any] = {name: getattr(self, name) * factor for name in rates}
+        scaled |= {name: getattr(self, name) / factor for name in ("residence_time", "think_time")}
+        return replace(self, **scaled, model=None)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per number of workers."""
-        measured = dict(self.measured)
-        rows = []
-        for i, n in enumerate(self.workers.tolist()):
-            row = {
-                "workers": n,
-                "steps_per_second": float(self.steps_per_second[i]),
-                **({"rounds_per_second": float(self.rounds_per_second[i])} if self.in_rounds else {}),
-                "lower": float(self.lower[i]),
-                "upper": float(self.upper[i]),
-                "examples_per_second": float(self.examples_per_second[i]),
-                "speedup": float(self.speedup[i]),
-                "efficiency": float(self.efficiency[i]),
-            }
-            if measured:
-                row["measured"] = measured.get(n)
-            for k, name in enumerate(self.stations):
-                row[f"utilization_{name}"] = float(self.utilization[i, k])
-            rows.append(row)
-        return rows
+        names = ["workers", "steps_per_second", "lower", "upper", "examples_per_second", "speedup", "efficiency"]
+        if self.in_rounds:
+            names.insert(2, "rounds_per_second")
+        columns = {name: getattr(self, name) for name in names}
+        if measured := dict(self.measured):
+            columns["measured"] = np.array([measured.get(n) for n in self.workers.tolist()], dtype=object)
+        utilization = zip(self.stations, self.utilization.T, strict=True)
+        return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: lists over `workers`, and what belongs to the whole curve."""
@@ -232,26 +213,22 @@ class ThroughputCurve(Result):
         return plot_throughput(self, ax=ax, **kwargs)
 
     def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        profile: Profile | None = None,
-        **questions: float | None,
+        self, path: str | os.PathLike[str] | None = None, *, profile: Profile | None = None, **questions: float | None
     ) -> str:
-        """One HTML file that shows the curve and answers what-ifs, and needs nothing else (docs/how-to/report).
+        """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
-        Where the curve's model is a closed network of recorded steps, the page recomputes curve, plan and cost as one
-        moves a slider, with the numbers of Python; else the plan and the cost only.
+        Where the curve's model is a closed network of recorded steps, the page recomputes curve, plan and cost as
+        Python does; else the plan and the cost only.
 
         Parameters
         ----------
         path : path, optional
             Where to write it too (.html), whole or not at all.
         profile : Profile, optional
-            Whose first step with operations is drawn.
+            Its first step with operations is drawn.
         **questions
-            What the page asks to begin with: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s),
-            ``price_per_node_hour`` and ``min_efficiency``.
+            Initial values: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s), ``price_per_node_hour`` and
+            ``min_efficiency``.
 
         Returns
         -------
@@ -265,8 +242,7 @@ class ThroughputCurve(Result):
         DataError
             When it cannot be written.
         """
-        data = curve_data(self, profile=profile, questions=questions)
-        return report_page("curve", data, path=path)
+        return report_page("curve", curve_data(self, profile=profile, questions=questions), path=path)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only: what fits a page."""
@@ -287,23 +263,19 @@ class ThroughputCurve(Result):
         profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
         servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
         how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
-        said = [self.assumption, how, f"intervals of {self.confidence:.0%}", profiled, self.note]
-        return "; ".join(filter(None, said))
+        parts = (self.assumption, how, f"intervals of {self.confidence:.0%}", profiled, self.note)
+        return "; ".join(filter(None, parts))
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     """Increasing numbers of workers as an array, or a `ModelError`."""
-    given = itertools.islice(workers, MOST_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
-    counts = [require_count(n, "workers", most=MOST_WORKERS) for n in given]
+    numbers = itertools.islice(workers, MOST_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
+    counts = [require_count(n, "workers", most=MOST_WORKERS) for n in numbers]
     if not counts:
         raise ModelError("workers must be one number or more, got none")
     if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
-
-
-def _compact(workers: np.ndarray) -> str:
-    return f"{workers[0]}..{workers[-1]}" if len(workers) > 4 else ", ".join(map(str, workers))
 
 
 #: The phases of two workers drift too slowly for a minute's window: repeated, it differs by 8 %.
@@ -312,38 +284,28 @@ FEWEST = 3
 
 @dataclass(frozen=True, repr=False)
 class NextMeasurement(Result):
-    """Which number of workers to measure next, and why.
+    """Which number of workers to measure next, and why."""
 
-    Attributes
-    ----------
-    workers : int or None
-        None where no cheap run would tell more than what was measured.
-    reason : str
-    """
-
-    workers: int | None
+    workers: int | None  #: None where no cheap run is more informative than what was measured.
     reason: str
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row."""
         return [{"workers": self.workers, "reason": self.reason}]
 
     def caption(self) -> str:
-        """The answer in a sentence."""
         what = "nothing" if self.workers is None else f"{self.workers} workers for a minute"
         return f"measure next: {what} ({self.reason})"
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Nothing beside the sentence."""
-        return []
+        return []  # nothing beside the caption
 
 
 def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     """
-    Say which number of workers to measure next for a minute, on the profiled machines.
+    Choose the number of workers to measure next for a minute, on the profiled machines.
 
-    Networks and contention differ most at about twice the saturation; more than half of the largest number asked about
-    is no cheap run. On 46 of 48 recorded series a preposterior analysis of all cheap runs chose this one.
+    Networks and contention differ most at about twice the saturation; more than half of the curve's largest number is
+    no cheap run. On 46 of 48 recorded series a preposterior analysis of all cheap runs chose this one.
 
     Parameters
     ----------
@@ -353,7 +315,7 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     Raises
     ------
     ModelError
-        For another way of training: of data-parallel rounds the curve's note says whether to record more ranks.
+        For another way of training: of data-parallel rounds see the curve's note on more ranks.
 
     Examples
     --------
@@ -380,5 +342,5 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
 
 
 def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
-    """Whether a curve is of workers on parameter servers who wait for nobody, as measurements beside a profile are."""
+    """Whether a curve is of asynchronous workers on parameter servers."""
     return bool(curve.stations) and curve.asynchronous and not curve.in_rounds

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 #: Curves, which draw themselves with these functions and so are imported after them.
 ThroughputCurve = Any
 
-#: More bars than this melt into each other: an area is drawn instead.
-MOST_BARS = 64
+MOST_BARS = 64  # more melt into each other: an area is drawn instead
 
 
 def plot_throughput(
@@ -51,11 +50,11 @@ def plot_throughput(
     ----------
     curve : ThroughputCurve
     ax : Axes, optional
-        Where to draw; a new figure unless given.
+        Where to draw; by default a new figure.
     measured : sequence of (workers, steps per second) or (workers, steps per second, lower, upper)
         Measurements besides those that the curve was fitted to.
     label : str
-        Of the model's line; its method unless given.
+        Of the model's line; by default its method.
     **style
         Passed to `Axes.plot` for the model's line.
 
@@ -78,8 +77,8 @@ def plot_throughput(
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
     _draw(ax, curve, 1.0, label, style)
     measured_points(ax, points)
-    ax.set_ylabel("throughput (steps/s)")
-    ax.set_ylim(0, 1.1 * max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0))
+    most = max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0)
+    ax.set(ylabel="throughput (steps/s)", ylim=(0, 1.1 * most))
     _finish(ax, curve)
     if curve.batch_size > 1:
         right = ax.secondary_yaxis(
@@ -106,10 +105,7 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         band(ax, curve.workers, curve.lower, curve.upper, style["color"])
         lines += ax.plot(curve.workers, curve.steps_per_second, label=name, **style, **dots(len(curve.workers)))
     last = max(int(curve.workers[-1]) for curve in curves.values())
-    ax.set_xlim(0, last + max(0.5, 0.02 * last))
-    ax.set_ylim(0, None)
-    ax.set_xlabel("workers")
-    ax.set_ylabel("throughput (steps/s)")
+    ax.set(xlabel="workers", ylabel="throughput (steps/s)", xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
     whole_numbers(ax)
     finish_axes(ax, legend=None)
     label_ends(ax, lines)
@@ -119,11 +115,10 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
 def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     """Draw where the time of one step goes as workers are added: the worker itself, then each station.
 
-    The dark part of a station is service, the light part on top of it waiting: for other workers and, where operations
-    were simulated, also for the computation between two of a worker's own transfers. Stations of the same kind on
-    several servers are added up, what is thinner than a line is left out. Of synchronous rounds it is the computation
-    of a mean rank and what network and stragglers add to it. A curve whose method has no stations is drawn
-    as the step time alone.
+    Dark is service, light is waiting: for other workers and, where operations were simulated, for the computation
+    between two of a worker's own transfers. Stations of one kind on several servers are added up. Synchronous rounds
+    show the computation of a mean rank and what network and stragglers add to it; without stations the step is one
+    layer.
     """
     ax = ax or new_axes()
     N = curve.workers
@@ -133,8 +128,7 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
             ax.bar(N, seconds, width, bottom, color=color, alpha=alpha, label=name, linewidth=0)
         else:
             ax.fill_between(N, bottom, bottom + seconds, color=color, alpha=alpha, label=name, linewidth=0)
-    ax.set_ylabel("time of one step (s)")
-    ax.set_ylim(0, None)
+    ax.set(ylabel="time of one step (s)", ylim=(0, None))
     _finish(ax, curve, reverse=True)
     return ax
 
@@ -151,44 +145,29 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
     _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
     measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
-    ax.set_ylabel("efficiency, X(N) / (N X(1))")
+    ax.set(ylabel="efficiency, X(N) / (N X(1))", ylim=(0, 1.1))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_ylim(0, 1.1)
     _finish(ax, curve)
     return ax
 
 
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
     """The profiled range, the bounds, the model's band and line, all divided by ``unit``."""
-    _shade_profiled(ax, curve)
-    N = curve.workers
+    N, most = curve.workers, curve.profiled_workers
+    if most >= 1:
+        profiled = f"profiled, to {most} worker{'s'[: most > 1]}"
+        ax.axvspan(0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=profiled)
+    if most >= 1 and N[-1] > 1.25 * (most + 0.5):
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a knee's line may pass behind it
+        text: dict[str, Any] = {"va": "bottom", "color": "0.4", "fontsize": "small", "bbox": box}
+        axes = ("data", "axes fraction")
+        ax.annotate("extrapolated →", (most + 0.5, 0.015), (3, 0), axes, "offset points", **text)
     if curve.bound_upper.size:
         ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
         ax.plot(N, curve.bound_lower / unit, "--", color=BOUND, linewidth=1.2)
     style = {"color": MODEL, **dots(len(N)), **style}
     band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{curve.confidence:.0%} interval")
     ax.plot(N, curve.steps_per_second / unit, label=label or curve.method or "model", **style)
-
-
-def _shade_profiled(ax: Axes, curve: ThroughputCurve) -> None:
-    most = curve.profiled_workers
-    if most < 1:
-        return
-    ax.axvspan(
-        0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=f"profiled, to {most} worker{'s'[: most > 1]}"
-    )
-    if curve.workers[-1] > 1.25 * (most + 0.5):
-        ax.annotate(
-            "extrapolated →",
-            (most + 0.5, 0.015),
-            xycoords=("data", "axes fraction"),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="bottom",
-            color="0.4",
-            fontsize="small",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # a knee's line may pass behind it
-        )
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -214,10 +193,9 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
 
 
 def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
-    last = max(int(curve.workers[-1]), curve.profiled_workers)
-    ax.set_xlim(0, last + max(0.5, 0.02 * last))
-    servers = curve.parameter_servers
-    ax.set_xlabel("workers" if servers < 2 else f"workers (with {servers} parameter servers)")
+    last, servers = max(int(curve.workers[-1]), curve.profiled_workers), curve.parameter_servers
+    label = "workers" if servers < 2 else f"workers (with {servers} parameter servers)"
+    ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
     station = f", {curve.bottleneck}" if curve.bottleneck else ""
     mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
     whole_numbers(ax)

@@ -14,22 +14,15 @@ if TYPE_CHECKING:
 #: A curve, which writes its page with these functions and so is imported after them.
 ThroughputCurve = Any
 
-#: Numbers of workers that a page may ask for.
-MOST_WORKERS = 256
-
-#: More spans would make a page too large: the longest are kept.
-MOST_SPANS = 1000
+MOST_WORKERS = 256  # that a page computes
+MOST_SPANS = 1000  # the longest, or a page would be too large
 
 #: Kind of operation and what does it, named as the fitted network's stations.
 LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
 
 
 def timeline(profile: Profile) -> dict[str, Any] | None:
-    """The first recorded step with operations, or round with buckets of the most ranks; None without either.
-
-    A span is its lane's index, its name, when it was asked for, began and ended (seconds), and its bytes. A transfer's
-    record starts when it is asked for: it begins here when the one before it on its link had arrived.
-    """
+    """The first step with operations, or round of the most ranks with buckets; spans: see `_lane`."""
     step = next((one for one in profile.steps if one.operations), None)
     if step is not None:
         return _of_step(step)
@@ -40,22 +33,17 @@ def timeline(profile: Profile) -> dict[str, Any] | None:
 def _of_step(step: Step) -> dict[str, Any]:
     longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_SPANS]
     spans = [span for lane, kind in enumerate(LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])]
+    note = "A transfer is dark from the arrival before it on its link, light since it was asked for."
+    if len(spans) < len(step.operations):
+        note += f" The {MOST_SPANS} longest of {len(step.operations)} operations."
+    lanes = list(LANES.values())
     return {
-        "what": "step",
-        "seconds": step.step_time,
-        "lanes": list(LANES.values()),
-        "places": list(LANES.values()),
-        "spans": spans,
-        "note": "A transfer is dark from the arrival before it on its link, light since it was asked for."
-        + (
-            f" The {MOST_SPANS} longest of {len(step.operations)} operations."
-            if len(spans) < len(step.operations)
-            else ""
-        ),
-    }
+        "what": "step", "seconds": step.step_time, "lanes": lanes, "places": lanes, "spans": spans, "note": note,
+    }  # fmt: skip
 
 
 def _lane(lane: int, operations: Sequence[Operation]) -> list[list[Any]]:
+    """Spans: lane, name, seconds of request, begin (its link's previous transfer has arrived) and end, bytes."""
     arrived: dict[int, float] = {}  # on each server's link
     spans = []
     for one in sorted(operations, key=lambda one: (one.end, one.start)):
@@ -81,7 +69,7 @@ def _of_round(one: Round) -> dict[str, Any]:
     }
 
 
-#: Questions that a page may begin with.
+#: Questions whose initial values a caller may set.
 QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
 
 #: What every page of a curve has.
@@ -93,18 +81,9 @@ FIELDS = (
 
 
 def curve_data(
-    curve: ThroughputCurve,
-    *,
-    profile: Profile | None,
-    questions: Mapping[str, float | None],
+    curve: ThroughputCurve, *, profile: Profile | None, questions: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """Plain values of everything that the page of a curve shows.
-
-    Raises
-    ------
-    ModelError
-        For a question that is out of range or unknown.
-    """
+    """Plain values of everything that the page of a curve shows; refuses questions out of range or unknown."""
     model = curve.model
     obstacle = model.obstacle() if model else "the curve has no model"
     if not obstacle and curve.workers[-1] > MOST_WORKERS:
@@ -147,25 +126,22 @@ def _checked(questions: Mapping[str, float | None]) -> dict[str, float | None]:
 def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
     """How the prediction was made, and what it cannot know."""
     most = curve.profiled_workers
-    said = [f"Method: {curve.method}." if curve.method else "", f"{curve.note[:1].upper()}{curve.note[1:]}."]
+    lines = [f"Method: {curve.method}." if curve.method else "", f"{curve.note[:1].upper()}{curve.note[1:]}."]
     if profile is not None:
         source = profile.source
         with_what = " ".join(filter(None, (source.framework, source.framework_version)))
         how = ", ".join(filter(None, (source.method, source.style, source.taken_at)))
-        said.append(f"Recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}.")
+        lines.append(f"Recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}.")
         network = profile.cluster.congestion_control
-        said.append(
-            "Congestion control of the hosts: not known; it decides how connections share a link."
-            if network == "unknown"
-            else f"Congestion control of the hosts: {network}."
-        )
-    said.append(
+        shown = "not known; it decides how connections share a link" if network == "unknown" else network
+        lines.append(f"Congestion control of the hosts: {shown}.")
+    lines.append(
         f"Measured up to {most} worker(s): everything beyond is extrapolated."
         if most
         else "Nothing was measured on such machines: all of it is extrapolated."
     )
-    said.append(
+    lines.append(
         f"The interval has a probability of {curve.confidence:.0%}. It covers the sampling of what was recorded, the "
         "fit, and the error of such models against recorded measurements; not machines unlike all of these."
     )
-    return [one for one in said if one.strip(".")]
+    return [line for line in lines if line.strip(".")]

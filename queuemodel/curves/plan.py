@@ -25,9 +25,8 @@ class Choice:
 
     goal: str  # The question, in words
     workers: int | None  # None when no number of workers on the curve meets the goal
-    #: workers_low, workers_high: Least and largest of the answers on the curve and on both ends of its interval. None
-    #: where that side is open, because the slower end has no answer: a deadline then needs more workers than the
-    #: curve has, if any number will do; an efficiency is then met by fewer than the curve begins with
+    #: workers_low, workers_high: Least and largest answers on the curve and both ends of its interval; None where the
+    #: slower end has no answer: a deadline needs more workers than the curve has, an efficiency fewer.
     workers_low: int | None
     workers_high: int | None
     time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without epochs
@@ -52,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
-    """Choices of node counts, one per question asked."""
+    """Choices of node counts, one per question."""
 
     choices: tuple[Choice, ...]
     curve: ThroughputCurve
@@ -88,8 +87,8 @@ def plan(
 ) -> Plan:
     """Choose numbers of workers from a throughput curve.
 
-    Each question that is asked gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose
-    nodes are its workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
+    Each question gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose nodes are its
+    workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
     least ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. A deadline and a price
     together also give the cheapest that meets the deadline. Only the curve's own numbers of workers are considered.
 
@@ -114,8 +113,8 @@ def plan(
     Raises
     ------
     ModelError
-        When a value is out of range, nothing is asked, a question lacks ``epochs`` or the data set's size, or the curve
-        is something else, such as the profile to predict it from.
+        When a value is out of range, no question is put, one lacks ``epochs`` or the data set's size, or the curve is
+        something else, such as a profile.
     """
     if not isinstance(curve, ThroughputCurve):
         raise ModelError(
@@ -163,9 +162,8 @@ def plan(
     if min_efficiency is not None:
         most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
-        most.append(
-            (f"marginal speedup >= {min_marginal_speedup:g}", lambda x: _run(marginal(x) >= min_marginal_speedup))
-        )
+        name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
+        most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
     if not least and not most:
         raise ModelError(
             "plan: ask for at least one of deadline, price_per_node_hour, throughput, min_efficiency, "
@@ -180,14 +178,12 @@ def plan(
 
 
 def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:
+    """The answer of a rule at the curve and at both ends of its interval."""
     X, low, high = curve.steps_per_second, curve.lower, curve.upper
     found, slow = rule(X), rule(low)
-    known = sorted(int(curve.workers[i]) for i in (found, slow, rule(high)) if i is not None)
-    workers_low, workers_high = (known[0], known[-1]) if known else (None, None)
-    if slow is None and open_below:
-        workers_low = None
-    elif slow is None:
-        workers_high = None
+    known = [int(curve.workers[i]) for i in (found, slow, rule(high)) if i is not None]
+    workers_low = None if slow is None and open_below else min(known, default=None)
+    workers_high = None if slow is None and not open_below else max(known, default=None)
     if found is None:
         return Choice(goal, None, workers_low, workers_high, *[math.nan] * 6)
     at = [float(f(x)[found]) for f in (time, cost) for x in (X, high, low)]
@@ -200,11 +196,6 @@ def _first(good: np.ndarray) -> int | None:
 
 def _last(good: np.ndarray) -> int | None:
     return int(len(good) - 1 - np.argmax(good[::-1])) if good.any() else None
-
-
-def _run(good: np.ndarray) -> int | None:
-    """Index of the last of the leading True values."""
-    return _last(np.logical_and.accumulate(good))
 
 
 def _least(cost: np.ndarray) -> int | None:

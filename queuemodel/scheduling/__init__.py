@@ -1,11 +1,7 @@
 """Scheduling a cluster with throughput predictions.
 
-A `ClusterJob` is work in steps, a speed curve (`curves`), the law of its end and, where it may choose them, its batch
-sizes. A `Workload` of `jobs` comes from files (`workloads`) or from a random `Stream`. `schedule` runs it on `Nodes`
-under one of the `policies`, which sees only the columns of `ActiveJobs` that it declares: `engine` advances the `state`
-and yields a `Schedule`, one record per job and the figures that follow. `study` repeats that over policies and loads.
-
-Curves are asked once per kind of job and number of nodes; nothing else here knows a performance model.
+A `Workload` of `ClusterJob`s (steps and a speed curve each), from files or a random `Stream`, runs on `Nodes` under a
+`Policy`: `schedule` yields a `Schedule`, one record per job; a `Study` repeats that over policies and loads.
 """
 
 from .curves import BatchSizes, PowerLawCurve, SpeedTables, StagedCurve, TableCurve, as_curve, statistical_efficiency

@@ -1,12 +1,6 @@
-"""How fast a job runs on so many nodes: the only thing that scheduling knows of a performance model.
+"""How fast a job runs on so many nodes: all that scheduling knows of a performance model.
 
-Anything callable as ``steps_per_second(nodes)`` is a curve, and so is anything with arrays ``workers`` and
-``steps_per_second`` (a `ThroughputCurve`). Where speeds change as a job trains it has a curve for each `Phase`, of its
-own (`StagedCurve`) or by the batch size that is chosen (`BatchSizes`). A simulation asks each curve once per number of
-nodes (`SpeedTables`).
-
-Goodput is throughput times statistical efficiency: S. McCandlish et al., "An Empirical Model of Large-Batch Training"
-(2018); A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning" (OSDI 2021).
+Where speeds change as a job trains it has a curve for each `Phase`.
 """
 
 from __future__ import annotations
@@ -26,8 +20,7 @@ from ..curves.convergence import NoiseScale
 #: Steps per second on a number of nodes (fractions of a node only where nodes are divisible).
 Curve: TypeAlias = Callable[[float], float]
 
-#: More are taken for a mistake: tables of speeds have an entry per node.
-MOST_NODES = 1_000_000
+MOST_NODES = 1_000_000  # tables of speeds have an entry per node
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +69,11 @@ class TableCurve:
             raise ModelError(f"speed table: expected pairs of node count and speed ({error})") from None
         if not pairs:
             raise ModelError("speed table: at least one node count is needed, got none")
-        for n, speed in pairs:
+        for (before, _), (n, speed) in itertools.pairwise([(0, 0.0), *pairs]):
             if require_number(n, "speed table: node counts", largest=MOST_NODES) < 1:
                 raise ModelError(f"speed table: node counts must be at least 1, got {n!r}")
             require_number(speed, f"speed table: speed at {n:g} nodes", unit="steps per second", positive=True)
-        for (n, _), (after, _) in itertools.pairwise(pairs):
-            if n == after:
+            if n == before:
                 raise ModelError(f"speed table: {n:g} nodes are given twice")
         object.__setattr__(self, "points", tuple((float(n), float(speed)) for n, speed in pairs))
 
@@ -90,7 +82,7 @@ class TableCurve:
         return float(self._at(nodes)) if nodes > 0 else 0.0
 
     def table(self, most: int) -> np.ndarray:
-        """Speeds on 0 to ``most`` nodes at once, NaN outside the table."""
+        """Speeds on 0 to ``most`` nodes, NaN outside the table."""
         return np.append(0.0, self._at(np.arange(1.0, most + 1)))
 
     def _at(self, nodes: Any) -> Any:
@@ -181,9 +173,8 @@ class Phase(NamedTuple):
 class StagedCurve:
     """A curve for each stretch of a job's work; as one curve, the mean speed over all of it.
 
-    The ``stretches`` are pairs (length, curve); the job's steps are divided in proportion to the lengths. A simulation
-    runs each stretch at its own curve, and shows it to policies that know curves. Policies that divide nodes run and
-    see the mean.
+    The ``stretches`` are pairs (length, curve), with steps in proportion to the lengths. Policies that know curves see
+    that of the current stretch; those that divide nodes run and see the mean.
 
     Examples
     --------
@@ -196,16 +187,14 @@ class StagedCurve:
 
     def __post_init__(self) -> None:
         pairs = _pairs(self.stretches, "staged curve: must be pairs (length, curve)")
-        checked = tuple(
-            (require_number(length, "staged curve: length", positive=True), as_curve(curve)) for length, curve in pairs
-        )
-        object.__setattr__(self, "stretches", checked)
+        lengths = [require_number(length, "staged curve: length", positive=True) for length, _ in pairs]
+        curves = [as_curve(curve) for _, curve in pairs]
+        object.__setattr__(self, "stretches", tuple(zip(lengths, curves, strict=True)))
 
     def __call__(self, nodes: float, /) -> float:
         """Mean steps per second over all of the work."""
-        return float(
-            sum(length for length, _ in self.stretches) / sum(length / curve(nodes) for length, curve in self.stretches)
-        )
+        time = sum(length / curve(nodes) for length, curve in self.stretches)
+        return float(sum(length for length, _ in self.stretches) / time)
 
     def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
         """The phases of a job of so many steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
@@ -230,7 +219,7 @@ def _pairs(values: Any, what: str) -> list[tuple[Any, Any]]:
 def statistical_efficiency(batch_size: float, noise_scale: float, *, first: float) -> float:
     """What an example is worth at a batch size, relative to the ``first``: (phi + B0) / (phi + B).
 
-    ``noise_scale`` phi, in examples, may be infinite: then every example is worth the same.
+    The gradient noise scale phi is in examples; inf: every example is worth the same (McCandlish et al., 2018).
 
     Examples
     --------
@@ -249,8 +238,8 @@ def statistical_efficiency(batch_size: float, noise_scale: float, *, first: floa
 class BatchSizes:
     """How fast a job runs at each of its batch sizes, and what a larger one is worth as training goes on.
 
-    Progress counts in steps at the smallest batch size, the *first*: a step at B does what
-    ``B / first * statistical_efficiency(B, ...)`` of them do. That is exact as far as the critical-batch law is.
+    Progress counts in steps at the smallest batch size, the *first*: a step at B is worth
+    ``B / first * statistical_efficiency(B, ...)`` of them (goodput: Qiao et al., OSDI 2021).
 
     Examples
     --------
@@ -259,12 +248,10 @@ class BatchSizes:
     [32, 64]
     """
 
-    #: Steps per second against nodes by total batch size (examples). A batch size whose curve is a table is not used
-    #: on other numbers of nodes than that covers.
+    #: Steps per second against nodes by total batch size (examples); a table is not used outside its nodes.
     curves: Mapping[int, Curve]
     #: Pairs of steps at the first batch size and gradient noise scale, one per stretch of training. The scale is in
-    #: examples, 0 to ``inf`` or as `noise_scale` estimates it, or a mapping of it by batch size where training at
-    #: another batch size meets another noise.
+    #: examples, 0 to ``inf`` or as of `noise_scale`, or a mapping of it by batch size where it differs between these.
     noise_scales: Sequence[tuple[float, float | NoiseScale | Mapping[int, float | NoiseScale]]]
     _: KW_ONLY
     most_nodes: int | None = None  #: It runs on no more, whatever its batch size.
@@ -291,7 +278,7 @@ class BatchSizes:
             require_count(self.most_nodes, "batch sizes: most_nodes")
 
     def _stretch(self, steps: Any, scale: Any) -> tuple[float, dict[int, float]]:
-        """Steps and the noise scale by batch size, checked."""
+        """Steps and noise scale by batch size, checked."""
         each = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(self.curves, scale)
         scales = {size: own.value if isinstance(own, NoiseScale) else own for size, own in each.items()}
         if set(scales) != set(self.curves):
@@ -336,10 +323,7 @@ class BatchSizes:
         return int(phase.batch_size[nodes])  # type: ignore[index]
 
     def phases(self, least: int, most: int, what: str) -> list[Phase]:
-        """Goodput against nodes in each stretch of training, at the batch size of largest goodput as predicted.
-
-        That is the smallest of equal ones; a job's batch size is no other job's matter.
-        """
+        """Goodput against nodes in each stretch, at the batch size of largest predicted goodput (first of equals)."""
 
         def speeds(curves: Mapping[int, Curve]) -> np.ndarray:
             """On 0 to ``most`` nodes by batch size; 0 where a table does not reach."""
@@ -377,7 +361,7 @@ class SpeedTables:
         self._derived: dict[Any, np.ndarray] = {}
 
     def add(self, speeds: np.ndarray) -> int:
-        """The number of a new row; 0 from where the table ends."""
+        """The number of a new row, padded with 0."""
         self._rows.append(np.pad(speeds, (0, self.nodes + 1 - len(speeds))))
         self._derived.clear()
         return len(self._rows) - 1

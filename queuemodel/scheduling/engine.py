@@ -20,12 +20,7 @@ from .result import Schedule
 
 
 class Phases:
-    """The phases of all jobs under a policy, as rows of speed tables: known, and checked, before the run.
-
-    Per job: declared ``steps``; ``least`` and ``most`` nodes here; its ``first`` phase. Per phase: its ``job``; the
-    steps at its end, ``until``; rows of the curve that runs and of what the policy sees, ``true_row`` and ``row``; the
-    speed per node on the least nodes, ``least_speed``.
-    """
+    """All phases of all jobs, checked before the run: limits, steps and first phase per job; the rest per phase."""
 
     def __init__(self, jobs: Sequence[ClusterJob], policy: Policy, nodes: int) -> None:
         self.tables, self.policy = SpeedTables(nodes), policy
@@ -54,7 +49,7 @@ class Phases:
         self.least_speed = self.tables.speeds[self.true_row, least] / least
 
     def _rows(self, job: ClusterJob, least: int, most: int) -> list[tuple[float, int, int]]:
-        """Of each phase of a job: its end, and the rows of its speeds and of those that the policy sees."""
+        """Per phase: its end (steps), the rows of its true speeds and of those that the policy sees."""
         what, tables = f"job {job.name!r}", self.tables
         seen = job.predicted if "curve" in self.policy.knows else None
         if job.batch_sizes is not None and "batch_sizes" in self.policy.knows:
@@ -67,44 +62,39 @@ class Phases:
         return [(phase.until, tables.add(phase.speeds), tables.add(phase.seen)) for phase in phases]
 
     def seconds(self, steps: np.ndarray, speeds: np.ndarray) -> np.ndarray:
-        """How long each job takes for its first ``steps`` when its phases run at these ``speeds``."""
+        """Seconds of each job's first ``steps`` when its phases run at these ``speeds``."""
         begins = np.append(0.0, self.until[:-1])
         begins[self.first] = 0.0
         done = steps[self.job]
         return np.add.reduceat((np.minimum(self.until, done) - np.minimum(begins, done)) / speeds, self.first)
 
 
-_EPSILON = 1e-9
-#: Seconds that a job may take alone: shorter ones would drown in the rounding of the clock.
-SHORTEST = 1e-9
-#: Decisions in a row that may leave all nodes idle, although jobs wait and nobody else will come.
+SHORTEST = 1e-9  # seconds of a job: less would drown in the rounding of the clock
+#: Decisions in a row that may leave all nodes idle, although jobs wait and no others will arrive.
 _PATIENCE = 10_000
-
-
-#: A job that has failed so often without keeping progress is given up where it would have to fail so often on average.
+#: Limits of a job that is abandoned: failures in a row without progress, expected failures until progress is kept.
 _STUCK, _HOPELESS = 100, 10_000.0
 
 
 class Failures:
-    """The next failure, as the exposure in nodes and mean times to failure that is left until it strikes."""
+    """The next failure; ``left``: exposure until it strikes, in nodes times mean times to failure."""
 
     def __init__(self, nodes: Nodes, jobs: Sequence[ClusterJob], seed: int) -> None:
         self.jobs = jobs
         self.mean_time = nodes.mean_time_to_failure
         self.checkpoint, self.restart = float(nodes.checkpoint_seconds), float(nodes.restart_seconds)
         self.rng = np.random.default_rng([seed, 0x6661696C])
-        self.left = self.rng.exponential() if self.mean_time < math.inf else math.inf
+        self.left = self.rng.exponential()
 
     def next_time(self, now: float, nodes: float) -> float:
-        """When the next node fails, if so many stay in use."""
+        """When the next node fails if so many stay in use."""
         return now + self.left * self.mean_time / nodes if nodes else math.inf
 
     def pass_time(self, seconds: float, nodes: float) -> None:
-        """So many nodes have been in use for so long."""
         self.left = max(self.left - seconds * nodes / self.mean_time, 0.0)
 
     def strike(self, state: np.ndarray, running: np.ndarray, now: float) -> None:
-        """One node fails: its job goes back to the last checkpoint and restarts on as many nodes, unless for ever."""
+        """One node fails: its job restarts from its last checkpoint on as many nodes."""
         self.left = self.rng.exponential()
         ends = np.cumsum(state[s.NODES, running])
         place = int(np.searchsorted(ends, self.rng.random() * ends[-1], side="right"))
@@ -114,7 +104,7 @@ class Failures:
         ran = max(now - job[s.RESUME], 0.0)
         lost = ran if self.checkpoint == math.inf else math.fmod(ran, self.checkpoint)
         job[s.DONE] = max(job[s.DONE] - lost * job[s.SPEED], 0.0)
-        job[s.USEFUL] -= lost * job[s.SPEED] / job[s.ALONE]
+        job[s.USEFUL] -= lost * job[s.SPEED] / job[s.LEAST_SPEED]
         rest = (job[s.TRUE] - job[s.DONE]) / job[s.SPEED]
         job[s.RESUME] = now + self.restart
         job[s.FINISH] = job[s.RESUME] + rest
@@ -152,12 +142,11 @@ class Engine:
         self.active = np.zeros(0, dtype=int)
         self.running = np.zeros(0, dtype=int)
         self.arrived = 0
-        self.now = 0.0
+        self.now = self.crowding = 0.0
         self.costs = float(pool.start_seconds), float(pool.restart_seconds)
         self.events = self.decisions = 0
         self.review = math.inf
-        self.idle = 0  # decisions in a row that left all nodes idle, with nobody to come
-        self.crowding = 0.0
+        self.idle = 0  # decisions in a row that left all nodes idle, after the last arrival
         self.placement = Placement(pool) if pool.placed else None
         self.history: list[tuple[float, int, float]] | None = [] if history else None
         self.failures = Failures(pool, jobs, seed) if pool.mean_time_to_failure < math.inf else None
@@ -196,11 +185,9 @@ class Engine:
             else:
                 self._advance(time)
                 changed = time >= self.review
-                if first <= time:
-                    ending = self._go_on(running[finish[running] <= time])
-                    if ending.size:
-                        ended += self._end(ending)
-                        changed = True
+                if first <= time and (ending := self._next_phase(running[finish[running] <= time])).size:
+                    ended += self._end(ending)
+                    changed = True
                 while self.arrived < total and arrival[self.arrived] <= time:
                     self._arrive(self.arrived)
                     changed = True
@@ -229,11 +216,11 @@ class Engine:
 
     def _take_up(self, j: int) -> None:
         phase = self.phase[j]
-        self.state[s.ALONE, j] = self.phases.least_speed[phase]
+        self.state[s.LEAST_SPEED, j] = self.phases.least_speed[phase]
         self.state[s.GOAL, j] = min(self.phases.until[phase], self.state[s.TRUE, j])
 
-    def _go_on(self, jobs: np.ndarray) -> np.ndarray:
-        """Jobs at the end of a phase take up the next one on the nodes that they hold; gives those that have none."""
+    def _next_phase(self, jobs: np.ndarray) -> np.ndarray:
+        """Start the next phase of these jobs on the nodes that they hold; returns those that have ended."""
         state = self.state
         over = state[s.GOAL, jobs] >= state[s.TRUE, jobs]
         s.accrue(state, jobs[~over], self.now)
@@ -265,9 +252,9 @@ class Engine:
         granted = self.policy.grants(shown, self.pool.count, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
-            jobs, given = active[where], granted[where].astype(float)
-            self._check(granted, given, jobs)
-            self._change(jobs, given)
+            jobs, changed = active[where], granted[where].astype(float)
+            self._check(granted, changed, jobs)
+            self._change(jobs, changed)
         self.idle = 0 if self.running.size or self.arrived < len(self.jobs) else self.idle + 1
         if self.idle > _PATIENCE:
             self._starved()
@@ -276,7 +263,7 @@ class Engine:
             self.review = math.nextafter(self.now, math.inf)
 
     def _column(self, active: np.ndarray, name: str) -> Any:
-        """What a policy looks at, of these jobs."""
+        """A column of `ActiveJobs`."""
         state = self.state
         if name == "names":
             return [self.jobs[j].name for j in active]
@@ -288,18 +275,18 @@ class Engine:
             return s.left(state, self.phases.steps if name == "remaining" else state[s.TRUE], active, self.now)
         return getattr(self, name)[active]
 
-    def _check(self, granted: np.ndarray, given: np.ndarray, jobs: np.ndarray) -> None:
-        if not (granted.sum() <= self.pool.count * (1 + _EPSILON) and given.min() >= 0):
+    def _check(self, granted: np.ndarray, changed: np.ndarray, jobs: np.ndarray) -> None:
+        if not (granted.sum() <= self.pool.count * (1 + 1e-9) and changed.min() >= 0):
             raise ModelError(
                 f"policy {self.policy.name}: grants must be >= 0 and at most {self.pool.count} nodes together, got "
                 f"{float(granted.sum()):g} together, least {float(granted.min()):g}"
             )
-        k = -1 if self.policy.divisible else s.misfit(jobs, given, self.least, self.most)
+        k = -1 if self.policy.divisible else s.misfit(jobs, changed, self.least, self.most)
         if k >= 0:
             j = int(jobs[k])
             raise ModelError(
                 f"policy {self.policy.name}: job {self.jobs[j].name!r} takes {self.least[j]} to {self.most[j]} whole "
-                f"nodes, got {given[k]:g}"
+                f"nodes, got {changed[k]:g}"
             )
 
     def _change(self, jobs: np.ndarray, nodes: np.ndarray) -> None:

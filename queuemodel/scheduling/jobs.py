@@ -40,13 +40,12 @@ class ClusterJob:
     curve: Curve
     least_nodes: int = 1  #: It runs on no fewer.
     most_nodes: int | None = None  #: And on no more; None: as many as the cluster has.
-    #: What the user asked for, used by rigid policies; ``least_nodes`` unless given.
+    #: What the user requests, for rigid policies; ``least_nodes`` by default.
     requested_nodes: int | None = None
     end_probability: float = 0.0  #: That it is terminated early, uniformly over its work, as users kill runs.
     predicted: Curve | None = None  #: What a policy sees instead of the true curve.
     kind: str = ""  #: Label for grouping.
-    #: What it may be trained with instead, for policies that choose; the work in all else is that at the user's batch
-    #: size (`ClusterJob.adaptive` counts it).
+    #: For policies that choose a batch size; steps and curve are those at the user's (`ClusterJob.adaptive`).
     batch_sizes: BatchSizes | None = None
 
     def __post_init__(self) -> None:
@@ -89,26 +88,17 @@ class ClusterJob:
 
     @property
     def requested(self) -> int:
-        """The nodes asked for, ``least_nodes`` when nothing was."""
+        """``requested_nodes``, by default ``least_nodes``."""
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
 
     def require_room(self, nodes: int, *, where: str, error: type[QueueModelError] = ModelError) -> None:
         """Raise an ``error`` when a cluster of so many nodes has fewer than the job needs or requests."""
-        name, wanted = "least_nodes", self.least_nodes
-        if wanted <= nodes:
-            name, wanted = "requested_nodes", self.requested
-        if wanted > nodes:
-            raise error(
-                f"{where}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or take a larger "
-                "cluster"
-            )
-
-
-def training_steps(epochs: float, dataset_size: float, batch_size: float, what: str) -> float:
-    """Steps of so many passes over a data set; a step treats ``batch_size`` examples."""
-    for value, name in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
-        require_number(value, f"{what}: {name}", positive=True, largest=MOST_EXAMPLES)
-    return epochs * dataset_size / batch_size
+        for name, wanted in (("least_nodes", self.least_nodes), ("requested_nodes", self.requested)):
+            if wanted > nodes:
+                raise error(
+                    f"{where}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or take a "
+                    "larger cluster"
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,10 +137,10 @@ class Workload:
         return f"Workload {self.name!r}: {len(self)} jobs{label}, arriving within {span:g} s"
 
     def with_prediction_error(self, *, level: float = 0.0, scaling: float = 0.0, seed: int = 0) -> Workload:
-        """The same jobs, seen by policies through wrong curves; the truth is what runs.
+        """The same jobs, seen by policies through wrong curves; the true ones run.
 
-        ``level`` is the standard deviation of the logarithm of a factor on the whole curve, ``scaling`` that of the
-        error of the scaling exponent; both are drawn once per job, and at most 10.
+        ``level`` is the standard deviation of the log of a factor on the whole curve, ``scaling`` that of the error of
+        its exponent, drawn once per job; both are at most 10.
         """
         for value, name in ((level, "level"), (scaling, "scaling")):
             require_number(value, f"prediction error: {name}", largest=10)
@@ -187,7 +177,7 @@ class JobKind:
     variation: float = 1.0  #: Coefficient of variation of the work: 0 all the same, 1 exponential, else lognormal.
     requested_nodes: int = 1
     least_nodes: int = 1
-    most_nodes: int | None = None  #: The largest node count of a table, or `ThroughputCurve`, unless given.
+    most_nodes: int | None = None  #: By default the largest node count of a table or `ThroughputCurve`.
     weight: float = 1.0  #: Share of the jobs, relative to the other kinds.
     end_probability: float = 0.0  #: As of `ClusterJob`.
 
@@ -206,7 +196,9 @@ class JobKind:
     @classmethod
     def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
         """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
-        return cls(name, steps=training_steps(epochs, dataset_size, batch_size, f"kind {name!r}"), **rest)
+        for value, field in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
+            require_number(value, f"kind {name!r}: {field}", positive=True, largest=MOST_EXAMPLES)
+        return cls(name, steps=epochs * dataset_size / batch_size, **rest)
 
     @property
     def service(self) -> float:
@@ -222,12 +214,6 @@ class JobKind:
         s2 = math.log1p(self.variation**2)
         return self.steps * float(rng.lognormal(-s2 / 2, math.sqrt(s2)))
 
-
-#: Examples per epoch of CIFAR-10, which the packaged cloud measurements trained on.
-CIFAR10 = 50_000
-
-#: What the jobs of a kind have from it.
-_SHARED = ("curve", "least_nodes", "most_nodes", "requested_nodes", "end_probability")
 
 #: Times between arrivals, in units of their mean.
 _GAPS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
@@ -255,8 +241,7 @@ class Stream:
     _: KW_ONLY
     jobs: int  #: Length.
     nodes: int  #: Of the cluster that ``load`` is about.
-    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes. What a policy makes of a job's curve
-    #: may need more or fewer node-seconds, so 1 is no limit of stability.
+    #: Arrival rate times mean node-seconds on the requested nodes, over the nodes; no limit of stability at 1.
     load: float = 0.7
     arrivals: str = "poisson"
 
@@ -280,7 +265,8 @@ class Stream:
         jobs = []
         for number, (k, time) in enumerate(zip(chosen.tolist(), np.cumsum(gaps).tolist(), strict=True)):
             kind = self.kinds[k]
-            shared: dict[str, Any] = {name: getattr(kind, name) for name in _SHARED}
+            names = ("curve", "least_nodes", "most_nodes", "requested_nodes", "end_probability")
+            shared: dict[str, Any] = {name: getattr(kind, name) for name in names}
             steps = max(kind.sample(work_rng), 1e-9 * kind.steps)
             jobs.append(ClusterJob(f"{kind.name}-{number}", arrival_time=time, steps=steps, kind=kind.name, **shared))
         return Workload(jobs, f"load {self.load:g}, seed {seed}")
@@ -304,16 +290,16 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
         network = Network((Station("server", service_time=0.02),), think_time=compute)
         speeds = solve(network, population=most).throughputs.tolist()
         curve = TableCurve(enumerate(speeds, start=1))
-        asked = min(requested, most)
-        kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=asked, weight=weight))
+        nodes = min(requested, most)
+        kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=nodes, weight=weight))
     return tuple(kinds)
 
 
 def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
     """A mix of the package's own measured jobs: two profiled on a testbed, and one from throughputs in a cloud.
 
-    Each is fitted and predicted up to ``most`` workers; a job passes over its data set about ten times, and asks for as
-    many nodes as its curve's knee.
+    Each is fitted and predicted up to ``most`` workers; a job passes over its data set about ten times, and requests
+    as many nodes as its curve's knee.
     """
     workers = range(1, most + 1)
     curves = {name: fit(example_profile(name)).throughput(workers) for name in ("alexnet-60", "resnet50-60")}
@@ -321,7 +307,8 @@ def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
     curves["shakesmall-p100"] = predict(cloud, strategy="async-ps", batch_size=128, workers=workers)
     kinds = []
     for name, curve in curves.items():
-        size, knee = curve.dataset_size or CIFAR10, max(1, min(most, int(curve.saturation_workers)))
+        size = curve.dataset_size or 50_000  # of CIFAR-10, which the cloud measurements trained on
+        knee = max(1, min(most, int(curve.saturation_workers)))
         passes: dict[str, Any] = {"epochs": 10.0, "dataset_size": size, "batch_size": curve.batch_size}
         kinds.append(JobKind.training(name, curve=curve, variation=1.5, requested_nodes=knee, **passes))
     return tuple(kinds)

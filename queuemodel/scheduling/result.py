@@ -49,8 +49,8 @@ class Schedule(Result):
     end: np.ndarray
     attained_service: np.ndarray  #: Node-seconds held.
     useful_service: np.ndarray  #: Node-seconds that the work done takes at the efficiency of the least nodes.
-    best_time: np.ndarray  #: Seconds that the job takes alone on its fastest number of nodes.
-    shared_time: np.ndarray  #: The same on an equal share of the cluster among the jobs met on average.
+    best_time: np.ndarray  #: Seconds of the job without others, on its fastest number of nodes.
+    shared_time: np.ndarray  #: The same on an equal share of the cluster, by the mean number of jobs present.
     restarts: np.ndarray
     failures: np.ndarray
     early: np.ndarray  #: Whether it was terminated early.
@@ -58,7 +58,7 @@ class Schedule(Result):
     seed: int
     history: np.ndarray | None  #: Time, job (position) and its new number of nodes, shape (changes, 3).
     events: int  #: How often the state changed.
-    decisions: int  #: How often the policy was asked.
+    decisions: int  #: How often the policy was called.
 
     @property
     def response_time(self) -> np.ndarray:
@@ -67,15 +67,12 @@ class Schedule(Result):
 
     @property
     def slowdown(self) -> np.ndarray:
-        """Response time over that alone on the fastest number of nodes, after the warm-up."""
+        """Response time over `best_time`, after the warm-up."""
         return self.response_time / self.best_time[self.warmup :]
 
     @property
     def fairness(self) -> np.ndarray:
-        """Finish-time fairness (Mahajan et al., NSDI 2020), after the warm-up: 1 and less is fair.
-
-        Response time over the time on an equal share of the cluster among the jobs met on average.
-        """
+        """Response over shared time, after the warm-up; 1 and less is fair (Mahajan et al., NSDI 2020)."""
         return self.response_time / self.shared_time[self.warmup :]
 
     @property
@@ -104,9 +101,9 @@ class Schedule(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per job, warm-up included."""
-        columns: dict[str, Any] = {
-            "name": self.names,
-            "kind": self.kinds,
+        return rows_of({
+            "name": np.array(self.names, dtype=object),
+            "kind": np.array(self.kinds, dtype=object),
             "arrival_time": self.arrival,
             "first_start": self.start,
             "end": self.end,
@@ -116,15 +113,12 @@ class Schedule(Result):
             "restarts": self.restarts,
             "failures": self.failures,
             "early_end": self.early,
-        }
-        return rows_of(columns)
+        })  # fmt: skip
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The figures."""
         return [{"figure": name.replace("_", " "), "value": value} for name, value in self.summary().items()]
 
     def caption(self) -> str:
-        """Policy, jobs and nodes."""
         return f"{self.policy.name}: {len(self.names)} jobs on {self.nodes.count} nodes"
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,36 +145,25 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> 
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; schedule with history=True")
     ax = ax or new_axes(SIZE)
-    hours = 3600.0
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
-    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1]  # the last one is grey
+    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1].tolist()  # the last one is grey
     levels = np.zeros((len(big) + 1, len(times)))
-    for j in range(len(schedule.names)):
+    for j in range(len(schedule.names)):  # each has a change: its start
         changes = schedule.history[schedule.history[:, 1] == j]
-        if not len(changes):
-            continue
         at = np.searchsorted(changes[:, 0], times, side="right") - 1
         held = np.where(at >= 0, changes[np.maximum(at, 0), 2], 0.0)
-        own = np.flatnonzero(big == j)
-        levels[own[0] if own.size else len(big)] += held
+        levels[big.index(j) if j in big else -1] += held
     order = [k for k in [*np.argsort(schedule.arrival[big], kind="stable"), len(big)] if levels[k].any()]
+    names, colors = [*(schedule.names[j] for j in big), "other jobs"], [*COLORS[: len(big)], OTHERS]
+    hours = times / 3600
     ax.stackplot(
-        times / hours,
-        levels[order],
-        labels=[schedule.names[big[k]] if k < len(big) else "other jobs" for k in order],
-        colors=[COLORS[k] if k < len(big) else OTHERS for k in order],
-        step="post",
-        linewidth=0,
-        **kwargs,
-    )
-    ax.axhline(schedule.nodes.count, color=BOUND, linestyle="--", linewidth=1.2)
-    ax.set(
-        xlabel="time (h)",
-        ylabel="nodes (held)",
-        ylim=(0, schedule.nodes.count * 1.04),
-        xlim=(times[0] / hours, times[-1] / hours),
-        title=schedule.policy.name,
-    )
+        hours, levels[order], labels=[names[k] for k in order], colors=[colors[k] for k in order], step="post",
+        linewidth=0, **kwargs,
+    )  # fmt: skip
+    count = schedule.nodes.count
+    ax.axhline(count, color=BOUND, linestyle="--", linewidth=1.2)
+    ax.set(xlabel="time (h)", ylabel="nodes (held)", ylim=(0, count * 1.04), xlim=(hours[0], hours[-1]))
+    ax.set_title(schedule.policy.name)
     finish_axes(ax, legend="right", reverse=True)
     return ax
 

@@ -1,4 +1,4 @@
-"""What the simulation keeps of each job, and the compiled loops over the jobs that an event changes."""
+"""The state of each job in the simulation, and the compiled loops over the jobs that an event changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from ..base.compiled import compiled
 
 #: Rows of the state. SINCE: when progress was last counted; RESUME: when it (re)starts; STUCK: failures since progress
-#: was last kept; USEFUL: node-seconds that the work done would have needed at full efficiency; ALONE: steps per second
-#: and node on the least nodes. CROWD_THEN and CROWD: integral of the jobs in the cluster, at the arrival and the end.
-#: GOAL: work done at the end of the phase, at most TRUE; FINISH: when that will be.
+#: was last kept; USEFUL: node-seconds of the work done at full efficiency; LEAST_SPEED: per node on the least nodes;
+#: CROWD_THEN, CROWD: integral of the jobs in the cluster, at arrival and end; GOAL: work done at the end of the phase,
+#: at most TRUE; FINISH: when that will be.
 DONE, SINCE, RESUME, SPEED, NODES, FINISH, START, END, ATTAINED, USEFUL = range(10)
-TRUE, ALONE, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 18)
+TRUE, LEAST_SPEED, RESTARTS, FAILURES, STUCK, CROWD_THEN, CROWD, GOAL = range(10, 18)
 
 
 def fresh(steps: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ def accrue(state, jobs, now):
             steps = state[SPEED, j] * max(now - max(state[RESUME, j], since), 0.0)
             state[DONE, j] += steps
             state[ATTAINED, j] += nodes * (now - since)
-            state[USEFUL, j] += steps / state[ALONE, j]
+            state[USEFUL, j] += steps / state[LEAST_SPEED, j]
         state[SINCE, j] = now
 
 

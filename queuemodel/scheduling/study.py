@@ -38,13 +38,12 @@ def schedule(
 ) -> Schedule:
     """Run a workload under a policy.
 
-    Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve, so
-    its end is solved for, not stepped to.
+    Event-driven and exact: between changes of its allocation a job progresses at the constant speed of its curve.
 
     A number of ``nodes`` is without restart costs or failures, `Nodes` have them. ``seed`` is that of early ends (the
-    same under every policy) and of failures. ``warmup`` is the share of the jobs, first by arrival, that means and
-    quantiles leave out. With ``history`` every change of every allocation is kept, for plotting nodes over time.
-    ``progress`` is called now and then with the number of jobs that have ended.
+    same under every policy) and of failures. Means and quantiles leave out the share ``warmup`` of the jobs, first by
+    arrival. ``history`` keeps every change of every allocation, for `plot_nodes`. ``progress`` is called at times with
+    the number of jobs that have ended.
 
     Examples
     --------
@@ -115,18 +114,16 @@ class Study(Result):
         return ((dict(zip(self.varied, key, strict=True)), members) for key, members in groups.items())
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """The runs."""
         return [dict(run) for run in self.runs]
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The table."""
         return self.table()
 
     def caption(self) -> str:
         """How many runs, whether they are all, and where they are too few for intervals."""
-        said = f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
-        alone = any(len(members) == 1 for _, members in self._groups(self.runs))
-        return f"{said}; one replication does not tell how far it is off: run several" if alone else said
+        text = f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
+        single = any(len(members) == 1 for _, members in self._groups(self.runs))
+        return f"{text}; one replication does not tell how far it is off: run several" if single else text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the table (intervals of one replication are None) and the runs."""
@@ -142,10 +139,6 @@ def _interval(values: list[float], confidence: float) -> tuple[float, float]:
     n = len(values)
     spread = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return float(np.mean(values)), float(stdtrit(n - 1, level)) * spread if n > 1 else math.nan
-
-
-#: More are a mistake.
-MOST_PROCESSES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +176,8 @@ def sweep(
 ) -> Study:
     """Every policy at every load, on the same replications of a stream.
 
-    Loads are the stream's own unless given, and so are the nodes, without costs. ``seed`` is that of the
-    first replication; the others follow. ``engine`` is what `run_all` takes.
+    Loads are by default the stream's own, and so are the nodes, without costs. ``seed`` is that of the first
+    replication; the others follow. ``engine`` is what `run_all` takes.
     """
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
@@ -206,11 +199,7 @@ def sweep(
 
 
 def run_all(
-    runs: Sequence[Callable[[], dict[str, Any]]],
-    *,
-    n_jobs: int = 1,
-    backend: str | None = None,
-    progress: bool = False,
+    runs: Sequence[Callable[[], dict[str, Any]]], *, n_jobs: int = 1, backend: str | None = None, progress: bool = False
 ) -> Study:
     """Carry out runs in parallel; after Ctrl-C the study has those that had ended.
 
@@ -220,7 +209,7 @@ def run_all(
     if not runs:
         raise ModelError("study: nothing to run; give at least one policy, load and replication")
     if n_jobs != -1:
-        require_count(n_jobs, "study: processes (-1: all cores)", most=MOST_PROCESSES)
+        require_count(n_jobs, "study: processes (-1: all cores)", most=1024)
     from tqdm import tqdm
 
     done: dict[int, dict[str, Any]] = {}

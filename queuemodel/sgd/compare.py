@@ -1,4 +1,4 @@
-"""Strategies by name: each trains a problem in the time that a profile predicts, or a law says its steps to a loss."""
+"""Strategies by name: each trains a problem in predicted time, or a law of convergence gives its steps to a loss."""
 
 from __future__ import annotations
 
@@ -75,40 +75,34 @@ NAMES = (*on_servers(2), *SYNCHRONIZED, *BETWEEN_WORKERS)
 
 
 def candidates(
-    asked: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool = True
+    names: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool
 ) -> list[Candidate]:
-    """Those asked for, or all that the profiled machines can run.
-
-    Unless the profile can be ``simulated`` these are without strategies that only the simulation predicts.
-    """
+    """The requested strategies, or all that the profiled machines can run and `predict` can solve or simulate."""
     known = {name: Candidate(name, strategy) for name, strategy in SYNCHRONIZED.items()}
     known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
-    if asked is None:
+    if names is None:
         return [one for one in known.values() if simulated or Scenario(**one.asks).synchronization.solvable]
     chosen = []
-    for one in [asked] if isinstance(asked, str) else asked:
+    for one in [names] if isinstance(names, str) else names:
         if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:
             needs = "of data-parallel rounds" if one in BETWEEN_WORKERS else "with a parameter server"
             raise ModelError(f"compare: strategy {one!r} needs a profile {needs}; leave it out")
         if isinstance(one, Candidate) and one.asks and not servers:
             raise ModelError(f"compare: strategy {one.name!r} needs a profile with a parameter server; leave it out")
         chosen.append(known[one] if isinstance(one, str) else one)
-    names = [one.name for one in chosen]
-    if not chosen or len(set(names)) < len(names):
-        raise ModelError(f"compare: strategies must be different and at least one, got {names}")
+    found = [one.name for one in chosen]
+    if not chosen or len(set(found)) < len(found):
+        raise ModelError(f"compare: strategies must be different and at least one, got {found}")
     return chosen
 
 
 #: Seeds on which learning rates are chosen, apart from those that are reported, and rates that are tried.
 TRIALS, RATES = (10_001, 10_002), (0.03, 0.1, 0.3, 1.0)
 
-#: Share of the way from the first loss to the least that the target takes unless asked for.
-NEAR = 0.98
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Training:
-    """What strategies are trained on in the job's stead: the arguments of `compare` that a problem needs."""
+    """The training that stands for the job: arguments of `compare`."""
 
     problem: Problem
     target: float  #: loss to reach
@@ -128,11 +122,11 @@ class Training:
 
     @classmethod
     def of(cls, problem: str | Problem, target: float | None = None, **settings: Any) -> Training:
-        """The training asked for; the target is checked, or is one near the least loss."""
+        """The target is by default 98 % of the way from the first loss to the least."""
         if isinstance(problem, str):
             problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
         first = float(problem.loss(problem.start(np.random.default_rng(0))))
-        near = first - NEAR * (first - problem.minimum)
+        near = first - 0.98 * (first - problem.minimum)
         goal = require_number(near if target is None else target, "compare: target")
         if not problem.minimum < goal:
             raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
@@ -176,7 +170,7 @@ class Training:
         )
 
 
-#: What is trained to see what a strategy sends; the timing is that of as many parameters. No loss is below 0.
+#: The training that measures what a strategy sends; its target is below every loss.
 PROBE = Training(problem=make_problem("logistic", features=50), target=-1.0, steps=200, seeds=2, learning_rates=(0.01,))
 
 #: Quantiles of a law of convergence that stand for all, of equal weight.
@@ -184,10 +178,7 @@ LEVELS = (np.arange(41) + 0.5) / 41
 
 
 def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float) -> Compared:
-    """The time of a step and, where an update averages gradients of the same parameters, the law's steps.
-
-    The law has examples by batch size; ``unit``: a second, in the unit of time of the answer.
-    """
+    """The time of a step and the law's steps, where known; ``unit``: a second in the answer's unit of time."""
     speed = timing.speed(**one.asks) if one.asks else timing.synchronous
     steps_per_second, sent = speed.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
@@ -204,7 +195,7 @@ def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float)
 
 
 def _averaged(one: Candidate, workers: int) -> int:
-    """Workers whose gradients, all of the same parameters, make an update; 0 where some are older, or changed."""
+    """Workers whose unchanged gradients of the same parameters make an update; 0 where they differ."""
     if isinstance(one.descent, ServerSGD):
         return one.descent.k if one.descent.name in ("k-sync", "k-batch-sync") else 0
     return workers if isinstance(one.descent, SynchronousSGD) else 0
@@ -225,18 +216,17 @@ def compare(
     """
     Compare strategies by the time in which they reach a loss.
 
-    Each strategy trains a `Problem` that stands for the job, for several seeds, in the time that the profile predicts:
-    computation as recorded, transfers in proportion to the bytes that the strategy sends, gradients on a server as
-    `predict` has them. Its learning rate is the best of a few on other seeds. What a stand-in shows of a
-    strategy need not hold for the job's own loss; with ``convergence``, the job's own law of batch sizes, only
-    strategies are known that average gradients of the same parameters: synchronous SGD, K-sync and K-batch-sync,
-    whose batch is that of K workers. With neither, the gradient noise scale in the profile says the same relative to
-    a single worker; without that, too, the answer is per step.
+    Each strategy trains a `Problem` that stands for the job, for several seeds, in predicted time: computation as
+    recorded, transfers in proportion to the bytes sent, gradients on a server as of `predict`. Its learning rate is the
+    best of a few on other seeds. A stand-in need not rank strategies as the job's own loss does; ``convergence``, the
+    job's own law of batch sizes, covers only strategies that average gradients of the same parameters: synchronous
+    SGD, K-sync and K-batch-sync, whose batch is that of K workers. With neither, the profile's gradient noise scale
+    gives the same relative to a single worker; without that, the answer is per step.
 
     Parameters
     ----------
     strategies : sequence of str or Candidate, optional
-        All that such machines can run, unless given; names are in `queuemodel.sgd.NAMES`.
+        By default all that such machines can run; names are in `queuemodel.sgd.NAMES`.
     problem : str or Problem, optional
         A name is one of `queuemodel.sgd.KINDS`.
     convergence : Convergence, optional
@@ -261,8 +251,8 @@ def compare(
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
-    unsaid = unsimulated(profile, Scenario(**settings)) if timing.on_servers else ""
-    chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not unsaid)
+    obstacle = unsimulated(profile, Scenario(**settings)) if timing.on_servers else ""
+    chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:
         answer = partial(trained.compared, timing=timing)
@@ -285,8 +275,8 @@ def compare(
     unknown = [one.name for one in rows if np.isnan(one.seconds_to).any()]
     if unknown and (noise is not None or convergence is not None):
         notes.append(f"no law tells the steps of {', '.join(unknown)}")
-    if unsaid and strategies is None:
-        notes.append(f"half-synchronous strategies are left out: their simulation {unsaid}")
+    if obstacle and strategies is None:
+        notes.append(f"half-synchronous strategies are left out: their simulation {obstacle}")
     rates = trained.learning_rates if trained is not None else ()
     if at_end := [one.name for one in rows if len(rates) > 1 and one.learning_rate in (min(rates), max(rates))]:
         notes.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")

@@ -1,8 +1,4 @@
-"""What is sent instead of a vector: compressors, and strategies that send less than they know.
-
-Both ways with error feedback and momentum (`DoubleCompression`), in more levels as the loss falls (`AdaQuantFL`), on a
-graph when there is something to say (`SquarmSGD`), or in the order of who has most to say (`OrderedGradient`).
-"""
+"""Compressors, and strategies that send compressed or fewer messages."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ class Compressor(ABC):
 
     @abstractmethod
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """What the receiver makes of it, shape (S, ..., d); each run S draws from its own generator."""
+        """What the receiver decodes, shape (S, ..., d); each run S draws from its own generator."""
 
     @abstractmethod
     def bits(self, dimension: int) -> float:
@@ -67,7 +63,7 @@ class Identity(Compressor):
 class TopK(Compressor):
     """The share of coordinates that are largest in absolute value, with their indices (Stich et al., NeurIPS 2018).
 
-    An index has as many bits as it needs, unless ``index_bits`` says otherwise: frameworks send 32 or 64.
+    An index has by default as many bits as it needs; frameworks send ``index_bits`` of 32 or 64.
     """
 
     share: float = 0.01
@@ -146,8 +142,7 @@ class BlockSign(Compressor):
         return dimension + WORD * min(self.blocks, dimension)
 
     def variance(self, dimension: int) -> float:
-        longest = math.ceil(dimension / self.blocks)
-        return 1 - 1 / longest  # |v|_1^2 >= |v|^2 in each block
+        return 1 - 1 / math.ceil(dimension / self.blocks)  # |v|_1^2 >= |v|^2 in each block
 
 
 def only(v: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -204,13 +199,12 @@ class Anchored(Strategy):
 
 @dataclass(frozen=True)
 class DoubleCompression(Anchored):
-    """What is lost in compression is kept and sent later, at the workers and at the server.
+    """Error feedback at the workers and at the server: what compression loses is kept and sent later.
 
-    DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019); with ``local_steps`` > 1 once
-    in so many steps. Worker: m <- momentum m + g, p = eta (momentum m + g) + e,
-    sends C(p), keeps e = p - C(p); server: the same with the mean of what came, and its own error. e is in units of a
-    step, so a changing learning rate needs no scaling. Unbiased compressors are scaled down to contractions
-    (`Compressor.contract`); `Identity` gives SGD, with Nesterov's momentum.
+    DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019). Worker: m <- momentum m + g,
+    p = eta (momentum m + g) + e, sends C(p), keeps e = p - C(p); server: the same with the mean of the messages. e is
+    in units of a step, so a changing learning rate needs no scaling. C is `Compressor.contract`; `Identity` gives SGD
+    with Nesterov's momentum.
     """
 
     compressor: Compressor = field(default_factory=TopK)
@@ -251,9 +245,8 @@ class AdaQuantFL(Anchored):
     initial_levels: int = 2
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        runs = len(start)
-        more = {"first_loss": np.full(runs, np.nan), "levels": np.full(runs, self.initial_levels)}
-        return super().begin(start, workers) | more
+        levels = np.full(len(start), self.initial_levels)
+        return super().begin(start, workers) | {"first_loss": np.full(len(start), np.nan), "levels": levels}
 
     def synchronize(self, state: State, moment: Moment) -> Sent:
         anchor, levels = state["anchor"], state["levels"]
@@ -295,10 +288,9 @@ def mixing_matrix(graph: str, workers: int) -> np.ndarray:
 class SquarmSGD(Strategy):
     """Nesterov momentum, local steps, event-triggered compressed gossip (Singh, Data, George and Diggavi 2020).
 
-    v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from what
-    its neighbours know of it exceeds eta sqrt(trigger) sends them the compressed difference (`Compressor.contract`),
-    and moves by ``mixing`` times the weighted difference of what it knows of them and they of it. A mixing below 1 is
-    stable with coarser compression.
+    v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from its
+    neighbours' copy of it exceeds eta sqrt(trigger) sends them the compressed difference (`Compressor.contract`), and
+    moves by ``mixing`` times the weighted difference of the copies. Coarser compression needs a mixing below 1.
     """
 
     graph: str = "ring"
@@ -323,11 +315,11 @@ class SquarmSGD(Strategy):
         if (moment.number + 1) % self.local_steps:
             return Sent()
         change = x - known
-        speaks = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
-        known += np.where(speaks[..., None], self.compressor.contract(change, moment.rngs), 0)
+        sends = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
+        known += np.where(sends[..., None], self.compressor.contract(change, moment.rngs), 0)
         x += (self.mixing * (weights.astype(x.dtype) @ known - known)).astype(x.dtype)
         degree = np.count_nonzero(weights, axis=1).max() - 1  # a worker's own weight is never 0
-        bits = speaks.mean(axis=1) * degree * self.compressor.bits(x.shape[-1])
+        bits = sends.mean(axis=1) * degree * self.compressor.bits(x.shape[-1])
         return Sent(bits, bits, synchronized=True, partners=weights > 0)
 
 
@@ -335,12 +327,10 @@ class SquarmSGD(Strategy):
 class OrderedGradient(Strategy):
     """Workers send the change of their gradient in the order of its size, until the rest cannot matter.
 
-    The idea is that of Chen, Sadler and Blum (SPAWC 2020): a worker waits in proportion to 1 over the norm of its
-    innovation (its exact gradient minus the one that it sent last). The rule by which the server halts is ours: j of n
-    workers have sent, those that wait have norms of at most r, and it halts as soon as (n - j) r is at most the
-    threshold. What is missing is a sum of n - j vectors of norms of at most r, so the sum of gradients in use differs
-    from the true one by at most the threshold, and the step from that of gradient descent by at most eta threshold / n.
-    The threshold is ``threshold`` plus ``relative`` times the norm of the sum that the server used last.
+    After Chen, Sadler and Blum (SPAWC 2020): a worker waits in proportion to 1 over the norm of its innovation (exact
+    gradient minus the one sent last). The halting rule is ours: when j of n workers have sent and the others' norms are
+    at most r, the server halts as soon as (n - j) r is at most ``threshold`` plus ``relative`` times the norm of the
+    sum used last. The sum of gradients is then off by at most that, and the step by eta / n times that.
     """
 
     threshold: float = 0.0
@@ -357,10 +347,10 @@ class OrderedGradient(Strategy):
         order = np.argsort(-norms, axis=1, kind="stable")
         waiting = norms.shape[1] - np.arange(norms.shape[1])
         enough = waiting * np.take_along_axis(norms, order, axis=1) <= halt[:, None]
-        silent = np.logical_or.accumulate(enough, axis=1)  # the first who need not speak, and all after them
-        speaks = np.empty_like(silent)
-        np.put_along_axis(speaks, order, ~silent, axis=1)
-        last[speaks] = gradients[speaks]
+        silent = np.logical_or.accumulate(enough, axis=1)  # the first that need not send, and all after it
+        sends = np.empty_like(silent)
+        np.put_along_axis(sends, order, ~silent, axis=1)
+        last[sends] = gradients[sends]
         state["x"] -= moment.rate * last.mean(axis=1, keepdims=True)
         bits = WORD * gradients.shape[-1]
-        return Sent(bits * speaks.mean(axis=1), bits, synchronized=True)
+        return Sent(bits * sends.mean(axis=1), bits, synchronized=True)

@@ -1,4 +1,4 @@
-"""The one loop that runs every strategy on every problem, in simulated time, and what it yields."""
+"""The loop that runs every strategy on every problem in simulated time, and its result."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Descent(Result):
     staleness: np.ndarray  #: mean updates between beginning and completion of a gradient (`ServerSGD`), shape (S,)
 
     def steps_to(self, loss: float) -> np.ndarray:
-        """Steps until each run was first seen with at most this loss, shape (S,); infinite where it never was."""
+        """Steps until each run was first observed with at most this loss, shape (S,); inf where it never was."""
         return self._to(loss, np.broadcast_to(self.steps, self.losses.shape))
 
     def time_to(self, loss: float) -> np.ndarray:
-        """Seconds until each run was first seen with at most this loss, shape (S,); infinite where it never was."""
+        """Seconds until each run was first observed with at most this loss, shape (S,); inf where it never was."""
         return self._to(loss, self.times)
 
     def _to(self, loss: float, what: np.ndarray) -> np.ndarray:
@@ -122,10 +122,10 @@ def descend(
     """
     Train: run a strategy on a problem, for several seeds side by side.
 
-    Steps are those of all workers, of `ServerSGD` single gradients: so many, with 100 looks at the loss, or those after
-    which to look (and at the start). The learning rate may be a function of the step; ``seeds`` are so many, or these:
-    a seed's run is the same whichever others run beside it, but for rounding. Training stops when every run has been
-    seen with at most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
+    Steps are those of all workers, of `ServerSGD` single gradients: a number, with 100 looks at the loss, or those
+    after which to look (and at the start). The learning rate may be a function of the step; ``seeds`` is a number or
+    the seeds: a run does not depend on the others, but for rounding. Training stops when every run has been observed
+    with at most the loss ``until``. Without a clock, a step takes a second and a transfer nothing.
 
     Raises
     ------
@@ -196,7 +196,7 @@ class _Loop:
         return np.where(np.isfinite(losses), losses, np.inf)
 
     def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A step of all workers, who may have to wait for their partners and for the transfer."""
+        """A step of all workers, with waiting for partners and for the transfer."""
         every, exact, runs = np.arange(self.workers), self.strategy.exact, len(self.rngs)
         batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
         clocks, arrival = np.zeros((runs, self.workers)), np.zeros((runs, 1))  # arrival: of what was sent ahead
@@ -225,13 +225,13 @@ class _Loop:
         return step
 
     def one_by_one(self, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A gradient of one worker of each run, the next to complete; the strategy says who then begins another."""
+        """The next gradient to complete in each run; the strategy chooses who then begins another."""
         runs, size = np.arange(len(self.rngs)), steps // self.workers + 4 * math.isqrt(steps) + 8
 
         def draw() -> np.ndarray:
             return np.stack([self.clock.durations(timer, (self.workers, size)) for timer in self.timers])
 
-        drawn = draw()  # of each worker, one after the other
+        drawn = draw()  # of successive gradients, shape (S, n, size)
         ends, begun = drawn[..., 0].copy(), np.ones((len(runs), self.workers), int)
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:

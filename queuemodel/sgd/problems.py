@@ -72,10 +72,7 @@ class Problem(ABC):
         return np.stack(own, axis=-2) + self.features.dtype.type(self.regularization) * x[..., None, :]
 
     def sampled_gradients(self, x: np.ndarray, workers: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """Gradients on mini-batches of the workers' shares, shape (S, n, d), with a generator for each of the S runs.
-
-        ``x`` of shape (S, n, d), or (S, 1, d) where all share it; ``workers`` of shape (n,) or (S, n).
-        """
+        """Gradients on mini-batches of shares, (S, n, d); ``x`` (S, n or 1, d), ``workers`` (n,) or (S, n), S rngs."""
         u = np.stack([rng.random((workers.shape[-1], self.batch_size)) for rng in rngs])
         if self.shares:
             chosen = self._padded[workers[..., None], (u * self.sizes[workers][..., None]).astype(np.intp)]
@@ -106,10 +103,8 @@ class Problem(ABC):
             return float(self.loss(x)), np.asarray(self.gradient(x), float)
 
         exact = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-10}
-        found = minimize(
-            both, self.start(np.random.default_rng(0)).astype(float), jac=True, method="L-BFGS-B", options=exact
-        )
-        return found.x
+        start = self.start(np.random.default_rng(0)).astype(float)
+        return minimize(both, start, jac=True, method="L-BFGS-B", options=exact).x
 
     @cached_property
     def minimum(self) -> float:
@@ -181,10 +176,7 @@ def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogisticRegression(Classifier):
-    """Scores linear in the features; strongly convex with ``regularization > 0``.
-
-    Parameters are those of one class after the other: features are then read and written as they lie in memory.
-    """
+    """Scores linear in the features, parameters class by class; strongly convex with ``regularization > 0``."""
 
     @property
     def dimension(self) -> int:
@@ -236,13 +228,8 @@ class Perceptron(Classifier):
         active = self._active(features, first, bias)
         miss = softmax_miss(active @ np.swapaxes(second, -1, -2) + last, targets)
         back = (miss @ second) * (1 - np.square(active))
-        parts = (
-            np.swapaxes(back, -1, -2) @ features,
-            back.sum(axis=-2),
-            np.swapaxes(miss, -1, -2) @ active,
-            miss.sum(axis=-2),
-        )
-        shape = miss.shape[:-2]
+        first, second = np.swapaxes(back, -1, -2) @ features, np.swapaxes(miss, -1, -2) @ active
+        parts, shape = (first, back.sum(axis=-2), second, miss.sum(axis=-2)), miss.shape[:-2]
         return np.concatenate([part.reshape(*shape, -1) for part in parts], axis=-1)
 
     def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -282,10 +269,10 @@ def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_si
 
 
 def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int = 0) -> P:
-    """The problem with its examples split among workers, each example at one of them, as many at each as can be.
+    """The problem with its examples divided into disjoint shares of equal size (or one less), one per worker.
 
-    Each worker draws the shares of its classes (of numbers: their quarters) from a symmetric Dirichlet distribution and
-    fills itself accordingly from what is left (Hsu, Qi and Brown 2019): with a small ``concentration`` each sees few
+    Each worker draws its mix of classes (of numbers: their quarters) from a symmetric Dirichlet distribution and takes
+    examples accordingly from what is left (Hsu, Qi and Brown 2019): with a small ``concentration`` each sees few
     classes, with ``inf`` all alike.
     """
     require_count(workers, "split: workers")
@@ -300,13 +287,13 @@ def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int 
     pools = [list(rng.permutation(np.flatnonzero(labels == label))) for label in range(labels.max() + 1)]
     shares = []
     for size in (len(part) for part in np.array_split(y, workers)):
-        liked = np.ones(len(pools)) if concentration == np.inf else rng.dirichlet(np.full(len(pools), concentration))
-        shares.append(np.array([_take(pools, liked, rng) for _ in range(size)]))
+        mix = np.ones(len(pools)) if concentration == np.inf else rng.dirichlet(np.full(len(pools), concentration))
+        shares.append(np.array([_take(pools, mix, rng) for _ in range(size)]))
     return replace(problem, shares=tuple(np.sort(share) for share in shares))
 
 
-def _take(pools: list[list[int]], liked: np.ndarray, rng: np.random.Generator) -> int:
-    """One example of a class drawn as liked; where none of these is left, and as numerous, of those that are."""
+def _take(pools: list[list[int]], mix: np.ndarray, rng: np.random.Generator) -> int:
+    """An example, of a class drawn by its weight in the mix and what is left; by the latter where the former fails."""
     left = np.array([len(pool) for pool in pools], float)
-    weights = liked * left if (liked * left).sum() > 0 else left
+    weights = mix * left if (mix * left).sum() > 0 else left
     return pools[rng.choice(len(pools), p=weights / weights.sum())].pop()

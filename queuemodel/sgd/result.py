@@ -1,4 +1,4 @@
-"""The comparison: its table, pictures and page, the best strategy by a deadline, and a job for a cluster."""
+"""The comparison of strategies: table, figures and page, plans from it, and a job for a cluster."""
 
 from __future__ import annotations
 
@@ -32,12 +32,9 @@ def plot_losses(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         return _plot_rates(comparison, ax)
     ax = ax or new_axes((7.2, 4.6))
     for i, (one, run) in enumerate(shown):
-        style = nth_style(i)
-        time = run.times.mean(axis=0)
-        ax.plot(time[1:], run.losses.mean(axis=0)[1:], label=one.name, lw=1.4, **style)
-        ax.fill_between(
-            time[1:], run.losses.min(axis=0)[1:], run.losses.max(axis=0)[1:], color=style["color"], alpha=0.15, lw=0
-        )
+        style, time, losses = nth_style(i), run.times.mean(axis=0)[1:], run.losses[:, 1:]
+        ax.plot(time, losses.mean(axis=0), label=one.name, lw=1.4, **style)
+        ax.fill_between(time, losses.min(axis=0), losses.max(axis=0), color=style["color"], alpha=0.15, lw=0)
     if comparison.target is not None:
         ax.axhline(comparison.target, color="black", lw=0.8, ls=":")
         ax.annotate("target", (0.01, comparison.target), xycoords=("axes fraction", "data"), ha="left", va="bottom")
@@ -74,10 +71,6 @@ def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = 
     return ax
 
 
-#: Points of each strategy's losses: as many as a screen shows.
-POINTS = 100
-
-
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Plain values of everything that the page of a comparison shows."""
     on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
@@ -94,9 +87,9 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _losses(run: Descent) -> dict[str, list[float]]:
-    """Mean seconds, and mean, least and largest loss over the seeds: what is drawn, to five digits."""
+    """Mean seconds, and mean, least and largest loss over the seeds, to five digits, at most 100 points."""
     rows = run.to_rows()
-    shown = np.unique(np.geomspace(1, len(rows) - 1, POINTS).astype(int))  # the start has no logarithm
+    shown = np.unique(np.geomspace(1, len(rows) - 1, 100).astype(int))  # the start has no logarithm
     columns = {"seconds": "seconds", "mean": "loss", "least": "least", "largest": "largest"}
     return {name: [float(f"{rows[i][column]:.5g}") for i in shown] for name, column in columns.items()}
 
@@ -107,7 +100,7 @@ DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What one strategy does; steps are those of all workers, a gradient of one worker is one."""
+    """What one strategy does; steps count single workers' gradients."""
 
     name: str
     steps_per_second: float
@@ -135,8 +128,8 @@ class Comparison(Result):
     price_per_node_hour: float | None = None
     confidence: float = 0.9
     note: str = ""  #: what to know before trusting it
-    relative: bool = False  #: steps and times to the target are in those of one worker alone
-    problem: str = ""  #: what was trained in the job's stead; empty for the job itself
+    relative: bool = False  #: steps and times to the target are in those of a single worker
+    problem: str = ""  #: what was trained instead of the job; empty for the job itself
     digits = 3
 
     @cached_property
@@ -168,12 +161,12 @@ class Comparison(Result):
 
     @property
     def best(self) -> Compared | None:
-        """The one that is most probably first; None where no time is known."""
+        """The most probably first; None where no time is known."""
         chances = self.probability_best
         return self.rows[int(chances.argmax())] if chances.any() else None
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row for each strategy, the fastest first; nothing is said of what is not known."""
+        """A row for each strategy, the fastest first; None for what is unknown."""
         reach = normal_quantile(self.confidence)
         low, middle, high = self.interval.tolist()
         steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
@@ -200,28 +193,27 @@ class Comparison(Result):
     def shown_rows(self) -> list[dict[str, Any]]:
         """The rows without the interval of the rate, and without columns of which nothing is known."""
         rows = self.to_rows()
-        known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-        hidden = {"steps_per_second_low", "steps_per_second_high"} | (
-            {"probability_best"} if self.best is None else set()
-        )
-        return [{name: row[name] for name in known if name not in hidden} for row in rows]
+        hidden = {"steps_per_second_low", "steps_per_second_high"}
+        if self.best is None:
+            hidden.add("probability_best")
+        known = [name for name in rows[0] if name not in hidden and any(row[name] is not None for row in rows)]
+        return [{name: row[name] for name in known} for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, and what they are of."""
         about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
         return about | {"confidence": self.confidence, "note": self.note, "rows": self.to_rows()}
 
     def caption(self) -> str:
         to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
         of = f" of a stand-in, {self.problem}" if self.problem else ""
-        said = f"{self.workers} workers{to}{of}; intervals of {self.confidence:.0%}"
-        return f"{said}; {self.note}" if self.note else said
+        text = f"{self.workers} workers{to}{of}; intervals of {self.confidence:.0%}"
+        return f"{text}; {self.note}" if self.note else text
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One HTML file with the losses, the times to the target and their probabilities, which needs nothing else.
+        """One self-contained HTML file with the losses, the times to the target and their probabilities.
 
-        The page recomputes costs for another price, and says who arrives by a deadline. It is written to the ``path``
-        (.html), too, whole or not at all.
+        The page recomputes costs for another price, and shows which strategies meet a deadline. It is also written to
+        the ``path`` (.html), whole or not at all.
         """
         return report_page("comparison", comparison_data(self), path=path)
 
@@ -232,7 +224,7 @@ class Comparison(Result):
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The answer to one question; without a strategy when nothing that was compared meets the goal."""
+    """The answer to one question; without a strategy when none of those compared meets the goal."""
 
     goal: str
     strategy: str | None = None
@@ -256,11 +248,10 @@ class StrategyPlan(Result):
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row for each choice; nothing is said of what is not known."""
+        """A row for each choice; None for what is unknown."""
         return [{name: finite(value) for name, value in vars(choice).items()} for choice in self.choices]
 
     def to_dict(self) -> dict[str, Any]:
-        """The choices, and what their intervals are."""
         return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}
 
     def shown_rows(self) -> list[dict[str, Any]]:
@@ -283,7 +274,7 @@ def plan_strategies(
     chance: float = 0.5,
 ) -> StrategyPlan:
     """
-    Choose among everything that was compared: strategies, and numbers of workers.
+    Choose a strategy and a number of workers from comparisons.
 
     The fastest always gets a row. With a deadline (seconds), so does the one of fewest nodes that meets it with the
     probability ``chance``; with a price of a worker or a server, the cheapest; with both, the cheapest that meets the
@@ -306,14 +297,8 @@ def plan_strategies(
             require_number(value, f"plan_strategies: {name}", positive=True)
     require_share(chance, "plan_strategies: chance", open_ended=True)
     if not compared or any(one.relative for one in compared):
-        raise ModelError(
-            "plan_strategies: needs comparisons in seconds, got "
-            + (
-                "none"
-                if not compared
-                else "one in times of one worker alone; give compare a problem or a convergence law"
-            )
-        )
+        other = "one in times of one worker alone; give compare a problem or a convergence law"
+        raise ModelError(f"plan_strategies: needs comparisons in seconds, got {other if compared else 'none'}")
     if len({one.target for one in compared}) > 1:
         raise ModelError(
             f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in compared})}; "
@@ -324,28 +309,27 @@ def plan_strategies(
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if way[1].probability >= chance]
     within = _within(deadline or 0)
-    asked: list[tuple[str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
-        ("fastest", ways, lambda way: (way[1].seconds, way[0]))
-    ]
-    if deadline is not None:
-        asked.append((f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds)))
-    if price_per_node_hour is not None:
-        asked.append(("cheapest", ways, lambda way: (way[1].cost, way[1].seconds)))
-    if deadline is not None and price_per_node_hour is not None:
-        asked.append((f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds)))
     choices = []
-    for goal, possible, merit in asked:
+
+    def choose(goal: str, possible: list[_Way], merit: Callable[[_Way], tuple[float, float]]) -> None:
         best = min((way for way in possible if np.isfinite(way[1].seconds)), key=merit, default=None)
         choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
+
+    choose("fastest", ways, lambda way: (way[1].seconds, way[0]))
+    if deadline is not None:
+        choose(f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds))
+    if price_per_node_hour is not None:
+        choose("cheapest", ways, lambda way: (way[1].cost, way[1].seconds))
+    if deadline is not None and price_per_node_hour is not None:
+        choose(f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds))
     return StrategyPlan(tuple(choices), compared[0].confidence, deadline)
 
 
-#: Nodes, and what to choose on so many workers.
-_Way = tuple[int, StrategyChoice]
+_Way = tuple[int, StrategyChoice]  # nodes, and the choice of so many workers
 
 
 def _ways(comparison: Comparison, deadline: float | None, price: float | None) -> Iterator[_Way]:
-    """Every strategy of which a time is known."""
+    """Every strategy whose time is known."""
     rate = math.nan if price is None else price * comparison.nodes / 3600
     for one, drawn, interval in zip(comparison.rows, comparison.seconds.T, comparison.interval.T, strict=True):
         if not np.isnan(drawn).any():
@@ -373,47 +357,38 @@ def job_of(
     """
     A job that trains by one strategy until the target, for `queuemodel.scheduling`.
 
-    Its work counts in steps of all workers, as they are on the fewest workers that were compared. Where the strategy
-    was run on a problem, its way to the loss is divided into stretches between levels of the loss, which take equal
-    times on those fewest workers; on other numbers of workers each takes the time that the run there took between
-    the same levels, so that steps that become slower, or are worth less, are so here as well. Elsewhere the job has one
-    speed for all of its work. A worker is a node; numbers of workers on which the strategy does not arrive (median over
-    the seeds) are left out, and speeds between the others are linear. ``rest`` goes to `ClusterJob`.
+    Its work counts in steps of all workers on the fewest workers that were compared. Where the strategy was run on a
+    problem, its work is divided into stretches between levels of the loss that take equal times on those; on other
+    numbers of workers each takes the time of the run there between the same levels, so that steps that become slower,
+    or are worth less, do so here as well. Elsewhere the job has one speed. A worker is a node; numbers of workers on
+    which the strategy does not arrive (median over the seeds) are left out, and speeds between the others are linear.
+    ``rest`` goes to `ClusterJob`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
     several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
-    found = {
-        comparison.workers: (comparison, one)
-        for comparison in several
-        for one in comparison.rows
-        if one.name == strategy
-    }
+    found = {each.workers: (each, one) for each in several for one in each.rows if one.name == strategy}
     if not found:
         raise ModelError(f"job_of: strategy must be one that was compared, got {strategy!r}")
-    if any(comparison.relative for comparison, _ in found.values()) or len({c.target for c, _ in found.values()}) > 1:
+    if any(each.relative for each, _ in found.values()) or len({each.target for each, _ in found.values()}) > 1:
         raise ModelError(
             "job_of: needs comparisons in seconds, to one target; give compare a problem or a convergence law"
         )
-    ways = {n: found[n][1] for n in sorted(found) if np.isfinite(np.median(found[n][1].seconds_to))}
+    ways = {n: one for n, (_, one) in found.items() if np.isfinite(np.median(one.seconds_to))}
     if not ways:
         raise ModelError(f"job_of: {strategy!r} is not known to reach the target on any number of workers")
-    first = next(iter(ways.values()))
-    work = float(np.median(first.steps_to))
-    levels = _levels(first, stretches)
-    took = {n: _seconds(one, levels) for n, one in ways.items()}
-    share = took[min(ways)] / took[min(ways)].sum()
-    table = {n: share * work / seconds for n, seconds in took.items()}
-    curve = StagedCurve(
-        [(part, TableCurve({n: speeds[k] for n, speeds in table.items()})) for k, part in enumerate(share.tolist())]
-    )
     least, most = min(ways), max(ways)
-    return ClusterJob(
-        name, arrival_time=arrival_time, steps=work, curve=curve, least_nodes=least, most_nodes=most, **rest
-    )
+    work = float(np.median(ways[least].steps_to))
+    levels = _levels(ways[least], stretches)
+    took = {n: _seconds(one, levels) for n, one in ways.items()}
+    share = took[least] / took[least].sum()
+    curves = [TableCurve({n: work * part / took[n][k] for n in ways}) for k, part in enumerate(share.tolist())]
+    limits: dict[str, Any] = {"least_nodes": least, "most_nodes": most}
+    curve = StagedCurve(list(zip(share.tolist(), curves, strict=True)))
+    return ClusterJob(name, arrival_time=arrival_time, steps=work, curve=curve, **limits, **rest)
 
 
 def _way(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds, and the least loss so far, means over the seeds; from the start to the arrival."""
+    """Seconds, and the least loss so far, means over the seeds, from the start to ``end``."""
     times = run.times.mean(axis=0)
     losses = np.minimum.accumulate(np.where(np.isfinite(run.losses), run.losses, run.losses[:, :1]).mean(axis=0))
     before = times < end

@@ -1,7 +1,4 @@
-"""What a way of training is, seen from the loss: where gradients are taken, what becomes of them, what is sent.
-
-Here too those that send whole parameters: synchronous SGD, workers that average now and then, gradients on a server.
-"""
+"""What a strategy is: where gradients are taken, how they are applied, what is sent; those that send all parameters."""
 
 from __future__ import annotations
 
@@ -17,16 +14,13 @@ from scipy.linalg import get_blas_funcs
 from ..base.checks import require_choice, require_count, require_number, require_share
 from ..base.errors import ModelError
 
-#: Bits of a number that is sent as it is.
-WORD = 32
+WORD = 32  # bits of an uncompressed number
+EVERYONE = np.ones((1, 1), bool)  # waits for all
 
-#: Everyone waits for all.
-EVERYONE = np.ones((1, 1), bool)
-
-#: What a strategy keeps between steps: arrays by name, among them ``x``, of shape (S, n, d) or (S, 1, d).
+#: What a strategy keeps between steps: arrays by name; ``x`` has shape (S, n, d) or (S, 1, d).
 State = dict[str, np.ndarray]
 
-#: What the numbers of strategies and compressors must be, by their names.
+#: Checks of the numbers of strategies and compressors, by their names.
 RULES: dict[str, Callable[[Any, str], object]] = {
     **dict.fromkeys(("local_steps", "initial_steps", "initial_levels", "k", "levels", "blocks"), require_count),
     **dict.fromkeys(("trigger", "threshold", "relative"), require_number),
@@ -38,14 +32,14 @@ RULES: dict[str, Callable[[Any, str], object]] = {
 
 
 def require_fields(value: Any) -> None:
-    """Refuse a dataclass of which a number breaks its rule."""
+    """Refuse a dataclass with a number that breaks its rule."""
     for one in fields(value):
         if one.name in RULES:
             RULES[one.name](getattr(value, one.name), f"{type(value).__name__}: {one.name}")
 
 
 class Sent(NamedTuple):
-    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; nothing, unless said."""
+    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; by default nothing."""
 
     up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
     down: float | np.ndarray = 0.0
@@ -56,7 +50,7 @@ class Sent(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss to ask for."""
+    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss function."""
 
     number: int
     rate: float
@@ -155,8 +149,8 @@ class AdaComm(Strategy):
     """Local SGD whose number of local steps follows the loss (Wang and Joshi, MLSys 2019).
 
     At the first averaging after every ``interval`` seconds (about 60 in the paper) by the clock of the run,
-    ceil(sqrt(eta_0 F / (eta F_0)) initial_steps) local steps are chosen, from the loss F; when that is not less than
-    before, half of what it was (as we recall the paper's rule).
+    ceil(sqrt(eta_0 F / (eta F_0)) initial_steps) local steps are chosen, from the loss F, or half as many as before
+    where that is not less (as we recall the paper's rule).
     """
 
     initial_steps: int = 16
@@ -165,13 +159,10 @@ class AdaComm(Strategy):
     def begin(self, start: np.ndarray, workers: int) -> State:
         runs = len(start)
         return {
-            "x": replicated(start, workers),
-            "local_steps": np.full(runs, self.initial_steps),
-            "since": np.zeros(runs, int),
-            "decided": np.zeros(runs),
-            "first_loss": np.full(runs, np.nan),
-            "first_rate": np.zeros(1),
-        }
+            "x": replicated(start, workers), "local_steps": np.full(runs, self.initial_steps),
+            "since": np.zeros(runs, int), "decided": np.zeros(runs),  # steps since averaging; seconds
+            "first_loss": np.full(runs, np.nan), "first_rate": np.zeros(1),
+        }  # fmt: skip
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x, before = state["x"], state["local_steps"]
@@ -220,20 +211,15 @@ class OverlapLocalSGD(Strategy):
         return whole(gradients, ahead=True)
 
 
-#: Who gets new parameters on a server, and when.
-SERVER_RULES = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
-
-
 @dataclass(frozen=True)
 class ServerSGD(Strategy):
     """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
 
-    Names, and who then gets new parameters and goes on, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and
-    "k-batch-async": whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once it is no more
-    than ``staleness_bound`` completed steps ahead of the slowest; "k-async": the k who completed; "k-sync",
-    "k-batch-sync": all, others' work being given up, but meanwhile whoever completes waits, or takes another batch at
-    the same parameters. K-sync with k = n is synchronous SGD, with less that with n - k backup workers (Chen et al.
-    2016).
+    Names, and who then gets new parameters, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and "k-batch-async":
+    whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once at most ``staleness_bound``
+    completed steps ahead of the slowest; "k-async": the k that completed; "k-sync", "k-batch-sync": all, others' work
+    being discarded, and until then whoever completes waits, or takes another batch at the same parameters. K-sync with
+    k = n is synchronous SGD, with less that with n - k backup workers (Chen et al. 2016).
     """
 
     name: str = "async"
@@ -243,7 +229,8 @@ class ServerSGD(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self.name, "ServerSGD: name", SERVER_RULES)
+        names = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
+        require_choice(self.name, "ServerSGD: name", names)
         if self.k > 1 and self.name in ("async", "bounded-staleness"):
             raise ModelError(f"ServerSGD: {self.name!r} applies every gradient by itself, so k must be 1, got {self.k}")
 

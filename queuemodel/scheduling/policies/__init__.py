@@ -1,8 +1,4 @@
-"""Policies: frozen values that say how many nodes each job gets, and their names on the command line.
-
-`base` says what a policy is, and hands out nodes in an order; those of `baseline` give a job what it asked for, divide
-or preempt, those of `model_based` follow predicted curves. A new one is one more class, and a line in `POLICIES`.
-"""
+"""Policies, frozen values that grant nodes to jobs, and their names on the command line."""
 
 from __future__ import annotations
 
@@ -49,16 +45,16 @@ def policy_named(text: str) -> Policy:
     name, _, rest = text.partition(":")
     make = POLICIES[require_choice(name.strip(), "policy:", POLICIES)]
     knobs = {field.name for field in dataclasses.fields(make)}  # type: ignore[arg-type]
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         knob, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or knob not in knobs:
             allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
             raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{nearest(knob, knobs)}")
-        if knob in given:
+        if knob in values:
             raise ModelError(f"policy {name!r}: {knob} is given twice")
-        given[knob] = _value(value)
-    return make(**given)
+        values[knob] = _value(value)
+    return make(**values)
 
 
 def _value(text: str) -> Any:

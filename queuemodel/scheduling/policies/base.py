@@ -19,7 +19,7 @@ COLUMNS = {
     "arrival_time": "",  # seconds
     "least": "",  # nodes
     "most": "",  # nodes, at most those of the cluster
-    "requested": "",  # nodes that the users asked for
+    "requested": "",  # nodes that the users request
     "nodes": "",  # held now
     "attained_service": "attained_service",  # node-seconds held so far
     "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
@@ -61,11 +61,10 @@ class ActiveJobs:
 class Policy(abc.ABC):
     """Decides how many nodes each job gets; a pure function of what it is shown.
 
-    A new policy is a frozen dataclass with `grants`; the simulation asks it at every arrival, end and failure, and when
-    `review` says.
+    A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """
 
-    #: What it looks at beyond names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
+    #: What it uses besides names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
     #: (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early), ``"batch_sizes"`` (jobs that
     #: have some run at the best one: steps and curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()
@@ -77,7 +76,7 @@ class Policy(abc.ABC):
         """Nodes of each job, in the order of ``jobs``: 0 or within the job's limits, together at most ``nodes``."""
 
     def review(self, jobs: ActiveJobs, grants: np.ndarray, now: float) -> float:
-        """When the answer changes although nobody arrives or ends; ``inf``: never."""
+        """When the answer changes without an arrival or end; ``inf``: never."""
         return math.inf
 
     @property
@@ -87,6 +86,12 @@ class Policy(abc.ABC):
         values: list[tuple[Any, Any]] = [(knob, getattr(self, knob.name)) for knob in knobs]
         changed = ", ".join(f"{knob.name}={_shown(value)}" for knob, value in values if value != knob.default)
         return type(self).__name__ + (f"({changed})" if changed else "")
+
+
+class SizeAware(Policy):
+    """A policy that knows the steps left and the curves."""
+
+    knows = frozenset({"remaining", "curve"})
 
 
 def _shown(value: Any) -> str:

@@ -6,13 +6,13 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...base.checks import require_choice, require_count, require_number, require_share
 from ...base.errors import ModelError
-from .base import ActiveJobs, Policy, in_turn
+from .base import ActiveJobs, Policy, SizeAware, in_turn
 from .model_based import ModelBased
 
 
@@ -32,10 +32,8 @@ class FIFO(Policy):
 
 
 @dataclass(frozen=True)
-class ShortestJobFirst(Policy):
+class ShortestJobFirst(SizeAware):
     """Shortest service time on the requested nodes first, never preempted; a job that does not fit is passed over."""
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
@@ -44,13 +42,11 @@ class ShortestJobFirst(Policy):
 
 
 @dataclass(frozen=True)
-class Backfill(Policy):
+class Backfill(SizeAware):
     """First come, first served; later jobs may start in between when they do not delay the first that waits.
 
     EASY backfilling (Lifka, 1995) with predicted service times instead of the users' estimates.
     """
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         runs = jobs.nodes > 0
@@ -89,17 +85,17 @@ class LeastAttainedService(Policy):
     served in order and first come, first served within; a job that does not fit is passed over.
     """
 
-    thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; 16 node-hours unless given.
+    thresholds: tuple[float, ...] = (57600.0,)  #: Node-seconds, rising; by default 16 node-hours.
 
-    knows: ClassVar[frozenset[str]] = frozenset({"attained_service"})
+    knows = frozenset({"attained_service"})
 
     def __post_init__(self) -> None:
-        given: Any = self.thresholds
-        several = given if isinstance(given, (tuple, list)) else (given,)
+        values: Any = self.thresholds
+        several = values if isinstance(values, (tuple, list)) else (values,)
         what = "LeastAttainedService: thresholds"
         rising = tuple(require_number(one, what, unit="node-seconds", positive=True, largest=1e15) for one in several)
         if any(before >= after for before, after in itertools.pairwise(rising)):
-            raise ModelError(f"{what} must rise, got {given!r}")
+            raise ModelError(f"{what} must rise, got {values!r}")
         object.__setattr__(self, "thresholds", rising)
 
     def _queue(self, attained: np.ndarray) -> np.ndarray:
@@ -113,19 +109,16 @@ class LeastAttainedService(Policy):
         """When the next running job falls into another queue."""
         limits = np.append(np.array(self.thresholds), math.inf)
         running = np.flatnonzero(grants > 0)
-        if not running.size:
-            return math.inf
         attained = jobs.attained_service[running]
         ahead = limits[self._queue(attained)] - attained
-        return now + float((ahead / grants[running]).min())
+        return now + float((ahead / grants[running]).min(initial=math.inf))
 
 
 @dataclass(frozen=True)
 class EqualShare(Policy):
     """EQUI: the same number of nodes for every job, within its limits; optimal for exponential sizes of one speedup.
 
-    Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs get the odd ones, and when there are more
-    jobs than nodes the earliest run.
+    Berg, Dorsman and Harchol-Balter (2018). In whole nodes the earliest jobs run and get the odd ones.
     """
 
     divisible: bool = False  #: Grant fractions of a node: with linear speedup this is processor sharing.
@@ -147,20 +140,15 @@ class EqualShare(Policy):
 
 
 @dataclass(frozen=True)
-class SRPT(Policy):
-    """Shortest remaining time first, each with every node that still helps; optimal for one node per job.
-
-    On one node this is Schrage's (1968) policy.
-    """
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
+class SRPT(SizeAware):
+    """Shortest remaining time first (Schrage, 1968), each with every useful node; optimal for one node per job."""
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         return ModelBased("shortest", "useful").grants(jobs, nodes, now)
 
 
 def fitted_exponent(speeds: np.ndarray) -> float:
-    """Exponent of the power law nearest to a speed table, by logarithms up to its fastest node count; 0.01 to 0.99."""
+    """Exponent, 0.01 to 0.99, of the power law fitted to the logs of a speed table up to its fastest node count."""
     nodes = np.flatnonzero(speeds[: int(np.argmax(speeds)) + 1])
     if nodes.size < 2:
         return 0.01
@@ -168,19 +156,16 @@ def fitted_exponent(speeds: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class HeSRPT(Policy):
+class HeSRPT(SizeAware):
     """heSRPT: optimal for jobs present at once with speedup k^p (Berg, Vesilo and Harchol-Balter, 2020).
 
-    Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p): the smallest the most, all
-    something. In whole nodes shares are rounded down within the limits and the rest goes to the smallest jobs, which is
-    an approximation.
+    Of m jobs the k-th largest gets the share (k / m)^q - ((k - 1) / m)^q, q = 1 / (1 - p). In whole nodes, an
+    approximation, shares are rounded down within the limits and the rest goes to the smallest jobs.
     """
 
-    #: p; unless given, the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
+    #: p; by default the mean of the exponents fitted to the jobs' curves, so that the shares stay in order.
     exponent: float | None = None
     divisible: bool = False  #: Grant fractions of a node (exact heSRPT).
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
         if self.exponent is not None and require_share(self.exponent, "heSRPT: exponent") == 1:
@@ -190,8 +175,8 @@ class HeSRPT(Policy):
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         n = len(jobs)
         p = float(jobs.per_curve(fitted_exponent).mean()) if self.exponent is None else self.exponent
-        alone = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)
-        largest_first = np.argsort(-alone, kind="stable")
+        size = jobs.remaining if self.divisible else jobs.remaining / jobs.speed(jobs.least)
+        largest_first = np.argsort(-size, kind="stable")
         edges = (np.arange(n + 1) / n) ** (1 / (1 - p))
         share = np.empty(n)
         share[largest_first] = np.diff(edges) * nodes

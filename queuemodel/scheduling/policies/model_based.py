@@ -1,25 +1,18 @@
-"""Policies that use the predicted curve: the families of the MASCOTS 2018 abstract, in our reconstruction.
+"""Policies that use the predicted curve: node by node where it is worth most, up to corners of its concave majorant.
 
-Lin, Paolieri, Chou and Golubchik ("A model-based approach to streamlining distributed training for asynchronous SGD",
-2018) describe heuristics that trade shorter service against efficiency, the speedup per additional node. The full text
-was not at hand: orders, grants and knobs below are ours. `RankPriced` and `Goodput` are this package's own.
-
-Nodes are given one by one where they are worth most. With concave curves the values of a job's successive nodes fall,
-so that is the set of the largest values. Measured curves are not concave; they are replaced by their least concave
-majorant, whose corners are real node counts, and a job stops only at corners.
+`ModelBased` and `GreedyGain` reconstruct the abstract of Lin, Paolieri, Chou and Golubchik (MASCOTS 2018).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from ...base.checks import require_choice, require_number, require_share
 from ...base.errors import ModelError
-from .base import ActiveJobs, Policy, in_turn
+from .base import ActiveJobs, Policy, SizeAware, in_turn
 
 #: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.
 _NEVER = 1e200
@@ -82,7 +75,7 @@ def most_useful(speeds: np.ndarray, floor: float = 0.0) -> int:
 def greedy(
     jobs: ActiveJobs, kind: Callable[..., np.ndarray], floor: float, weight: np.ndarray, nodes: int
 ) -> np.ndarray:
-    """Nodes per job by the greedy choice: values of further nodes by ``kind``, times the weight > 0 of each job."""
+    """Nodes per job by the greedy choice: values of further nodes by ``kind``, times each job's weight > 0."""
     from ..state import hand_out  # compiled: numba takes long to load
 
     values, following = jobs.tables.derived(kind, floor), jobs.tables.derived(next_corner, floor)
@@ -105,17 +98,13 @@ _ORDERS = ("arrival", "shortest", "gain")
 
 
 @dataclass(frozen=True)
-class ModelBased(Policy):
+class ModelBased(SizeAware):
     """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
 
-    #: Shortest remaining time on the granted nodes, first come, or largest gain (speed per step left and node).
-    order: str = "shortest"
-    #: As many nodes as keep the efficiency X(n) / (n X(1)) above the threshold, as keep the marginal speedup above it,
-    #: or all up to saturation ("useful").
+    order: str = "shortest"  #: Remaining time on the granted nodes; "arrival"; "gain": speed per step left and node.
+    #: Nodes that keep the efficiency X(n) / (n X(1)) or the "marginal" speedup above the threshold, or all "useful".
     grant: str = "efficient"
     threshold: float = 0.5  #: The knob: 1 is frugal, 0 is the same as "useful".
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
         require_choice(self.order, "model-based policy: order", _ORDERS)
@@ -133,35 +122,28 @@ class ModelBased(Policy):
 
 
 @dataclass(frozen=True)
-class GreedyGain(Policy):
+class GreedyGain(SizeAware):
     """Node by node to the job whose rate of ending rises most: marginal speed over the steps left.
 
-    For one job size and concave curves this drains work as fast as can be; the division by the steps left favours
-    short jobs as SRPT does.
+    For one job size and concave curves this drains work fastest; dividing by the steps left favours short jobs.
     """
 
     floor: float = 0.5  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
-    #: Weight of the steps left, at most 10: 0 maximizes the cluster's total speed, relative to each job's own on one
-    #: node.
-    power: float = 1.0
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
+    power: float = 1.0  #: Weight of the steps left, at most 10; 0: total speed, relative to each job's on one node.
 
     def __post_init__(self) -> None:
         require_share(self.floor, "greedy gain: floor")
         require_number(self.power, "greedy gain: power", largest=10)
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        alone = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
-        weight = (alone / jobs.remaining) ** self.power / alone
+        first = jobs.tables.derived(speed_increments, float(self.floor))[jobs.row, 0]
+        weight = (first / jobs.remaining) ** self.power / first
         return greedy(jobs, speed_increments, float(self.floor), weight, nodes)
 
 
 @dataclass(frozen=True)
-class Optimus(Policy):
+class Optimus(SizeAware):
     """The least nodes to each, then one more wherever it shortens the time left most (Peng et al., EuroSys 2018)."""
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         return _least_first(jobs, jobs.remaining, nodes)
@@ -171,11 +153,10 @@ class Optimus(Policy):
 class FitnessMaximization(Policy):
     """Pollux' fitness without its tuning of batch sizes (Qiao et al., OSDI 2021): the harmonic mean of speedups.
 
-    The speedup of a job is its speed over that on an equal share of the cluster; with the artifact's exponent of -1 the
-    mean is separable and the greedy choice maximizes it for concave curves. Restarts are not weighed.
+    Speedups are over an equal share of the cluster. The greedy choice is optimal for concave curves without restarts.
     """
 
-    knows: ClassVar[frozenset[str]] = frozenset({"curve"})
+    knows = frozenset({"curve"})
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         share = np.clip(nodes // len(jobs), jobs.least, jobs.most)
@@ -190,10 +171,7 @@ def _least_first(jobs: ActiveJobs, weight: np.ndarray, nodes: int) -> np.ndarray
 
 
 def rank_prices(jobs: int, exponent: float) -> np.ndarray:
-    """Price of a unit of work of the k-th largest job, (k^q - (k-1)^q)^(1/q) with q = 1 / (1 - p), shape (jobs,).
-
-    In heSRPT (Berg, Vesilo and Harchol-Balter, 2020) it is what that unit costs all jobs together.
-    """
+    """heSRPT's price of the k-th largest job's work, (k^q - (k-1)^q)^(1/q), q = 1 / (1 - p), shape (jobs,)."""
     k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
     price = k.copy()
     # k (1 - (1 - 1/k)^q)^(1/q): the powers themselves would overflow near p = 1.
@@ -202,19 +180,16 @@ def rank_prices(jobs: int, exponent: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RankPriced(Policy):
+class RankPriced(SizeAware):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
-    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes); the
-    gains are those of each job's own predicted curve, whatever its form. With one power law for all it is heSRPT in
-    whole nodes; with arrivals and other curves it is a heuristic.
+    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes), the
+    gains those of each job's predicted curve. With one power law it is heSRPT in whole nodes, else a heuristic.
     """
 
     #: Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
     exponent: float = 0.5
     floor: float = 0.0  #: Nodes that would lower the efficiency X(n) / (n X(1)) below it stay idle.
-
-    knows: ClassVar[frozenset[str]] = frozenset({"remaining", "curve"})
 
     def __post_init__(self) -> None:
         if require_share(self.exponent, "rank-priced: exponent") == 1:
@@ -223,20 +198,20 @@ class RankPriced(Policy):
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
         floor = float(self.floor)
-        alone = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
-        order = np.argsort(-jobs.remaining / alone, kind="stable")
+        first = jobs.tables.derived(speed_increments, floor)[jobs.row, 0]
+        order = np.argsort(-jobs.remaining / first, kind="stable")
         price = np.empty(len(order))
         price[order] = rank_prices(len(order), self.exponent)
-        return greedy(jobs, speed_increments, floor, price / alone, nodes)
+        return greedy(jobs, speed_increments, floor, price / first, nodes)
 
 
 @dataclass(frozen=True)
 class Goodput(RankPriced):
     """`RankPriced` on curves of goodput: each job runs at the batch size that is best on the nodes it gets.
 
-    Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021). A job whose `BatchSizes` are known is
-    seen, and runs, by its goodput at the noise scale of the moment; the policy does not look ahead to how that changes,
-    and is not asked when it does. Changing the batch size alone costs no restart. Other jobs are as for `RankPriced`.
+    Goodput is throughput times statistical efficiency (Qiao et al., OSDI 2021), of jobs with `BatchSizes` at the
+    current noise scale, whose changes are neither foreseen nor trigger a decision. A change of the batch size only
+    costs no restart. Other jobs are as for `RankPriced`.
     """
 
-    knows: ClassVar[frozenset[str]] = RankPriced.knows | {"batch_sizes"}
+    knows = RankPriced.knows | {"batch_sizes"}

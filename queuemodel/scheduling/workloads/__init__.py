@@ -1,5 +1,1 @@
-"""Job streams in files: readers that give a `Workload` each.
-
-`queuemodel.base.files` reads and checks the table row by row, a function here makes a job of each row (`published`, or
-a module named after the format), and `Workload` checks them together.
-"""
+"""Job streams in files: readers on `queuemodel.base.files` that make a job of each row and give a `Workload`."""

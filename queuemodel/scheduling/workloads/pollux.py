@@ -1,9 +1,4 @@
-"""The Pollux artifact's workloads and measurements (Qiao et al., OSDI 2021), as ordinary jobs.
-
-The folder of traces holds, per application, ``placements.csv`` (step and synchronization time per placement and local
-batch size), ``scalability.csv`` (the same on 6 to 16 machines) and ``validation-BATCH.csv`` (iterations and gradient
-noise per epoch at a total batch size).
-"""
+"""The Pollux artifact's workloads and measurements (Qiao et al., OSDI 2021), as ordinary jobs."""
 
 from __future__ import annotations
 
@@ -29,16 +24,11 @@ from .published import LATEST, arrival, assemble, located
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
 LARGEST_LOCAL_BATCH = {"yolov3": 8}
-#: Seconds that a step may take, and most that a squared norm may be; measurements beyond are not believed.
+#: Limits of credible measurements: seconds of a step, squared norm.
 _SHORTEST, _LONGEST, _LARGEST_NORM = 1e-9, 3600.0, 1e30
 
-#: GPUs of one machine in the artifact's cluster.
-GPUS_PER_MACHINE = 4
-#: Most machines in the scalability measurements: larger placements count as this many.
-MOST_MACHINES = 16
-#: The artifact keeps this application on one GPU.
-ONE_GPU_ONLY = frozenset({"ncf"})
-#: Most GPUs that the measurements cover.
+GPUS_PER_MACHINE = 4  # in the artifact's cluster
+MOST_MACHINES = 16  # in the scalability measurements: larger placements count as this many
 MOST_GPUS = GPUS_PER_MACHINE * MOST_MACHINES
 
 
@@ -69,11 +59,8 @@ class Application:
     epochs: int  #: Of a run.
     #: Local batch size, step time and synchronization time by placement, shape (rows, 3).
     placements: Mapping[tuple[int, ...], np.ndarray]
-    #: Machines, GPUs, local batch size, step time and synchronization time, averaged over placements, then the
-    #: scalability measurements; shape (rows, 5).
-    grid: np.ndarray
-    #: Progress, iteration, squared norm of the gradient, and its variance, after each epoch, by total batch size; shape
-    #: (epochs, 4).
+    grid: np.ndarray  #: Machines and GPUs, then those three, means over placements and scalability; shape (rows, 5).
+    #: After each epoch by total batch size: progress, iteration, gradient's squared norm, its variance; (epochs, 4).
     validation: Mapping[int, np.ndarray]
     largest_local: int
 
@@ -93,26 +80,28 @@ class Application:
         return int(min(rows[:, 0].min() for rows in self.placements.values()))
 
     def most_gpus(self, batch_size: int) -> int:
-        """GPUs beyond which a batch of this size cannot be cut (one, for an application that does not scale out)."""
-        return 1 if self.name in ONE_GPU_ONLY else max(batch_size // self.smallest_local, 1)
+        """Most GPUs over which a batch of this size can be cut; the artifact keeps ncf on one."""
+        return 1 if self.name == "ncf" else max(batch_size // self.smallest_local, 1)
 
     def cut(self, batch_size: int, gpus: int, *, accumulate_alone: bool | None = None) -> Batch:
-        """Cut a total batch over GPUs, adding up passes where the local batch would not fit into memory.
-
-        ``accumulate_alone``: one GPU makes two passes or more; by default for more than the initial batch.
-        """
+        """Cut a total batch over GPUs, in several passes where the local batch does not fit into memory."""
         local = math.ceil(batch_size / gpus - 1e-8)
         passes = math.ceil(local / self.largest_local - 1e-8) - 1
-        alone = batch_size > self.initial_batch if accumulate_alone is None else accumulate_alone
-        if gpus == 1 and alone:
+        if gpus == 1 and (batch_size > self.initial_batch if accumulate_alone is None else accumulate_alone):
             passes = max(1, passes)
         local = math.ceil(local / (passes + 1) - 1e-8)
         return Batch(min(local, int(self.largest_batch / (gpus * (passes + 1)))), passes, gpus)
 
     def step_seconds(self, placement: tuple[int, ...], batch: Batch) -> float:
         """Measured seconds per update, interpolated between measurements (NaN outside them)."""
-        step, sync = self._measured(placement, batch.local)
-        return step + (step - sync) * batch.passes
+        placement = min(placement[i:] + placement[:i] for i in range(len(placement)))  # machines stand in a ring
+        rows = self.placements.get(placement)
+        if rows is None:
+            step, sync = self._interpolator([min(len(placement), MOST_MACHINES), sum(placement), batch.local])[0]
+        else:
+            inside = rows[0, 0] <= batch.local <= rows[-1, 0]
+            step, sync = (np.interp(batch.local, rows[:, 0], rows[:, c]) if inside else math.nan for c in (1, 2))
+        return float(step + (step - sync) * batch.passes)
 
     def curve(self, batch_size: int) -> TableCurve:
         """Updates per second against GPUs, packed on as few machines as possible: the truth, as far as measured."""
@@ -130,10 +119,7 @@ class Application:
         return TableCurve(points)
 
     def gains(self, total_batch: int) -> np.ndarray:
-        """Progress per update in each epoch, in updates of the initial batch size, shape (epochs,).
-
-        McCandlish et al. (2018): more examples per update help by (variance + norm²) / (variance / scale + norm²).
-        """
+        """Progress per update, in updates of the initial batch size, shape (epochs,) (McCandlish et al., 2018)."""
         _, _, sqr, var = self.at_batch(total_batch).T
         return (var + sqr) / (var / (total_batch / self.initial_batch) + sqr)
 
@@ -155,16 +141,6 @@ class Application:
         if lower == upper:
             return below
         return ((batch_size - lower) * above + (upper - batch_size) * below) / (upper - lower)
-
-    def _measured(self, placement: tuple[int, ...], local: int) -> tuple[float, float]:
-        placement = min(placement[i:] + placement[:i] for i in range(len(placement)))  # machines stand in a ring
-        rows = self.placements.get(placement)
-        if rows is None:
-            times = self._interpolator([min(len(placement), MOST_MACHINES), sum(placement), local])[0]
-        else:
-            inside = rows[0, 0] <= local <= rows[-1, 0]
-            times = [np.interp(local, rows[:, 0], rows[:, c]) if inside else math.nan for c in (1, 2)]
-        return float(times[0]), float(times[1])
 
     @cached_property
     def _interpolator(self) -> Any:
@@ -192,9 +168,10 @@ class Submission(NamedTuple):
 def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) -> Workload:
     """A workload of the artifact: work in updates at the job's batch size, curve as measured when packed.
 
-    Columns are name, time (seconds), application, num_replicas, batch_size; ``traces`` is the artifact's folder of
-    measurements, one folder per application. What rounding of the local batch size adds to batches is left out. The
-    artifact's own simulator, with its conventions, is reproduced in ``validation.pollux``.
+    Columns are name, time (seconds), application, num_replicas, batch_size; ``traces`` holds a folder per application:
+    ``placements.csv`` (step and synchronization time per placement and local batch size), ``scalability.csv`` (the same
+    on 6 to 16 machines) and ``validation-BATCH.csv`` (gradient noise per epoch at a total batch size). What rounding of
+    the local batch size adds to batches is left out.
     """
 
     @functools.cache
@@ -261,24 +238,17 @@ def _read(base: Path, stamp: tuple[tuple[Path, int, int], ...]) -> Application:
             validation[int(match[1])] = _read_validation(path, EPOCHS[name])
     if not validation:
         raise DataError(f"{base}: no validation-BATCH.csv file; iterations per epoch are not known without one")
-    return Application(
-        name,
-        EPOCHS[name],
-        placements,
-        np.array(_average(placements) + scalability, dtype=float),
-        dict(sorted(validation.items())),
-        LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values()))),
-    )
+    grid = np.array(_average(placements) + scalability, dtype=float)
+    largest = LARGEST_LOCAL_BATCH.get(name, int(max(rows[:, 0].max() for rows in placements.values())))
+    return Application(name, EPOCHS[name], placements, grid, dict(sorted(validation.items())), largest)
 
 
 def _read_validation(path: Path, epochs: int) -> np.ndarray:
     columns = ("progress", "iteration", "grad_sqr", "grad_var")
-    table = np.array(
-        [
-            [row.number(column, positive=column != "grad_sqr", largest=_LARGEST_NORM) for column in columns]
-            for row in read_rows(path, required=columns, what="epochs", others=True)
-        ]
-    )
+    table = np.array([
+        [row.number(column, positive=column != "grad_sqr", largest=_LARGEST_NORM) for column in columns]
+        for row in read_rows(path, required=columns, what="epochs", others=True)
+    ])  # fmt: skip
     if len(table) < epochs:
         raise DataError(f"{path}: expected at least {epochs} epochs, got {len(table)}; the file is truncated")
     if (np.diff(table[:, :2], axis=0) <= 0).any():

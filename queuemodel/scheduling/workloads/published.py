@@ -1,8 +1,4 @@
-"""ClusterJob streams as others publish them: Philly's, Alibaba PAI's, Gavel's and ElasticFlow's files.
-
-Steps and curves come from measurements beside the stream where the format has them, else from a power law that the
-caller chooses; times count from the first arrival.
-"""
+"""Published job streams: Philly's, Alibaba PAI's, Gavel's and ElasticFlow's; times count from the first arrival."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 
 @contextmanager
 def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator[None]:
-    """Errors of a kind are said with the place that was read."""
+    """Turn errors of a kind into `DataError`s that begin with the place in the file."""
     try:
         yield
     except kind as error:
@@ -51,7 +47,7 @@ def arrival(
 def logged(
     row: Row, name: str, *, time: float, seconds: float, gpus: int, exponent: float, drop_empty: bool
 ) -> list[Arrival]:
-    """A job of which only the time on its GPUs is known, at a speed of (n / gpus) ** exponent: a step is a second."""
+    """A job of so many seconds on its GPUs, at a speed of (n / gpus) ** exponent: a step is a second."""
     if seconds == 0 and drop_empty:
         return []
     if seconds <= 0:
@@ -79,9 +75,9 @@ def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workl
 def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
     """Philly-style logs: columns timestamp, duration (seconds), num_gpus; others are not read.
 
-    The log tells how long a job ran on its GPUs, not how it would scale, so its speed on n GPUs is taken as
-    (n / num_gpus) ** ``exponent``; a step is one second on the GPUs it had. Rows are put in order of time. Jobs of
-    duration 0 are refused, or left out when ``drop_empty``, and timestamps of which some have a time zone.
+    How a job scales is unknown: its speed on n GPUs is (n / num_gpus) ** ``exponent``; a step is one second on the
+    GPUs it had. Rows are put in order of time. Jobs of duration 0 are refused, or left out when ``drop_empty``, and
+    timestamps of which some have a time zone.
     """
     arrivals: list[Arrival] = []
     first = None
@@ -110,7 +106,7 @@ _ALIBABA = ("job_name", "task_name", "inst_num", "status", "start_time", "end_ti
 def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
     """Alibaba PAI's task table: no header, 10 columns, one task of a job per row.
 
-    Tasks that ended and asked for GPUs become jobs: inst_num instances of plan_gpu percent each, rounded up to whole
+    Tasks that ended and requested GPUs become jobs: inst_num instances of plan_gpu percent each, rounded up to whole
     GPUs; they arrive when they started. Speeds and options as in `read_philly`.
     """
     arrivals = []
@@ -212,9 +208,9 @@ def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLik
     return assemble(arrivals, path)
 
 
-def _model_curves(asking: Row, folder: Path, model: str) -> dict[int, TableCurve]:
+def _model_curves(job: Row, folder: Path, model: str) -> dict[int, TableCurve]:
     if not model.isprintable() or "/" in model:
-        raise DataError(f"{asking.where}: model_name must be the name of a file in {folder}, got {model!r}")
+        raise DataError(f"{job.where}: model_name must be the name of a file in {folder}, got {model!r}")
     curves = {}
     for row in read_rows(folder / f"{model}.csv", required=("global_batch_size",), others=True):
         points = {

@@ -12,7 +12,7 @@ from ...base.errors import DataError, ModelError, QueueModelError
 from ...base.files import Row, read_rows
 from ...curves.curve import ThroughputCurve
 from ..curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
-from ..jobs import ClusterJob, Workload, training_steps
+from ..jobs import ClusterJob, Workload
 from .published import located
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.
@@ -62,7 +62,7 @@ def read_workload(
 
 
 def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> ClusterJob:
-    """The job of a row; where it makes no sense, ModelError leaves it to the caller to say which row it is."""
+    """The job of a row; a `ModelError` does not name the row yet."""
     text = row.text("speeds", most=100_000)
     least, most = row.count("least_nodes", 1), row.count("most_nodes", 0) or None
     sizes = None
@@ -107,11 +107,11 @@ def _steps(row: Row) -> float:
     if not all(row.given(part) for part in PASSES):
         raise DataError(f"{row.where}: a job needs work: give steps, or {', '.join(PASSES)}")
     epochs, dataset, batch = (row.number(part, positive=True, largest=MOST_EXAMPLES) for part in PASSES)
-    return training_steps(epochs, dataset, batch, row.where)
+    return epochs * dataset / batch
 
 
 def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predicted: Predicted | None) -> Curve:
-    """The speeds that are predicted from a profile, on 1 to so many nodes."""
+    """The speeds predicted from a profile, on 1 to ``most`` nodes."""
     settings = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
     if not words or not all(name and value for name, value in settings.items()):
         raise DataError(f"{row.where}: speeds must be 'profile FILE NAME=VALUE ...', got {' '.join(words)[:60]!r}")
@@ -140,11 +140,7 @@ def _speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
 
 
 def _batch_sizes(row: Row, text: str) -> BatchSizes:
-    """The batch sizes of a row, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with stretches of noise.
-
-    ``noise_scales`` are ``STEPS:SCALE`` for each stretch of training, steps at the smallest batch size, or one number
-    for all of it; then the steps of the row are those at its ``batch_size``.
-    """
+    """The batch sizes of a row; noise scales: ``STEPS:SCALE`` per stretch, in steps at the smallest batch, or one."""
     curves: dict[int, PowerLawCurve | TableCurve] = {}
     for part in text.split(";"):
         size, _, curve = part.partition("=")
