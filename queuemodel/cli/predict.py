@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..base.checks import require_writable
-from ..base.drawing import save_figure
+from ..base.drawing import FORMATS, save_figure
 from ..base.errors import ModelError
 from ..base.results import Result
 from ..curves.curve import next_measurement
@@ -31,7 +31,7 @@ def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile
 def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
-    given = ask.asked(options, max(options["workers"]))
+    given = ask.specified(options, max(options["workers"]))
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **given}
 
 
@@ -96,7 +96,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
-    require_writable(plot, suffixes=ask.PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
