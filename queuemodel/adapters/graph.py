@@ -159,7 +159,8 @@ def _groups(graph: StepGraph) -> list[_Group]:
             others.append(_Group(kind, node.tensor, server, [i], [(node.start, node.end)], node.bytes))
         elif kind and isinstance(node, TracedOperation):
             together[node.task, graph.ancestors[i], graph.descendants[i]].append(i)
-    computes, updates = [], []
+    computes: list[_Group] = []
+    updates: list[_Group] = []
     for (task, _, _), members in together.items():
         for part in _parts(graph, members):
             name = graph.operations[max(part, key=lambda i: graph.nodes[i].end - graph.nodes[i].start)].name

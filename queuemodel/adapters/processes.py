@@ -41,7 +41,9 @@ CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 QDISCS = ("tc", "-j", "qdisc", "show")
 FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
 
-stopping = threading.Event()  # set once the parent asks for an orderly end
+Say = Callable[..., None]  # sends a message to the parent
+
+stopping = threading.Event()  # set once the parent requests an orderly end
 
 
 def run_child() -> None:
@@ -66,7 +68,7 @@ def run_child() -> None:
     os._exit(status)
 
 
-def _attach() -> Callable[..., None]:
+def _attach() -> Say:
     """Return a function that sends the parent a line of JSON on the original standard output; prints go to stderr.
 
     A line on standard input requests an orderly end. When it closes, the parent is gone: its temporary files are

@@ -20,7 +20,7 @@ class Parameter:
     ----------
     name, unit : str
     value, standard_error : float
-        The error is NaN where nothing can be said.
+        The error is NaN if unknown.
     origin : {"measured", "derived", "assumed"}
     identified : bool
         Whether the data determine it.

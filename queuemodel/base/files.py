@@ -266,8 +266,8 @@ def read_rows(
             empty = False
             yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
-        said = f"{error}; is this a CSV with {_listed(required)}?"
-        raise DataError(f"{file}: line {lines.line_num}: {said}") from None
+        hint = f"is this a CSV with {_listed(required)}?"
+        raise DataError(f"{file}: line {lines.line_num}: {error}; {hint}") from None
     if empty:
         raise DataError(f"{file}: no {what} below the header")
 
@@ -281,7 +281,7 @@ def _require_columns(
                 f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
                 "points in numbers"
             )
-    known, said = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
+    known, means = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
     if len(columns) > MOST_COLUMNS:
         raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")
     if twice := [column for column in columns if columns.count(column) > 1]:
@@ -290,12 +290,12 @@ def _require_columns(
     unknown = [column for column in columns if column not in known]
     for column in unknown:
         for meant in difflib.get_close_matches(column.lower(), absent, 1, 0.75):
-            meant = f"did you mean {meant!r}{said.get(meant, '')}?"
+            meant = f"did you mean {meant!r}{means.get(meant, '')}?"
             raise DataError(f"{where}: unknown column {column[:60]!r}; {meant}")
     for column in required:
         if column in absent:
             raise DataError(
-                f"{where}: column {column!r}{said.get(column, '')} is missing; the columns are {_listed(columns)}"
+                f"{where}: column {column!r}{means.get(column, '')} is missing; the columns are {_listed(columns)}"
             )
     if unknown and not others:
         raise DataError(f"{where}: unknown column {unknown[0][:60]!r}; the known ones are {_listed(known)}")

@@ -182,6 +182,6 @@ class Result:
         if draw := getattr(self, "plot", None):
             from .drawing import svg_image
 
-            with suppress(MissingDependencyError):  # without matplotlib the tables say it
+            with suppress(MissingDependencyError):  # without matplotlib tables only
                 picture = svg_image(draw)
         return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"

@@ -165,7 +165,7 @@ def together(*options: Decorator) -> Decorator:
 
 format_option = one_of("--format output_format", ["table", "json", "csv"], default="table", show_default=True)
 
-#: Other words for names, and what an option is unless given.
+#: Synonyms of names, and defaults.
 CALLED = {"strategy": {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"}}
 UNLESS_GIVEN = {"strategy": "as recorded; of throughputs alone async-ps", "form": "links"}
 
@@ -231,7 +231,7 @@ def specified(options: dict[str, Any], workers: int) -> dict[str, Any]:
     return known | {name: known[name](workers) for name in ("worker_speeds", "worker_bandwidth") if name in known}
 
 
-#: Columns where nobody says how wide the terminal is.
+#: Of an unknown terminal.
 COLUMNS = 80
 
 

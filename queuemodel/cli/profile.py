@@ -219,8 +219,8 @@ def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: st
     return any(path.name.endswith(suffixes) for path in Path(folder).glob(pattern))
 
 
-def _refuse(given: dict[str, object], traces: str) -> None:
-    if wrong := [name for name, value in given.items() if value is not None]:
+def _refuse(options: dict[str, object], traces: str) -> None:
+    if wrong := [name for name, value in options.items() if value is not None]:
         raise DataError(f"{wrong[0]}: {traces} tell that themselves, or need it not; leave it out")
 
 

@@ -93,7 +93,7 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
     """
     require_writable(plot, suffixes=FORMATS)
     require_writable(trace, suffixes=JSON)
-    given = ask.specified(options, options["workers"])
+    known = ask.specified(options, options["workers"])
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
@@ -103,8 +103,8 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
                 "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"
             )
         if trace:
-            given["trace_steps"] = min(SHOWN, options["steps"])
-    run = simulate(recorded, progress=ask.watched(), **given)
+            known["trace_steps"] = min(SHOWN, options["steps"])
+    run = simulate(recorded, progress=ask.watched(), **known)
     if trace:
         run.chrome_trace(trace)
     if plot and isinstance(run, SimulatedRounds):

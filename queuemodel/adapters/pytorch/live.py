@@ -16,7 +16,7 @@ from ...base.checks import require_count
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
 from ..live import RanksBackend, Run
-from ..processes import blaming, imported, interface_to, own_addresses, split_address
+from ..processes import Say, blaming, imported, interface_to, own_addresses, split_address
 from .traces import read_pytorch
 
 FILE = "rank{}.pt.trace.json.gz"
@@ -73,7 +73,7 @@ class DataParallel(RanksBackend):
         return {name: value for name, value in found.items() if value and name not in os.environ}
 
 
-def train_rank(settings: dict[str, Any], say: Callable[..., None]) -> None:
+def train_rank(settings: dict[str, Any], say: Say) -> None:
     """One rank of a live run, with each number of ranks that includes it."""
     import torch
     from torch import distributed
@@ -127,7 +127,7 @@ def _left(settings: dict[str, Any]) -> timedelta:
     return timedelta(seconds=max(1.0, settings["until"] - time.monotonic()))
 
 
-def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None:
+def _collect(own: Path, rank: int, ranks: int, say: Say) -> None:
     """Bring the traces of all ranks to rank 0."""
     from torch import distributed
 
@@ -139,7 +139,7 @@ def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None
     distributed.barrier()  # nobody leaves before all has arrived
 
 
-def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]]:
+def _build(name: str, say: Say) -> tuple[Any, Callable[..., int]]:
     """The module, and a function that trains it for a step of some kind."""
     import torch
 
@@ -173,9 +173,7 @@ def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]
     return result[0], train
 
 
-def _record(
-    module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Callable[..., None]
-) -> int:
+def _record(module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Say) -> int:
     """Warm up, trace steps, time untraced ones, and return the examples of each."""
     import torch
     from torch import distributed

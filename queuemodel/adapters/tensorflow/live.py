@@ -18,7 +18,7 @@ from ...base.checks import extra, require_choice
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
 from ..live import Backend, RanksBackend, Run
-from ..processes import own_addresses, split_address
+from ..processes import Say, own_addresses, split_address
 from .mirrored import read_mirrored
 from .traces import read_tensorflow
 
@@ -38,7 +38,7 @@ class ParameterServer(Backend):
     slows them: their rate becomes the profile's throughput of one worker. ``style`` is a TensorFlow 1 session, or
     TensorFlow 2's `ParameterServerStrategy`. ``ps`` and ``worker`` are ``HOST:PORT`` of servers that already run
     (``queuemodel serve``); without them, those of the environment's ``TF_CONFIG`` if set, else both are started here.
-    ``batch_size`` is the data set's own unless given.
+    ``batch_size`` is by default the data set's own.
     """
 
     steps: int = 50
@@ -180,8 +180,8 @@ def servers_elsewhere(ps: str | None, worker: str | None) -> dict[str, str]:
             )
         ps, worker = cluster["ps"][0], cluster["worker"][0]
     if ps is None or worker is None:
-        missing, given = ("ps", "worker") if ps is None else ("worker", "ps")
-        raise DataError(f"{missing}: give both ps and worker, or neither to start them here; got only {given}")
+        missing, known = ("ps", "worker") if ps is None else ("worker", "ps")
+        raise DataError(f"{missing}: give both ps and worker, or neither to start them here; got only {known}")
     for where, address in (("ps", ps), ("worker", worker)):
         split_address(address, where=where)
     if ps == worker:
@@ -210,7 +210,7 @@ def require_answer(job: str, address: str, *, seconds: float) -> None:
         time.sleep(0.25)
 
 
-def serve_job(settings: dict[str, Any], say: Callable[..., None]) -> None:
+def serve_job(settings: dict[str, Any], say: Say) -> None:
     run_server(settings["job"], 0, {job: [settings[job]] for job in JOBS}, lambda: say(ready=True))
 
 

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base.errors import ProfilingError
-from ..processes import cannot_write, stopping
+from ..processes import Say, cannot_write, stopping
 from .models import TrainingTask, load_task
 
 tf1 = tf.compat.v1
@@ -29,7 +29,7 @@ WORKER = "/job:worker/task:0"
 SERVER = "/job:ps/task:0/device:CPU:0"
 
 
-def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
+def train_session(settings: dict[str, Any], say: Say) -> object:
     """Train as the worker, or on servers that already run."""
     server, target = None, f"grpc://{settings['worker']}"
     if settings["own_server"]:
@@ -54,9 +54,7 @@ def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
     return session, server
 
 
-def _train(
-    session: Any, step: SessionGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
-) -> None:
+def _train(session: Any, step: SessionGraph, task: TrainingTask, settings: dict[str, Any], say: Say) -> None:
     """Warm up, then trace steps one after the other, then time untraced ones."""
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
     batches = iter(task.dataset)
@@ -91,7 +89,7 @@ def _until_stopped(count: int) -> Iterator[int]:
     return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
 
 
-def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
+def _write(path: Path, metadata: Any, say: Say) -> None:
     """Whole or not at all."""
     content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
     try:

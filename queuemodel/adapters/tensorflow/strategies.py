@@ -8,14 +8,14 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from ...base.errors import ProfilingError
-from ..processes import cannot_write, stopping
+from ..processes import Say, cannot_write, stopping
 from ..recordings import constant
 from .mirrored import gradients_file
 from .models import TrainingTask, load_task
@@ -28,7 +28,7 @@ FILE = "rank{}.xplane.pb"
 IDLE = constant("idle_before_stop")  # TensorFlow 2.21 crashes when recording ends amid events
 
 
-def train_on_servers(settings: dict[str, Any], say: Callable[..., None]) -> object:
+def train_on_servers(settings: dict[str, Any], say: Say) -> object:
     """Coordinate a parameter server and a worker that trace themselves."""
     say(doing="connecting")
     cluster = tf.train.ClusterSpec({"ps": [settings["ps"]], "worker": [settings["worker"]]})
@@ -125,7 +125,7 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
     return max(steps, 1)
 
 
-def train_mirrored(settings: dict[str, Any], say: Callable[..., None]) -> object:
+def train_mirrored(settings: dict[str, Any], say: Say) -> object:
     """One rank of `MultiWorkerMirroredStrategy`."""
     rank, traces = settings["rank"], Path(settings["traces"])
     own = {"type": "worker", "index": rank}
@@ -159,9 +159,7 @@ def _all_reduce_once(strategy: Any) -> None:
     tf.function(lambda: strategy.run(one))()
 
 
-def _record(
-    task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Callable[..., None]
-) -> None:
+def _record(task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Say) -> None:
     """Warm up, record steps, time untraced ones and measure gradient noise."""
     model, batches = task.model, iter(task.dataset)
     noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
@@ -215,9 +213,7 @@ def _maker(operation: Any) -> str:
     return str(operation.name)
 
 
-def _gradient_norms(
-    strategy: Any, task: TrainingTask, batches: Iterator[Any], steps: int, say: Callable[..., None]
-) -> list[dict[str, Any]]:
+def _gradient_norms(strategy: Any, task: TrainingTask, batches: Any, steps: int, say: Say) -> list[dict[str, Any]]:
     """Fields of `GradientNorms` of steps without updates, the same on every rank."""
 
     def measure(batch: Any) -> Any:
