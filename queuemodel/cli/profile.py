@@ -179,15 +179,14 @@ def import_trace_command(
     """
     require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
-    servers: dict[str, object] = {"--workers": workers}
     job["progress"] = ask.watched()
     for folder in folders:
         _require_traces(Path(folder))
     if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
-        _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
+        _refuse({"--parameter-bytes": whole, "--workers": workers}, "PyTorch's traces")
         profile = pytorch.read_pytorch(folders, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
-        _refuse(servers, "traces of data-parallel training")
+        _refuse({"--workers": workers}, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
     else:
         if len(folders) > 1:
